@@ -188,7 +188,7 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
     assert (alone.log()[0], alone.status("adam")["status"]) == ("X", "idle")
     (late,) = pinned_late() - before
     work_left = [row["what"] for row in alone.llmc("uninstall", "--dry-run", "--json").json["work"]]
-    assert f"trash: {late}: commits that have not landed" in work_left
+    assert f"trash: {late}: unlanded commits" in work_left
 
     def listed() -> list[dict[str, Any]]:
         found = alone.llmc("status", "--json").json["attention"]

@@ -81,7 +81,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         **dict.fromkeys(("review:rev", "input:inp", "dialog:dia", "unconfirmed:unc"), "waiting"),
         "held:inp": "notice",
     }
-    assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
+    assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
     assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
@@ -190,7 +190,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     ("config", "does", "key", "severity", "words"),
     [
         ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are taken"),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are started"),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),

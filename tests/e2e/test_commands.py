@@ -32,7 +32,7 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     running.llmc("hold", "adam")
     assert running.status("adam")["held"]
     refused = running.llmc("message", "adam", "hello", "--json", code=3).json
-    assert "held" in refused["reason"]
+    assert "on hold" in refused["reason"]
     running.llmc("release", "adam")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     wait_until(lambda: running.client_status("adam") == "idle")
@@ -158,7 +158,7 @@ def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
     for line in daemon.stdout:
         if line.startswith("ready"):
             break
-    assert "runs already" in scripted.llmc("up", "--detach").out
+    assert "already running" in scripted.llmc("up", "--detach").out
     agent = int(scripted.tmux("display-message", "-p", "-t", scripted.session("adam"), "#{pane_pid}"))
     daemon.send_signal(signal.SIGINT)
     assert daemon.wait(20) == 0
@@ -223,7 +223,7 @@ def test_config_commands(scripted: Fleet) -> None:
     assert scripted.llmc("config", "get", "defaults.model").out.strip() == "opus"
     scripted.llmc("config", "set", "defaults.model", "sonnet")
     assert scripted.llmc("config", "get", "defaults.model", "--json").json == "sonnet"
-    assert scripted.llmc("config", "check").out.strip().endswith("is fine")
+    assert scripted.llmc("config", "check").out.strip().endswith("is valid")
     assert "properties" in scripted.llmc("config", "schema", "--json").out
     wrong = scripted.llmc("config", "set", "defaults.modle", "x", code=4)
     assert "defaults.model" in wrong.err or '"model"' in wrong.err

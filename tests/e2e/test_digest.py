@@ -63,8 +63,8 @@ def test_the_morning_after(scripted: Fleet) -> None:
     assert found["runs"]["how"] == "stopped"
     assert found["spend"]["failed"]["spend"]["cost"] == 0.5
     refused = scripted.llmc("digest", "--since", "yesterday", code=2).err
-    assert "'yesterday' is no time" in refused
-    assert "not for agents" in scripted.llmc("digest", code=3, LLMC_WORKER="auto-1").err
+    assert "invalid time 'yesterday'" in refused
+    assert "not available to agents" in scripted.llmc("digest", code=3, LLMC_WORKER="auto-1").err
 
     for key, value in {"auto.task_list_id": "ours", "auto.tasks_root": str(scripted.dir / "tasks")}.items():
         scripted.llmc("config", "set", key, value)
@@ -124,6 +124,6 @@ def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) ->
     cut = scripted.llmc("digest", "--json").json
     assert cut["runs"]["how"] == "killed"
     assert "state.json cannot be read" in cut["problems"][0]
-    assert "not known: the workers" in scripted.llmc("digest").out
+    assert "incomplete: workers" in scripted.llmc("digest").out
     events.unlink()
     assert "No tasks started" in scripted.llmc("digest").out

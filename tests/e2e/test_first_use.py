@@ -175,7 +175,7 @@ def test_a_root_that_is_made_again_says_that_its_list_has_tasks(fresh: Fleet) ->
     assert "open tasks" not in init(fresh, "--no-validate", **where).err
     fresh.llmc("tasks", "add", "Left over", cwd=fresh.root, **where)
     fresh.llmc("uninstall", "--yes", cwd=fresh.root, **where)
-    assert "has 1 open tasks, of an earlier root" in init(fresh, "--no-validate", **where).err
+    assert "has 1 open task from an earlier root" in init(fresh, "--no-validate", **where).err
 
 
 def test_the_client_can_be_run_by_hand_wherever_it_is(fresh: Fleet) -> None:

@@ -45,7 +45,7 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
         )
     listed = fleet.llmc("goal", "list", "--json")
     assert [one["goalId"] for one in listed.json["goals"]] == [sound]
-    assert f"{broken}: a goal in the goals' store cannot be read" in listed.err
+    assert f"{broken}: cannot read a record (goal) in the goal store" in listed.err
     ticked = fleet.llmc("overseer", "tick", "--json", code=1).json
     assert broken in ticked["problem"]
     assert [one.split(":")[0] for one in ticked["actions"]] == ["work S1.1.1", "work T2.1"], ticked
@@ -72,13 +72,13 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
     assert "no worker" in fleet.llmc("answer", "adm", "make it blue", code=4).err
     assert 'Did you mean "T2.1"' in fleet.llmc("answer", "T9.9", "make it blue", code=4).err
     fleet.llmc("answer", "T2.1", "make it blue")
-    assert "A person says:\nmake it blue\n" in told("T2.1")
+    assert "From the user:\nmake it blue\n" in told("T2.1")
     fleet.llmc("work", "block", "T2.1", "--reason", "no server")
     fleet.llmc("work", "unblock", "T2.1", "--reason", "the server is called mango")
     assert "the server is called mango" in told("T2.1")
     fleet.llmc("work", "done", "S1.1.1")
     fleet.llmc("work", "reopen", "S1.1.1", "--reason", "empty files fail")
-    assert "is to be done again: empty files fail" in told("S1.1.1")
+    assert "has been reopened: empty files fail" in told("S1.1.1")
 
 
 @pytest.mark.req("0-054")
@@ -101,14 +101,14 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
 
 
 def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted: Fleet) -> None:
-    """Break: `undriven` returns "" for goals that are switched off, without a daemon, or without auto mode."""
+    """Break: `undriven` returns "" for goals that are switched off, without a daemon, or need auto mode."""
     fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
     made = fleet.dir / "plan.json"
     made.write_text(json.dumps(plan([[leaf(1)]])))
     words = ("goal", "create", "--title", "The goal", "--from", str(made), "--budget", "20", "--json")
     asked = fleet.llmc(*words)
     goal_id = asked.json["goalId"]
-    off = "overseer.goals.enabled is false (llmc config set overseer.goals.enabled true)"
+    off = "goals are disabled; to enable them: llmc config set overseer.goals.enabled true"
     assert off in asked.err
     assert "budget" not in asked.err, "there are prices without any in config.toml"
     looks = (("goal", "list"), ("goal", "show"), ("goal", "show", goal_id), ("overseer", "why", goal_id))
@@ -120,9 +120,9 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     fleet.llmc("down")
     fleet.llmc("config", "set", "overseer.goals.enabled", "true")
     for look in looks:
-        assert "no daemon drives goals now (llmc up --auto --detach)" in fleet.llmc(*look).err
+        assert "goals are not running; start them with `llmc up --auto --detach`" in fleet.llmc(*look).err
     fleet.llmc("up", "--detach")
-    assert "without auto mode" in fleet.llmc("overseer", "status").out
+    assert "need auto mode" in fleet.llmc("overseer", "status").out
     fleet.llmc("down")
     fleet.llmc("goal", "pause", goal_id)
     assert fleet.llmc("goal", "list").err == "", "nothing is waited for"
@@ -147,7 +147,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert "is in the plans of 2 goals" in fleet.llmc("work", "reopen", "S1.1.1", "--reason", "x", code=2).err
     # The same plan again is no news.
     again = fleet.llmc("goal", "plan", second, "--replan", "--from", str(made)).out
-    assert "nothing is different" in again
+    assert "the plan did not change" in again
     assert "added" not in again
     # A goal that is given up is not a goal that is reached.
     fleet.llmc("goal", "cancel", second)
@@ -161,7 +161,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err
     assert "is not a valid plan" in refused
     assert "must be an object" in refused
-    assert "`llmc goal plan --help` shows" in refused
+    assert "Run `llmc goal plan --help`" in refused
     assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
     assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err

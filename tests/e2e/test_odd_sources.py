@@ -316,7 +316,7 @@ def test_submodules_and_large_files(scripted: Fleet) -> None:
     work(scripted, script, "Own library commit")
     said = scripted.llmc("accept", "adam", code=3)
     assert "which the source does not have" in said.err
-    fetch = said.err.split("Take it over first: git ")[1].strip()
+    fetch = said.err.split("Fetch it into the source first: git ")[1].strip()
     scripted.git(*fetch.split())
     scripted.llmc("config", "set", "repo.validate", "test $(cat lib/lib.c) = 3")
     scripted.llmc("accept", "adam")

@@ -107,7 +107,7 @@ RENAME = (
 WORDS = {
     "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
     "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
-    "add/add": ("added by both you and main", "Join the contents, then `git add new.txt`"),
+    "add/add": ("added by both you and main", "Combine the contents, then `git add new.txt`"),
     "rename/rename": (
         "renamed differently by you and main",
         "`git add main.txt` and `git rm a.txt mine.txt`",
@@ -238,6 +238,30 @@ def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     assert [row["round"] for row in running.events("rebase_unresolved")] == [1, 2, 3]
     assert running.log()[0] == "Theirs"
     assert is_pinned(running, tip)
+
+
+def test_a_question_about_a_conflict_is_answered_from_outside(running: Fleet) -> None:
+    """Break: answer in `needs_input` only; the dialog stays open, and `answer` denies it."""
+    begin(
+        running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/ask; do sleep 0.05; done"
+    )
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    resolve = f"@sh printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
+    running.llmc("message", "adam", f"@ask Keep both?\n{resolve}")
+    (running.dir / "ask").touch()
+
+    def asks() -> list[dict[str, str]]:
+        listed = running.llmc("status", "--json").json["attention"]
+        return [item for item in listed if item["kind"] == "question"]
+
+    (item,) = wait_until(asks)
+    assert (item["text"], item["next"]) == ("Keep both? [1] Yes [2] No", "llmc answer adam")
+    assert running.status("adam")["status"] == "rebasing"
+    assert "answer it first with `llmc answer adam`" in running.llmc("message", "adam", "hello", code=3).err
+    assert running.llmc("answer", "adam", "1").out.startswith("adam: acknowledged")
+    running.wait("adam", "needs_review")
+    assert "has no open question (status: needs_review)" in running.llmc("answer", "adam", "1", code=3).err
 
 
 @pytest.mark.req("1-020")

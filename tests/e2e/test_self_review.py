@@ -67,8 +67,8 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     assert fleet.wait("adam", "needs_review")["commit_sha"] == done["commit_sha"]
     (prompt,) = review_prompts(fleet)
     assert "review it yourself" in prompt
-    assert "run this and make it pass: true" in prompt
-    assert "### The task this work is for\n\nOne\n@sh " in prompt
+    assert "run this command and make it pass: true" in prompt
+    assert "### Original task\n\nOne\n@sh " in prompt
     assert fleet.git("log", "--format=%s", "-1", cwd=fleet.worktree("adam")) == "One, better"
     assert "needs_review" not in steps(fleet)[: steps(fleet).index("reviewing")], "a person sees it only then"
     fleet.llmc("reject", "adam", f"@sh {amend('One')}")
@@ -141,7 +141,7 @@ def test_it_waits_for_a_person(running: Fleet) -> None:
     go.touch()
     wait_until(lambda: running.record("adam")["self_review"] == "due")
     waiting = running.status("adam")
-    assert (waiting["status"], waiting["reason"]) == ("working", "self-review is due")
+    assert (waiting["status"], waiting["reason"]) == ("working", "self-review pending")
     wait_until(lambda: running.client_status("adam") == "idle")
     running.llmc("wait", "adam", "--status", "needs_input,needs_review", "--timeout", "6", code=1)
     assert review_prompts(running) == []

@@ -52,8 +52,10 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert "no key" in shown["attempts"][0]["reason"]
     assert shown["hold"] == "quarantined"
     told = scripted.llmc("tasks", "list", "--state", "quarantined").out
-    assert "it failed 3 times, last by task: it says it is blocked: no key" in told
-    assert "attempt 3: task: it says it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    assert "it failed 3 times (last cause: task): it reported that it is blocked: no key" in told
+    assert (
+        "attempt 3: task: it reported that it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    )
     assert completed_words(scripted, "tasks", "requeue", "") == ["1"]
     assert completed_words(scripted, "tasks", "release", "") == []
     assert "llmc tasks requeue 1" in scripted.llmc("tasks", "release", "1", code=3).err
@@ -118,4 +120,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
         ledger.write(json.dumps(row) + "\n")
     scripted.llmc("tasks", "release", "2")
     assert state(scripted, "2") == "ready"
-    assert "is not for agents" in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    assert (
+        "is not available to agents"
+        in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    )

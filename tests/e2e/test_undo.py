@@ -199,7 +199,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     assert daemon.stop() == 0
     fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.return:after:kill")
     said = fleet.llmc("undo")
-    assert said.out.rstrip().endswith(f"; S2.1.1 of goal {goal} is open again")
+    assert said.out.rstrip().endswith(f"; S2.1.1 of goal {goal} was reopened")
     assert goals.status(fleet, goal) == "active"
     assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal makes a new task for it"
     daemon = auto.Daemon(fleet)

@@ -382,7 +382,7 @@ class World:
         """Nobody who stirs is called stalled; who does not is found in time."""
         one = self.view.assignments[event.assignment_id]
         job = self.job_of(one)
-        if not event.data["reason"].startswith("no sign of life") or job is None:
+        if not event.data["reason"].startswith("no activity") or job is None:
             return
         given = [d for d in one.dispatch_history if d.purpose in INSTRUCTIONS][-1]
         answered_at = given.result_at if given.mode is Mode.SEND else None

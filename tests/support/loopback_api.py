@@ -48,7 +48,7 @@ STRUCTURED = "StructuredOutput"
 _JSON_LINE = re.compile(
     r"^[ \t]*@(?P<name>json(?:-repaired|-status)?)[ \t]+(?P<json>\{.*\}|\d+)[ \t]*$", re.MULTILINE
 )
-_SENT_BACK = "Your answer was:"
+_SENT_BACK = "Your previous answer:"
 # The client is the nearest ancestor of its Bash tool that has a status file.
 CRASH = (
     'p=$$; while [ "$p" -gt 1 ] && [ ! -e "$CLAUDE_CONFIG_DIR/sessions/$p.json" ]; do '

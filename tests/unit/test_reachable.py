@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import llmc
+from llmc.agents.registry import AGENTS
 from llmc.cli.commands import COMMANDS, PLACES
 from tests.support.reach import BODY, Name, Package, words_of
 
@@ -47,6 +48,7 @@ def test_every_name_is_reached_from_a_command() -> None:
     field that is set and never read; a rule that only its marked test called (whose report it is).
     """
     commands = [Name(PLACES[name], name) for name in COMMANDS]
+    commands += [Name(f"llmc.agents.{name}.kind", "KIND") for name in AGENTS]
     unreached = Package(SOURCE).unreached(
         [*(Name(program, BODY) for program in PROGRAMS), *commands], words_of(SOURCE)
     )

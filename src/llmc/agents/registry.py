@@ -1,18 +1,16 @@
-"""The agents there are: the one table that names them. What belongs to an agent is loaded when it is asked for."""
+"""The agents there are, by the names in config/model.py. What belongs to an agent is loaded when it is asked for."""
 
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 from llmc.agents.protocol import Agent, Kind, Reader
 from llmc.base.errors import UsageError
 from llmc.base.processes import Process, environment, marked
+from llmc.config.model import AgentName
 
-#: by name: the module whose KIND it is
-AGENTS = {
-    "claude": "llmc.agents.claude.kind",
-    "scripted": "llmc.agents.scripted.kind",
-}
+AGENTS: tuple[str, ...] = get_args(AgentName)
 
 #: the agent in records of an older llmc, and the one that a path names
 _FIRST = "claude"
@@ -21,7 +19,8 @@ _FIRST = "claude"
 @cache
 def kind_of(agent: str) -> Kind:
     """By the name in a worker's record."""
-    kind: Kind = import_module(AGENTS.get(agent, AGENTS[_FIRST])).KIND
+    folder = agent if agent in AGENTS else _FIRST
+    kind: Kind = import_module(f"llmc.agents.{folder}.kind").KIND
     return kind
 
 

@@ -211,6 +211,8 @@ _Found = tuple[str, str, str, str]
 def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | None:
     """Kind, severity, text and command of what the user must do first."""
     command = next_command(row, seen, facts)
+    if _can_be_answered(record, row, seen):
+        command = f"llmc answer {row['name']}"
     if goes_on_by_itself(row, seen, facts):
         return None
     if row["status"] == "error":
@@ -259,18 +261,32 @@ def _offline(row: Raw, command: str) -> _Found | None:
     return "offline", "waiting", f"agent not running ({why or row['reason']}){at}", command
 
 
+def _asks(row: Raw) -> bool:
+    return row["status"] == "needs_input" and row["reason"] in ASKS
+
+
+def _asked(record: Raw, row: Raw, seen: Seen) -> Raw:
+    """The question of the open dialog; empty if there is none, or only an earlier one is known."""
+    asked: Raw = record.get("asked") or {}
+    if not has_dialog(row, seen) or seen.dialog == "dialog open":
+        return {}
+    # An error comes after the question that led to it.
+    is_newer = (number(asked.get("at_unix")) or 0.0) >= (number(row["since_unix"]) or 0.0)
+    return asked if _asks(row) or row["status"] == "error" or is_newer else {}
+
+
+def _can_be_answered(record: Raw, row: Raw, seen: Seen) -> bool:
+    asked = _asked(record, row, seen)
+    free = not row["held"] and not row["attached"] and row["status"] != "offline"
+    return bool(asked.get("answerable")) and free
+
+
 def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
-    asked = record.get("asked") or {}
-    asks = row["status"] == "needs_input" and row["reason"] in ASKS
-    since = number(row["since_unix"]) or 0.0
-    if not asks and (number(asked.get("at_unix")) or 0.0) < since:
-        asked = {}  # an earlier question
-    if seen.dialog != "dialog open" and (asks or asked):
+    asked = _asked(record, row, seen)
+    if seen.dialog != "dialog open" and (_asks(row) or asked):
         said = text(asked.get("text")) or WORDS.get(row["reason"], "asks a question")
         options = [text(one) for one in asked.get("options") or ()]
         listed = "".join(f" [{number}] {one}" for number, one in enumerate(options, 1))
-        if asks and asked.get("answerable") and not row["held"] and not row["attached"]:
-            command = f"llmc answer {row['name']}"
         return "question", "blocked", f"{said}{listed}", command
     severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
     return "dialog", severity, "a dialog is open and needs an answer", command

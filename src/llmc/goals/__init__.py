@@ -1,1 +1,1 @@
-"""Goals: what a plan is, how it is checked, and what is to be done about it. Rules only."""
+"""Goals: plans, the rules that drive them, and their store."""

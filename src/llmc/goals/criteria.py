@@ -1,4 +1,4 @@
-"""Whether a goal is reached: its criteria with a command are run in a slot, on what has landed."""
+"""Checks whether a goal is reached: runs the commands of its success criteria in a slot, on the default branch."""
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
@@ -15,13 +15,12 @@ from llmc.landing import validation
 from llmc.repo import provision
 from llmc.repo.project import Project
 
-#: the log of what they print
 LOG = "criteria"
 CHECK = "check"
 
 
 def action(goal_id: str) -> Action:
-    """The check as an action that may run aside; there is one for a goal."""
+    """The check as an action that can run in the background; one per goal."""
     return Action(
         dispatch_id=f"{CHECK}-{goal_id}",
         goal_id=goal_id,
@@ -35,27 +34,27 @@ def action(goal_id: str) -> Action:
 
 
 def check(project: Project, store: GoalStore, goal_id: str) -> Done:
-    """Run them, and write down what follows. Nobody holds the store while they run; killed, it is done again."""
+    """Run the commands and record the results. The store is not locked meanwhile; a killed check runs again."""
     view = store.view(goal_id)
     if not goal_end.wants_check(view):
-        return Done(Result.OK, "not wanted any more")
+        return Done(Result.OK, "no longer needed")
     wanted = commands(view.goal.success_criteria)
     commit = ""
     try:
         commit = provision.refresh_base(project)
         results = [_result(project, commit, command) for command in wanted]
     except ShuttingDown as error:
-        return Done(None, str(error) or "llmc ends")
+        return Done(None, str(error) or "llmc is stopping")
     except LlmcError as error:
         results = [_not_run(command, error) for command in wanted]
     with store.writing() as tx:
         now_view = tx.view(goal_id)
         if now_view is None or not goal_end.wants_check(now_view):
-            return Done(Result.OK, "not wanted any more")
+            return Done(Result.OK, "no longer needed")
         told = tx.crystallizations(goal_id)
         tx.apply(goal_end.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
     failed = [one.command for one in results if one.result != PASSED]
-    return Done(Result.ERROR if failed else Result.OK, f"fails: {', '.join(failed)}" if failed else "")
+    return Done(Result.ERROR if failed else Result.OK, f"failed: {', '.join(failed)}" if failed else "")
 
 
 def _result(project: Project, commit: str, command: str) -> Tested:

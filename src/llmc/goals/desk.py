@@ -1,6 +1,6 @@
-"""What the goals' ticks keep in mind: goals as they were last read, what each waits for, and planners that run aside.
+"""What ticks keep in memory: goals as last read, what each waits for, and planners in the background.
 
-A tick then costs what has changed and what is being worked on, not what there is.
+So the cost of a tick follows what changed and what is in progress, not the size of the store.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future
 
 from msgspec import Struct, field
 
-from llmc.base.errors import LlmcError, StateError
-from llmc.goals.dispatch import Done
+from llmc.base.errors import StateError
+from llmc.goals.dispatch import Done, in_words
 from llmc.goals.drive.decide import Decided, at_work, has_business, workset
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.round import Room
@@ -19,39 +19,39 @@ from llmc.goals.store.rows import Crystals, Reader
 
 
 class _Kept(Struct):
-    """One goal, and all that follows from its records alone."""
+    """One goal and what follows from its records alone."""
 
     view: GoalView
     crystals: Crystals
     has_business: bool
-    #: leaves that somebody has
+    #: leaves at work
     at_work: int
-    #: the newest dispatch, and how many were made in that moment
+    #: time of the newest dispatch, and the number of dispatches with that time
     dispatched_at: float
     dispatched_then: int
-    #: assignments whose signs of life can change at any time
+    #: assignments whose activity can change at any time
     watched: tuple[str, ...]
-    #: nobody has decided about it since it was read
+    #: not decided since it was read
     is_new: bool = True
-    #: when there is something to do if nothing happens; None: not before its records change
+    #: None: not before its records change
     due: float | None = None
-    #: it was decided while there was no room for more
+    #: decided while no slot was free
     is_hungry: bool = False
     shape: Shape | None = None
 
 
 class Desk:
-    """The goals at hand."""
+    """The goals that ticks look at."""
 
     def __init__(self) -> None:
         self._revision = -1
         self._file: tuple[int, int] | None = None
         self._kept: dict[str, _Kept] = {}
-        #: goals of which a record cannot be read, and why
+        #: unreadable goals, and why
         self.unreadable: dict[str, str] = {}
 
     def read(self, found: Reader) -> bool:
-        """Read what was written since the last time; whether anything was."""
+        """Read what was written since the last read; False if nothing was."""
         revision = found.revision()
         if (
             found.file != self._file or revision < self._revision
@@ -73,7 +73,7 @@ class Desk:
         before = self._kept.get(goal_id)
         view = found.view_since(before.view, self._revision) if before else found.live_view(goal_id)
         if before and view and view.goal.budget_usd and not before.view.goal.budget_usd:
-            view = found.live_view(goal_id)  # more of it counts than before
+            view = found.live_view(goal_id)  # more of its assignments count now
         if view is None:
             self._kept.pop(goal_id, None)
             return
@@ -90,12 +90,12 @@ class Desk:
         return self._kept.keys() | self.unreadable.keys()
 
     def look_at_all(self) -> None:
-        """Other limits hold from now on."""
+        """The limits changed."""
         for kept in self._kept.values():
             kept.is_new = True
 
     def forget(self, goal_id: str) -> None:
-        """Nothing that was concluded about a goal holds; the next tick looks again."""
+        """Discard all conclusions about a goal; the next tick decides again."""
         if goal_id in self._kept:
             self._kept[goal_id].is_new = True
 
@@ -103,13 +103,13 @@ class Desk:
         return [kept.view for kept in self._kept.values() if kept.has_business]
 
     def busy(self, now: float) -> tuple[int, int]:
-        """How many leaves somebody has, and how much was sent in this very moment."""
+        """The number of leaves at work, and of dispatches made at `now`."""
         every = self._kept.values()
         working = sum(kept.at_work for kept in every if kept.view.goal.status is GoalStatus.ACTIVE)
         return working, sum(kept.dispatched_then for kept in every if kept.dispatched_at == now)
 
     def is_due(self, goal_id: str, now: float, room: Room) -> bool:
-        """Whether a decision can come out otherwise than the last: by new records, signs of life, the clock, or room."""
+        """Whether a new decision can differ from the last: new records, activity, time, or free slots."""
         kept = self._kept[goal_id]
         if kept.is_new or kept.watched:
             return True
@@ -132,7 +132,7 @@ class Desk:
         kept.is_new, kept.due, kept.is_hungry = False, decided.next_due, not _has_room(decided.room)
 
     def next_due(self, room: Room, now: float) -> float | None:
-        """When the next tick has something to do, if nothing happens."""
+        """When the next tick is due if nothing changes."""
         known = [kept for kept in self._kept.values() if kept.has_business]
         if _has_room(room) and any(kept.is_hungry for kept in known):
             return now
@@ -159,27 +159,27 @@ def _kept(view: GoalView, crystals: Crystals) -> _Kept:
 
 
 class Aside(Struct):
-    """Deeds that take minutes, one after another in a thread of their own; each is told of once it has ended."""
+    """Runs long actions one at a time in a thread; `ended` returns each once."""
 
     pool: Executor
-    #: called when one has ended, from its thread
+    #: called from the thread when an action ends
     tell: Callable[[], None]
     _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
 
     def begin(self, action: Action, deed: Callable[[], Done]) -> bool:
-        """Unless it is under way; whether it was begun."""
+        """Start it unless it is already running; whether it was started."""
         if action.dispatch_id in self._begun:
             return False
         try:
             future = self.pool.submit(_whatever_happens, deed)
         except RuntimeError:
-            return False  # everything ends here; the intent is stored
+            return False  # shutting down; the intent is stored
         self._begun[action.dispatch_id] = action, future
         future.add_done_callback(lambda _: self.tell())
         return True
 
     def assignments(self) -> set[str]:
-        """Those that something is under way for."""
+        """Assignments with a running action."""
         return {action.assignment_id for action, _ in self._begun.values()}
 
     def ended(self) -> Iterator[tuple[Action, Done]]:
@@ -192,7 +192,5 @@ class Aside(Struct):
 def _whatever_happens(deed: Callable[[], Done]) -> Done:
     try:
         return deed()
-    except LlmcError as error:
-        return Done(Result.ERROR, f"{error.message} {error.hint}".strip())
     except Exception as error:
-        return Done(Result.ERROR, f"a bug in the goals: {type(error).__name__}: {error}")
+        return Done(Result.ERROR, in_words(error))

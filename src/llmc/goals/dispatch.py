@@ -1,6 +1,6 @@
-"""Does what goals want done: a task file, a word to a session, a question for a person; each at most once for its id.
+"""Performs the actions of goals: a task file, a prompt to a session, a question to the user; each at most once per id.
 
-What is asked for was stored before. Done again under the same id, after a crash or in doubt, it has the effect of once.
+The intent was stored before, so an action can be repeated under its id after a crash or in doubt.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from llmc.workers.patrol import finish_interrupted
 from llmc.workers.reset import reset_unattended
 from llmc.workers.start import send_message
 
-#: how long a busy worker is waited for; whoever has it is soon done, and the next tick comes
+#: the next tick tries again, so do not wait long for a busy worker
 WORKER_LOCK_S = 2.0
-_TYPED_BEFORE = "it was typed before"
+_TYPED_BEFORE = "prompt already sent"
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}
 _RESULTS = {
     Outcome.ACKNOWLEDGED: Result.OK,
@@ -45,7 +45,7 @@ _RESULTS = {
 
 
 class Done(Struct, frozen=True):
-    """What became of an action; `result` None: it could not even be tried, and is as it was."""
+    """The outcome of an action; `result` None: it could not be tried, nothing changed."""
 
     result: Result | None
     notes: str = ""
@@ -53,7 +53,7 @@ class Done(Struct, frozen=True):
 
 
 def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Everything but what takes a planner and its time (goals/runner.py)."""
+    """Perform an action that needs no planner (see runner.py)."""
     assert action.purpose not in (REPLAN, DIAGNOSE)
     try:
         with fault_step("goals.dispatch"):
@@ -69,25 +69,32 @@ def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> 
     except LockTimeout as error:
         return Done(None, error.message)
     except LlmcError as error:
-        return Done(Result.ERROR, f"{error.message} {error.hint}".strip())
+        return Done(Result.ERROR, in_words(error))
+
+
+def in_words(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, LlmcError):
+        return f"{error.message}. {error.hint}" if error.hint else error.message
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """One task file for the dispatch, whoever made it; those it replaces go first."""
+    """Write one task file per dispatch; tasks that it replaces are withdrawn first."""
     source = source_of(project)
     made = _task_of(source, action.dispatch_id)
     if made is not None:
-        return Done(Result.ACCEPTED, "it was there", made.id)
+        return Done(Result.ACCEPTED, "task already exists", made.id)
     if unsettled := source.listing().unsettled:
-        return Done(None, f"{min(unsettled)} is being written, and may be it")
+        return Done(None, f"waiting for {min(unsettled)}, which is still being written")
     withdrawn = _withdraw(project, action, source)
     if withdrawn.result is not Result.OK:
         return withdrawn
-    # Only now nobody has one of them any more, and none can land after this look.
+    # After the withdrawal none of them can land any more.
     replaced = map(partial(_task_of, source), action.replaces)
     landed = next((one for one in replaced if one and source.books().is_completed(one)), None)
     if landed:
-        return Done(Result.ERROR, f"task {landed} has landed meanwhile")
+        return Done(Result.ERROR, f"task {landed} has already landed")
     subject = f"{action.work_node_id}: {node.name}" if node else action.work_node_id
     draft = Draft(
         subject=subject[:200],
@@ -108,34 +115,34 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
 
 
 def _task_of(source: TaskSource, dispatch_id: str) -> TaskKey | None:
-    """The task that a dispatch made: the ledger remembers it, a crash may have come between its file and that."""
+    """The task of a dispatch: from the ledger, or after a crash from the task files."""
     books = source.books()
     found = (source.key(t.id) for t in believed_tasks(source) if t.dispatch == dispatch_id)
     return books.dispatches.get(dispatch_id) or next(found, None)
 
 
 def _withdraw(project: Project, action: Action, source: TaskSource) -> Done:
-    """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
+    """Withdraw earlier tasks of the assignment; unfinished work is saved."""
     too_late: list[str] = []
     for dispatch_id in action.replaces:
         task = _task_of(source, dispatch_id)
         if task is None:
             continue
         if not _taken_back(project, source, task):
-            return Done(None, f"task {task} is just being taken or landed")
+            return Done(None, f"task {task} is being claimed or landed")
         if landed := source.books().landed.get(task):
             too_late.append(
-                f"task {task} had landed before" + (f", as {landed.commit[:12]}" if landed.commit else "")
+                f"task {task} has already landed" + (f" as {landed.commit[:12]}" if landed.commit else "")
             )
     return Done(Result.OK, "; ".join(too_late))
 
 
 def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
-    """Whether nobody has the task, and nobody can take it: first nobody new may, then who has it lets go."""
+    """Whether the task is withdrawn: no new claims first, then its worker is reset."""
     if source.books().is_completed(task):
         return True
     if source.books().kept_back(task) != claims.WITHDRAWN:
-        source.write("withdrawn", Claim("", task, ""), reason="its goal does not want it any more")
+        source.write("withdrawn", Claim("", task, ""), reason="withdrawn by its goal")
     with contextlib.suppress(NotFound):
         source.edit(task, claims.withdrawn)
     claim = source.books().claim_on(task)
@@ -146,12 +153,12 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
 
 
 def _is_nobodys(task: Task, books: Books, key: TaskKey) -> bool:
-    """Free, or its claim has ended, and only the file does not say so: a crash came between."""
+    """Free, or its claim has ended and a crash kept the file from saying so."""
     return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, key)
 
 
 def _let_go(project: Project, claim: Claim) -> bool:
-    """Its worker starts over, with its work pinned; not while that lands, or a person has it."""
+    """Reset its worker, with its work pinned; False while the work lands or the user has the worker."""
     try:
         with project.worker_lock(claim.worker, timeout_s=WORKER_LOCK_S):
             record = project.store.worker(claim.worker)
@@ -163,18 +170,18 @@ def _let_go(project: Project, claim: Claim) -> bool:
     except Refused:
         return False
     except NotFound:
-        source_of(project).write("released", claim, reason="its worker is gone")
+        source_of(project).write("released", claim, reason="its worker no longer exists")
     return True
 
 
 def _send(project: Project, action: Action) -> Done:
-    """A word to the session that has the work, typed once for the dispatch."""
+    """Type a prompt into the worker's session, once per dispatch."""
     worker = worker_of(action.session_key)
     prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
     with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
         before = _delivered(project, WorkerName(worker), prompt_id, action.decided_at)
         if before is None or not before.arrived:
-            record = finish_interrupted(project, worker)  # it may be the very prompt that a crash interrupted
+            record = finish_interrupted(project, worker)  # possibly this prompt, interrupted by a crash
             before = _delivered(project, WorkerName(worker), prompt_id, action.decided_at)
             if before is not None and not before.arrived and _shows_up(record, prompt_id):
                 return Done(Result.OK, _TYPED_BEFORE, prompt_id)
@@ -184,7 +191,7 @@ def _send(project: Project, action: Action) -> Done:
         if (met := typist.person_in_way(project, record)) is not None:
             if record.auto:
                 persons.note(project, record, met)
-            return Done(None, str(met))  # not even tried: nothing is counted, and it is as it was
+            return Done(None, str(met))  # not tried, not counted
         receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
         if receipt.met_a_person:
             return Done(None, receipt.reason)
@@ -192,23 +199,23 @@ def _send(project: Project, action: Action) -> Done:
 
 
 def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
-    """Whether the conversation has a prompt of which nobody saw in time that it arrived."""
+    """Whether the transcript has a prompt whose delivery was unconfirmed."""
     transcript = reader_of(record.agent).transcript(record.transcript_path)
     prompts, _ = transcript.prompts(header_line(prompt_id))
     return any(carries(prompt.text, prompt_id) for prompt in prompts)
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId, since: float) -> Outcome | None:
-    """What became of a prompt of that id; the log knows also what other prompts followed."""
+    """The outcome of a prompt."""
     rows = _events(project, "prompt_delivered", prompt_id, since)
     told = [row for row in rows if row.get("prompt_id") == prompt_id and row.get("worker") == worker]
     return Outcome(told[-1]["outcome"]) if told else None
 
 
 def _events(project: Project, action: str, mark: str, since: float) -> list[dict[str, Any]]:
-    """The events of that kind that name it, also one that a crash kept from the log.
+    """The events of a kind that contain `mark`, including those that a crash kept from the log.
 
-    The state comes first: whatever leaves it is in the log before.
+    The state is read first: events leave it only after they are in the log.
     """
     kept = project.store.read().recent_events
     lines = EventLog(str(project.root.events)).lines_since(since)
@@ -217,24 +224,24 @@ def _events(project: Project, action: str, mark: str, since: float) -> list[dict
 
 
 def how_told(project: Project, context: DeliveryContext | None) -> str:
-    """How a question reaches a person who does not look for it; Refused where it should, and cannot."""
+    """How a question reaches the user; Refused if its channel is not configured."""
     settings = settings_of(project)
     ways = channels_of(settings) if "goal_asked" in settings.on else {}
     wanted = context.channel if context is not None else ""
     if wanted in ("", "notify"):
-        return "told by the configured notifications" if ways else "no notification is configured"
+        return "sent to all notification channels" if ways else "no notification channel is configured"
     if wanted == "inbox":
-        return "told nowhere else, as its goal wants"
+        return "not sent to any notification channel, as the goal requests"
     if wanted not in ways:
         raise Refused(
-            f"nobody can be reached over {wanted!r}, which is not configured in [notify].",
-            hint="`llmc inbox` has the question.",
+            f"no recipient on channel {wanted!r}: it is not configured in [notify]",
+            hint="Run `llmc inbox` to see the question.",
         )
-    return f"told by {wanted}"
+    return f"sent to {wanted}"
 
 
 def _ask(project: Project, action: Action) -> Done:
-    """The question is in the inbox since it was decided; here a person is told of it."""
+    """The question is already in the inbox; notify the user."""
     context = action.delivery_context
     told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
@@ -251,10 +258,9 @@ def tell_person(
     context: DeliveryContext | None = None,
     **ids: str,
 ) -> None:
-    """The event `goal_asked`, of which notifications are made: once for its id, whatever a crash left unsaid. `since`: it cannot have been
-    said before.
+    """Emit `goal_asked`, which triggers notifications, once per id, also across crashes. `since`: not emitted before.
 
-    Only a tick comes here, and there is one at a time: nobody writes it between the look and the deed.
+    Called by ticks only, and one tick runs at a time, so nothing is written between check and emit.
     """
     if any(
         row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id, since)

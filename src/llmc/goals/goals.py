@@ -1,7 +1,4 @@
-"""Goals as people handle them: added, changed, paused, looked at; and what each has cost.
-
-Everything goes through the store's one door, and every command sees the same rules (goals/).
-"""
+"""Goals for the user: create, plan, change, pause, cancel; and their cost."""
 
 import os
 import re
@@ -12,7 +9,6 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
@@ -51,12 +47,10 @@ _RECORDED = f'"{costs.ACTION}"'.encode()
 
 
 class GoalCost(Struct, frozen=True):
-    """Dollars, as far as prices are known."""
-
     work: float = 0.0
-    #: what the overseer itself used: planning
+    #: planning
     overhead: float = 0.0
-    #: models whose tokens have no price
+    #: models without a price
     unpriced: tuple[str, ...] = ()
 
     @property
@@ -65,11 +59,11 @@ class GoalCost(Struct, frozen=True):
 
 
 class GoalSpending:
-    """Reads on from where the last look ended."""
+    """Costs of goals; the event log is read once."""
 
     def __init__(self) -> None:
         self._log: LogReader | None = None
-        #: from when on it was read: the oldest goal that was asked about
+        #: creation time of the oldest goal asked about
         self._since = 0.0
         self._source: TaskSource | None = None
         self._of_task: dict[TaskKey, Spent] = {}
@@ -112,21 +106,21 @@ class GoalSpending:
         return self._source.books().whole(TaskKey(list_name, TaskId(task_id)))
 
 
-#: where a person can be told of what a goal asks; the channels of [notify] and two words
+#: channels for questions: those of [notify], plus inbox and notify
 CHANNELS = ("inbox", "notify", "bell", "desktop", "command", "webhook")
 
 
 class Planner(Protocol):
-    """Makes a plan of a goal: the nodes, what is remembered of the planning, and the event `plan.generated`.
+    """Plans a goal: returns the nodes, the planning record, and the event `plan.generated`.
 
-    An LlmcError says why there is no plan. It runs while nobody holds the store.
+    LlmcError if there is no plan. Runs without a lock on the store.
     """
 
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
 
 
 class NewGoal(Struct, frozen=True):
-    """What a person said of a goal."""
+    """The fields of a goal as the user gave them."""
 
     title: str
     problem: str = ""
@@ -141,12 +135,12 @@ class NewGoal(Struct, frozen=True):
     owner: str = ""
     budget_usd: float = 0.0
     from_session: str = ""
-    #: where a person is told of what it asks
+    #: channel for questions
     reply_to: DeliveryContext = DeliveryContext()
 
 
 class Created(Struct, frozen=True):
-    """A goal that is kept, whatever became of its plan."""
+    """A stored goal, planned or not."""
 
     view: GoalView
     planned: bool
@@ -168,14 +162,14 @@ def create(
     plan_file: Path | None = None,
     on_kept: Callable[[Goal], None] = lambda goal: None,
 ) -> Created:
-    """Keep the goal first, and say so; then plan it, if there is a planner. A planning that fails leaves the goal as it is.
+    """Store the goal and report it, then plan it if there is a planner. A failed plan leaves the goal as it is.
 
-    With a plan in a file there is nothing to wait for: goal and plan are kept together, or neither is.
+    With a plan from a file, goal and plan are stored together or not at all.
     """
     if not wish.title.strip():
-        raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
+        raise UsageError("the goal has no title", hint='llmc goal create --title "..."')
     store, now = open_store(project), now_unix()
-    goal = _goal_of(replaced(wish, from_session=session_key(project, wish.from_session)), now)
+    goal = _goal_of(replace(wish, from_session=session_key(project, wish.from_session)), now)
     goal = replace(goal, repo_context_snapshot=repo_context(project))
     with store.writing() as tx:
         while tx.goal(goal.goal_id) is not None:
@@ -195,25 +189,26 @@ def create(
     try:
         view = plan(project, goal.goal_id, planner)
     except LlmcError as error:
-        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id}, or with --from FILE."
+        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id} (or with --from FILE)"
         return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
     return Created(view, planned=True)
 
 
 def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = None) -> GoalView:
-    """Let a goal without a plan be planned; that it failed is in the goal's log too."""
+    """Plan a goal that has no plan; a failure is recorded in the goal."""
     store = open_store(project)
     view = store.view(goal_id)
     if view.nodes:
         raise Refused(
-            f"goal {goal_id} has a plan", hint=f'Another: llmc goal plan {goal_id} --replan --why "..."'
+            f"goal {goal_id} already has a plan",
+            hint=f'To replace it: llmc goal plan {goal_id} --replan --why "..."',
         )
     view = with_repo_context(project, view)
     try:
-        made = planner.plan(project, replaced(view, goal=replace(view.goal, asks=None)), file)
+        made = planner.plan(project, replace(view, goal=replace(view.goal, asks=None)), file)
     except LlmcError as error:
         why = error.message
-        # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
+        # The author of a file sees the error; a planner's failure becomes a question.
         store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
         project.wake()
         status.after_a_word(project, store)
@@ -221,10 +216,13 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
 
     def write(now: GoalView) -> Change:
         if now.nodes:
-            raise Refused(f"goal {goal_id} was planned by somebody else meanwhile", hint="Look at it first.")
+            raise Refused(
+                f"goal {goal_id} was planned by another process in the meantime",
+                hint=f"Run `llmc goal show {goal_id}` to see the plan.",
+            )
         return settled(now, made, now_unix())
 
-    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    # A file counts as typed: a secret in it is refused, not removed.
     store.update(goal_id, write, typed=file is not None)
     project.wake()
     status.after_a_word(project, store)
@@ -232,24 +230,24 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
 
 
 def with_repo_context(project: Project, view: GoalView) -> GoalView:
-    """The goal with the repository as it is now, before it is planned; as it was where that cannot be seen."""
+    """The goal with a current summary of the repository, or the previous one."""
     seen = repo_context(project) or view.goal.repo_context_snapshot
-    return replaced(view, goal=replace(view.goal, repo_context_snapshot=seen))
+    return replace(view, goal=replace(view.goal, repo_context_snapshot=seen))
 
 
 def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
-    """Give fields of a goal's definition new values; the log says which."""
+    """Change fields of a goal; the event names them."""
 
     def write(view: GoalView) -> Change:
         if view.goal.status.is_over:
-            raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`.")
+            raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create")
         now = now_unix()
         data = {"fields": sorted(fields), "actor": HUMAN}
         event = Event(ts=now, type="goal.updated", goal_id=goal_id, data=data)
         named = {key: value for key, value in fields.items() if key != "reply_to"}
         if "reply_to" in fields:
             named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
-        if "success_criteria" in fields:  # what was found says nothing about these
+        if "success_criteria" in fields:  # earlier results do not apply to new criteria
             named |= {"checked": None, "asks": None if view.goal.checked else view.goal.asks}
         return Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
 
@@ -263,16 +261,16 @@ def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Only a paused one: a completed goal is opened again by its work. With its budget used up it would stop at once."""
+    """Resume a paused goal that is within its budget; a completed goal is reopened by its work."""
     view = open_store(project).view(goal_id)
     if view.goal.status is not GoalStatus.PAUSED:
-        raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
+        raise Refused(f"goal {goal_id} is not paused", hint="Run `llmc goal list` to see its status.")
     limit = view.goal.budget_usd
     spent = GoalSpending().of(project, view).total if limit else 0.0
     if goal_end.used_up(view.goal, spent):
         raise Refused(
-            f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
-            hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",
+            f"goal {goal_id} is over budget: spent ${spent:.2f} of ${limit:.2f}",
+            hint=f"Raise the budget first: llmc goal update {goal_id} --budget {2 * limit:g}",
         )
     return _move(project, goal_id, GoalStatus.ACTIVE, reason)
 
@@ -282,7 +280,7 @@ def archive(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Give it up: what is not done of it is cancelled; the next tick takes back what was handed out."""
+    """Cancel the goal and its open work; the next tick withdraws what was sent."""
     why = check_typed("reason", reason) or "the goal was cancelled"
 
     def write(view: GoalView) -> Change:
@@ -342,7 +340,7 @@ def _goal_of(wish: NewGoal, now: float) -> Goal:
 
 
 def risk_of(text: str) -> Risk:
-    """`what might happen | what then | what is done against it`"""
+    """`risk | impact | mitigation`"""
     parts = [part.strip() for part in text.split("|", 2)]
     return Risk(risk=parts[0], impact="".join(parts[1:2]), mitigation="".join(parts[2:3]))
 
@@ -352,14 +350,14 @@ def reply_to(where: str, thread: str = "", account: str = "") -> DeliveryContext
     channel, _, to = where.partition(":")
     if channel and not (channel in CHANNELS or re.fullmatch(r"url-[1-9][0-9]*", channel)):
         names = ", ".join((*CHANNELS, "url-1 ..."))
-        raise UsageError(f"there is no way to a person called {channel!r}", hint=f"There are: {names}.")
+        raise UsageError(f"unknown channel {channel!r}", hint=f"Channels: {names}")
     if not channel and (to or thread or account):
-        raise UsageError("--reply-to names no channel", hint="For example --reply-to webhook:ada")
+        raise UsageError("--reply-to has no channel", hint="Example: --reply-to webhook:ada")
     return DeliveryContext(channel=channel, to=to.strip(), thread=thread.strip(), account=account.strip())
 
 
 def session_key(project: Project, name: str) -> str:
-    """The key of a worker's session, which lasts; a name is only how people call it."""
+    """The session key of a worker; a key stays valid when names change."""
     if not name or name.startswith("agent:"):
         return name
     record = project.store.worker(name)

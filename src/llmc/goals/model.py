@@ -1,6 +1,6 @@
-"""Goals, their plans, who works on what, and what was said about it. Pure data.
+"""Records of goals: plans, assignments, dispatches, summaries, events. Pure data.
 
-Every record is written as JSON with the names of `llmc goal export` (camelCase). Times are unix seconds.
+Records are stored as JSON with the names of `llmc goal export` (camelCase). Times are Unix seconds.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-#: the plan's bounds: a larger one is refused, never cut
+#: a larger plan is refused, never cut
 MAX_PHASES, MAX_TASKS, MAX_SUBTASKS = 5, 7, 7
 
 
@@ -22,12 +22,11 @@ class GoalStatus(StrEnum):
 
     @property
     def goes_on(self) -> bool:
-        """Its plan is driven, or will be again."""
         return self in (GoalStatus.ACTIVE, GoalStatus.PAUSED)
 
     @property
     def is_over(self) -> bool:
-        """Nobody wants it any more; one that is completed may be opened again."""
+        """Closed for good; a completed goal can be reopened."""
         return self in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
 
 
@@ -72,12 +71,12 @@ class AssignmentStatus(StrEnum):
 
     @property
     def at_work(self) -> bool:
-        """Somebody has it; one that waits on a person holds up nobody else."""
+        """A worker has it; a blocked one takes no slot."""
         return self in (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 
 
 class Recovery(StrEnum):
-    """The steps of the ladder, in their order."""
+    """Recovery steps, in order."""
 
     NUDGE = "nudge"
     RESEND = "resend_last"
@@ -87,7 +86,7 @@ class Recovery(StrEnum):
 
 
 class Mode(StrEnum):
-    """How an instruction travels: into a live session, as a task file, to a person."""
+    """How an instruction is sent: into a live session, as a task file, to the user."""
 
     SEND = "sessions_send"
     SPAWN = "sessions_spawn"
@@ -95,7 +94,7 @@ class Mode(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of a dispatch; PENDING is an intent whose outcome nobody has seen yet."""
+    """Outcome of a dispatch; PENDING: not known yet."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -105,14 +104,14 @@ class Result(StrEnum):
 
 
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, gc=False):
-    """One record; fields that are not known yet have defaults, so that an older store loads.
+    """A record; newer fields have defaults, so that older stores load.
 
-    None refers to itself, so the collector, which would go through all of a large plan again and again, passes by.
+    Records have no reference cycles, and without `gc` a large plan is not scanned again and again.
     """
 
 
 class DeliveryContext(Row, frozen=True, kw_only=True):
-    """Where a person is reached; "" where that is the default: the inbox and the configured notifications."""
+    """Where the user is reached; "": the inbox and the configured notifications."""
 
     channel: str = ""
     to: str = ""
@@ -132,27 +131,25 @@ class Risk(Row, frozen=True, kw_only=True):
 
 
 class PlannerRef(Row, frozen=True, kw_only=True):
-    """Who made a plan, and with which prompt."""
-
     model_ref: str = ""
     prompt_template_id: str = ""
     prompt_template_hash: str = ""
 
 
 class PlanRevision(Row, frozen=True, kw_only=True):
-    """One change of a plan: what became different, and why."""
+    """One change of a plan, and why."""
 
     ts: float
     why: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    #: ids of former nodes that live on under other ids
+    #: former id to new id
     moved: dict[str, str] = {}
 
 
 class BlockedReason(Row, frozen=True, kw_only=True):
-    """Why somebody waits: what kind of thing, in words, and what a person can choose from."""
+    """Why work is blocked, and the options of the user."""
 
     kind: str
     text: str
@@ -161,11 +158,11 @@ class BlockedReason(Row, frozen=True, kw_only=True):
 
 
 class Asking(Row, frozen=True, kw_only=True):
-    """What a goal itself asks of a person: it has no plan, or no other one, or its plan is done and it is not reached."""
+    """A question of the goal itself: no plan, no new plan, or failed success criteria."""
 
     reason: BlockedReason
     since: float
-    #: how often a person was told, and when last
+    #: notifications sent, and the time of the last
     told: int = 0
     told_at: float | None = None
 
@@ -176,13 +173,13 @@ class Tested(Row, frozen=True, kw_only=True):
 
 
 class CriteriaCheck(Row, frozen=True, kw_only=True):
-    """Whether the success criteria with a command are met, on which commit, and who says so."""
+    """Result of the commands in the success criteria, and who set it."""
 
     ts: float
     commit: str
     passed: bool
     results: tuple[Tested, ...] = ()
-    #: overseer, or a person who said that it is completed all the same
+    #: overseer, or the user who completed it anyway
     by: str = "overseer"
 
 
@@ -209,22 +206,20 @@ class Goal(Row, frozen=True, kw_only=True):
     raw_planner_output_json: str = ""
     validation_errors: tuple[str, ...] = ()
     plan_revision_history: tuple[PlanRevision, ...] = ()
-    #: dollars that this goal may cost; 0: no limit of its own
+    #: 0: no limit
     budget_usd: float = 0.0
     asks: Asking | None = None
-    #: None: not checked since the plan was done
     checked: CriteriaCheck | None = None
 
 
 class Node(Row, frozen=True, kw_only=True):
-    """A phase, a task or a subtask. Ids are unique within a goal, and stay."""
+    """A phase, a task or a subtask. Ids are unique within a goal and never change."""
 
     goal_id: str
     node_id: str
     kind: NodeKind
     #: "" for a phase
     parent_id: str = ""
-    #: its place among its siblings
     position: int = 0
     name: str
     objective: str = ""
@@ -239,16 +234,16 @@ class Node(Row, frozen=True, kw_only=True):
     estimated_effort: str = ""
     #: low, med or high
     risk_level: str = ""
-    #: a command that llmc runs on the rebased commit before the work lands
+    #: runs on the rebased commit before the work lands
     verify: str = ""
-    #: of a leaf: the first step when nothing moves, and how long it may be silent; None: as for all work
+    #: leaves only; None: the defaults
     recovery_policy: Recovery | None = None
     idle_after_ms: int | None = None
     status: NodeStatus = NodeStatus.TODO
-    #: a person set the status, and rollups leave it alone
+    #: set by the user; rollups leave it alone
     overridden: bool = False
     blocked_reason: BlockedReason | None = None
-    #: what a person said of it last: an answer, why it can go on, why it was opened again; in every later instruction
+    #: the user's last text about it (answer, reason), part of every later instruction
     word: str = ""
     created_at: float
     updated_at: float
@@ -257,27 +252,26 @@ class Node(Row, frozen=True, kw_only=True):
 
 
 class Dispatch(Row, frozen=True, kw_only=True):
-    """One instruction that left, or is about to; the id is the key under which it is delivered at most once."""
+    """One instruction, sent or about to be; delivered at most once per id."""
 
     dispatch_id: str
     ts: float
     mode: Mode
-    #: why it was sent: "work" for the first instruction, else the step of the ladder, or "reminder"
+    #: "work" for the first instruction, else the recovery step, or "reminder"
     purpose: str
     session_key: str = ""
     delivery_context: DeliveryContext | None = None
     instruction_hash: str
     result: Result = Result.PENDING
-    #: when the result was seen
     result_at: float | None = None
     run_id: str = ""
     notes: str = ""
-    #: how often it was tried to deliver under this id
+    #: delivery attempts under this id
     attempts: int = 1
 
 
 class Advice(Row, frozen=True, kw_only=True):
-    """What a planner says about a stall: a message for the worker, a question for a person, or both."""
+    """A planner's advice about a stall: a message to the worker, a question to the user, or both."""
 
     ts: float
     message: str = ""
@@ -286,14 +280,14 @@ class Advice(Row, frozen=True, kw_only=True):
 
 
 class Assignment(Row, frozen=True, kw_only=True):
-    """Who works on a leaf of the plan, and how that goes."""
+    """One worker's hold on a leaf of the plan."""
 
     assignment_id: str
     goal_id: str
     work_node_id: str
     #: the pool: "auto", or a manual worker's name
     agent_id: str = "auto"
-    #: agent:<pool>:worker:<name>; "" while nobody has taken it
+    #: agent:<pool>:worker:<name>; "" until claimed
     session_key: str = ""
     session_id: str = ""
     delivery_context: DeliveryContext | None = None
@@ -302,30 +296,33 @@ class Assignment(Row, frozen=True, kw_only=True):
     last_instruction_text: str = ""
     instruction_hash: str = ""
     dispatch_history: tuple[Dispatch, ...] = ()
-    #: the task file's number, for spawned work
+    #: task id of spawned work
     run_id: str = ""
     spawned_by_key: str = ""
     created_at: float
     updated_at: float
     last_dispatch_at: float | None = None
     last_observed_activity_at: float | None = None
-    #: when it last got on for certain: a commit, a report, a person's answer; retries are counted from here
+    #: last commit, report or answer; retries count from here
     last_progress_at: float | None = None
     expected_next_update_at: float | None = None
     idle_after_ms: int | None = None
-    #: recoveries in a row without progress
+    #: recovery steps since the last progress
     retry_count: int = 0
     last_retry_at: float | None = None
     backoff_until: float | None = None
     recovery_policy: Recovery = Recovery.NUDGE
-    #: fingerprints of the reports that were applied
+    #: fingerprints of applied reports
     applied_updates: tuple[str, ...] = ()
-    #: how often a person was reminded of the open question
     reminders: int = 0
-    #: what a person answered to the last question; part of every later instruction
+    #: the user's last answer, part of every later instruction
     answer: str = ""
-    #: what a planner said about the stall that it is in
+    #: advice about the current stall
     advice: Advice | None = None
+
+    def event(self, kind: str, now: float, data: dict[str, Any]) -> "Event":
+        ids = {"assignment_id": self.assignment_id, "work_node_id": self.work_node_id}
+        return Event(ts=now, type=kind, goal_id=self.goal_id, **ids, data=data)
 
 
 class Decision(Row, frozen=True, kw_only=True):
@@ -344,8 +341,6 @@ class Evidence(Row, frozen=True, kw_only=True):
 
 
 class Anchor(Row, frozen=True, kw_only=True):
-    """Where in which conversation it can be read."""
-
     session_key: str = ""
     session_id: str = ""
     message_ids: tuple[str, ...] = ()
@@ -353,7 +348,7 @@ class Anchor(Row, frozen=True, kw_only=True):
 
 
 class Crystallization(Row, frozen=True, kw_only=True):
-    """What a part of the plan came to, so that anybody can go on from there."""
+    """Summary and evidence of a plan item, enough to continue from."""
 
     crystallization_id: str
     goal_id: str
@@ -373,7 +368,7 @@ class Crystallization(Row, frozen=True, kw_only=True):
 
 
 class Event(Row, frozen=True, kw_only=True):
-    """A line of the goals' own log, which is only ever appended to."""
+    """An entry of the append-only goal event log."""
 
     ts: float
     type: str
@@ -384,7 +379,7 @@ class Event(Row, frozen=True, kw_only=True):
 
 
 class GoalView(Struct, frozen=True):
-    """One goal with all that belongs to it: what the rules look at."""
+    """A goal with its plan and assignments, as the rules see it."""
 
     goal: Goal
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -392,14 +387,13 @@ class GoalView(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What the rules want to be different; the store writes all of it, or nothing."""
+    """A change decided by the rules; the store writes all of it or nothing."""
 
     goal: Goal | None = None
     nodes: tuple[Node, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     crystallizations: tuple[Crystallization, ...] = ()
     events: tuple[Event, ...] = ()
-    #: nodes that a new plan does not have any more
     removed_nodes: tuple[str, ...] = ()
 
     def is_empty(self) -> bool:

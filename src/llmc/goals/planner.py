@@ -1,7 +1,7 @@
-"""Asks a planner, and answers with what it made or with why it made nothing; a planner never ends anything.
+"""Asks a planner for a plan, a split or a diagnosis; failures are returned, not raised.
 
-`claude -p` with a schema, or any command: the prompt on its standard input, JSON on its standard output. An answer
-that is refused goes back with everything that is wrong with it, a few times; then there is no plan. No lock is held here.
+The planner is `claude -p` with a schema, or any command: prompt on stdin, JSON on stdout. An invalid answer goes back with
+all its problems, a few times. No lock is held here.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,50 +29,44 @@ from llmc.records.tokens import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 
-#: so much of what a program said when it failed is kept
 ERROR_CHARS = 500
 
 
 class Failure(StrEnum):
-    """Why there is no plan."""
-
-    #: the goal has one, or the leaf cannot be split: nobody was asked
+    #: the goal has a plan, or the leaf cannot be split
     NOT_NEEDED = "not_needed"
-    #: the program is not there, or cannot be started
+    #: the program cannot be started
     MISSING = "missing"
-    #: it was ended by us: too slow, or too much output
+    #: killed: too slow, or too much output
     OVERRAN = "overran"
-    #: it ended with an error
     FAILED = "failed"
-    #: the API refused: not logged in, the usage limit, anything else
+    #: API errors: not logged in, usage limit, others
     AUTH = "auth"
     LIMIT = "limit"
     API = "api"
-    #: no answer was a plan, repairs included
+    #: no valid answer, repairs included
     INVALID = "invalid"
 
 
 class PlannerSetup(Struct, frozen=True):
-    """Who plans, and what that may take."""
+    """The configured planner and its limits."""
 
-    #: where it runs: the repository it plans for
     cwd: Path
-    #: a line for the shell; "": the agent itself
+    #: shell command; "": the agent itself
     command: str = ""
     agent: Agent | None = None
-    #: "": the client's own default
+    #: "": the client's default
     model: str = ""
     timeout_s: float = 600.0
     most_bytes: int = 2_000_000
     max_repair_attempts: int = 2
     limits: Limits = DEFAULT_LIMITS
-    #: on top of ours
     env: Mapping[str, str] = field(default_factory=dict)
     stopping: Callable[[], bool] | None = None
 
 
 class Said(Struct, frozen=True):
-    """An answer, whatever it is worth."""
+    """An answer, not checked yet."""
 
     text: str
     spent: Spent
@@ -79,7 +74,7 @@ class Said(Struct, frozen=True):
 
 
 class Silent(Struct, frozen=True):
-    """No answer that could be looked at."""
+    """No answer."""
 
     failure: Failure
     text: str
@@ -91,7 +86,6 @@ class Silent(Struct, frozen=True):
 def ask(
     setup: PlannerSetup, schema: Mapping[str, Any], told: Mapping[str, str], prompt: str
 ) -> Said | Silent:
-    """Run the planner once."""
     asks = setup.agent.one_shot() if setup.agent is not None and not setup.command else None
     env = {**proc.command_env(), **setup.env, **told}
     try:
@@ -117,12 +111,12 @@ def ask(
     return _of_command(setup, done) if asks is None else _of_client(asks, done)
 
 
-#: a planner is no worker, whoever started us
+#: a planner is not a worker, even if a worker's process started us
 _NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
 
 
 def known_as(setup: PlannerSetup) -> str:
-    """What is kept of who planned. Of a command only its program: the line may hold a key."""
+    """The planner's name for the records; of a command only the program, since the line may hold a key."""
     if not setup.command:
         return setup.model or (setup.agent.name if setup.agent else "")
     program = next((word for word in setup.command.split() if "=" not in word), "")
@@ -134,7 +128,7 @@ def _who(setup: PlannerSetup) -> str:
 
 
 def _named(setup: PlannerSetup, message: str) -> str:
-    """The shell is not what a person configured."""
+    """Name the configured command, not the shell."""
     return message.replace("`/bin/sh`", _who(setup)) if setup.command else message
 
 
@@ -151,7 +145,7 @@ def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
         return Silent(Failure.FAILED, _ended("the client", done))
     if answer.error or not done.ok:
         failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
-        text = f"the client could not answer: {answer.error[:ERROR_CHARS] or done.returncode}"
+        text = f"the client failed: {answer.error[:ERROR_CHARS] or done.returncode}"
         return Silent(failure, text, _HINTS.get(failure, ""), answer.spent, answer.model)
     return Said(answer.text, answer.spent, answer.model)
 
@@ -162,17 +156,17 @@ _HINTS = {Failure.AUTH: "Log in again with `claude`."}
 
 def _ended(who: str, done: proc.Done) -> str:
     tail = (done.stderr.strip() or done.stdout.strip())[-ERROR_CHARS:]
-    return f"{who} ended with code {done.returncode}" + (f": {tail}" if tail else ", and printed nothing")
+    return f"{who} exited with code {done.returncode}" + (f": {tail}" if tail else " and no output")
 
 
-#: most characters of a file that are read
+#: characters read of a file
 MOST_CHARS = 64 * 1024
 
 
 def repo_context(project: Project) -> str:
-    """The repository in short; "" where nothing is committed. Never raises: a goal is made without it."""
+    """Summary of the repository; "" without a commit. Never raises: a goal can do without it."""
     try:
-        with contextlib.suppress(LlmcError):  # then as it was when it was fetched last
+        with contextlib.suppress(LlmcError):  # then the last fetched state
             provision.refresh_base(project)
         commit = git.resolve(project.root.path, project.base)
         return snapshot(_facts(project, commit)) if commit else ""
@@ -196,53 +190,54 @@ def _facts(project: Project, commit: str) -> RepoFacts:
 
 
 def _text(project: Project, commit: str, name: str) -> str:
-    """The beginning of a file; "" for one that git cannot show, a submodule for example."""
+    """The start of a file; "" if git cannot show it, such as a submodule."""
     done = git.git(project.root.path, "cat-file", "blob", f"{commit}:{name}", check=False, timeout_s=60)
     return done.stdout[:MOST_CHARS] if done.ok else ""
 
 
 T = TypeVar("T", Plan, Split, Diagnosis)
 
-#: more repairs than this never helped anybody
+#: more repairs do not help
 MOST_REPAIRS = 5
-#: so much of a refused answer is kept
 OUTPUT_CHARS = 2000
 
 
 class Attempt(Struct, frozen=True):
-    """One answer: how long it took, what it cost, and what was wrong with it."""
+    """One attempt: duration, cost and problems."""
 
     elapsed_s: float
     spent: Spent
     problems: tuple[str, ...] = ()
-    #: the beginning of an answer that was refused
+    #: the start of a refused answer
     output: str = ""
 
 
-class Planned(Struct, Generic[T], frozen=True):
-    """What the planner made: a plan, the parts of a leaf, a diagnosis."""
-
-    made: T
-    provenance: Provenance
-    attempts: tuple[Attempt, ...]
-
-    @property
-    def spent(self) -> Spent:
-        return sum((attempt.spent for attempt in self.attempts), Spent())
-
-
-class PlanFailed(Struct, frozen=True):
-    """Why there is nothing: for the event log, and for a person."""
-
-    failure: Failure
-    text: str
-    hint: str = ""
-    planner: PlannerRef = field(default_factory=PlannerRef)
+class _Asked(Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...] = ()
 
     @property
     def spent(self) -> Spent:
         return sum((attempt.spent for attempt in self.attempts), Spent())
+
+
+class Planned(_Asked, Generic[T], frozen=True):
+    """The result: a plan, a split or a diagnosis."""
+
+    made: T
+    provenance: Provenance
+
+    @property
+    def planner(self) -> PlannerRef:
+        return self.provenance.planner
+
+
+class PlanFailed(_Asked, frozen=True):
+    """A failure, for the event log and the user."""
+
+    failure: Failure
+    text: str
+    hint: str = ""
+    planner: PlannerRef = field(default_factory=PlannerRef)
 
     @property
     def validation_errors(self) -> tuple[str, ...]:
@@ -250,7 +245,7 @@ class PlanFailed(Struct, frozen=True):
 
 
 class _Request(Struct, Generic[T], frozen=True):
-    """One thing to ask for: the prompt, the shape of the answer, and who says whether it is one."""
+    """A request: the prompt, the schema of the answer, and its check."""
 
     goal_id: str
     #: plan, replan, split or diagnose
@@ -262,25 +257,16 @@ class _Request(Struct, Generic[T], frozen=True):
 
 
 def plan_goal(setup: PlannerSetup, view: GoalView) -> Planned[Plan] | PlanFailed:
-    """The first plan of a goal."""
     if not wants_plan(view):
-        return PlanFailed(Failure.NOT_NEEDED, "the goal has a plan already")
+        return PlanFailed(Failure.NOT_NEEDED, "the goal already has a plan")
     limits = setup.limits
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="plan",
-            template=prompts.PLAN,
-            inputs=prompts.plan_inputs(view.goal, limits),
-            schema=plan_schema(limits),
-            check=lambda text: check_plan(text, limits),
-        ),
-    )
+    inputs, schema = prompts.plan_inputs(view.goal, limits), plan_schema(limits)
+    check = partial(check_plan, limits=limits)
+    return _planned(setup, _Request(view.goal.goal_id, "plan", prompts.PLAN, inputs, schema, check))
 
 
 def replan_goal(setup: PlannerSetup, view: GoalView, why: str) -> Planned[Plan] | PlanFailed:
-    """Another plan in place of the one there is; one that would not fit beside what is done is repaired, too."""
+    """A replacement plan; one that does not fit finished work goes back to the planner, too."""
     limits = setup.limits
 
     def check(text: str) -> Plan | Problems:
@@ -288,68 +274,39 @@ def replan_goal(setup: PlannerSetup, view: GoalView, why: str) -> Planned[Plan] 
         merged = merge_plan(view, plan, 0.0, why, limits=limits) if isinstance(plan, Plan) else plan
         return merged if isinstance(merged, tuple) else plan
 
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="replan",
-            template=prompts.REPLAN,
-            inputs=prompts.replan_inputs(view, limits, why),
-            schema=plan_schema(limits),
-            check=check,
-        ),
-    )
+    inputs, schema = prompts.replan_inputs(view, limits, why), plan_schema(limits)
+    return _planned(setup, _Request(view.goal.goal_id, "replan", prompts.REPLAN, inputs, schema, check))
 
 
 def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> Planned[Split] | PlanFailed:
-    """Smaller subtasks for a leaf that is too large; nobody is asked where there is no room for two."""
+    """Smaller subtasks for a leaf, if there is room for two."""
     most = room_for_split(view, leaf_id, setup.limits)
     if most < 2:
-        return PlanFailed(
-            Failure.NOT_NEEDED, f"{leaf_id} cannot be split: it is no open leaf, or there is no room"
-        )
+        text = f"{leaf_id} cannot be split: it is not an open leaf, or the plan has no room for more"
+        return PlanFailed(Failure.NOT_NEEDED, text)
 
     def check(text: str) -> Split | Problems:
         split = check_split(text, most, view.nodes)
-        merged = (
-            split_leaf(view, leaf_id, split, 0.0, why, limits=setup.limits)
-            if isinstance(split, Split)
-            else split
-        )
+        if not isinstance(split, Split):
+            return split
+        merged = split_leaf(view, leaf_id, split, 0.0, why, limits=setup.limits)
         return merged if isinstance(merged, tuple) else split
 
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="split",
-            template=prompts.SPLIT,
-            inputs=prompts.split_inputs(view, view.nodes[leaf_id], most, why),
-            schema=split_schema(most),
-            check=check,
-        ),
-    )
+    inputs, schema = prompts.split_inputs(view, view.nodes[leaf_id], most, why), split_schema(most)
+    return _planned(setup, _Request(view.goal.goal_id, "split", prompts.SPLIT, inputs, schema, check))
 
 
 def diagnose(setup: PlannerSetup, view: GoalView, leaf_id: str, seen: str) -> Planned[Diagnosis] | PlanFailed:
-    """What to do about a leaf at which nothing moves, where the rules do not know."""
+    """What to do about a stall that the rules cannot end."""
     if leaf_id not in view.nodes:
         return PlanFailed(Failure.NOT_NEEDED, f"the plan has no {leaf_id}")
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="diagnose",
-            template=prompts.DIAGNOSE,
-            inputs=prompts.diagnose_inputs(view.nodes[leaf_id], seen),
-            schema=diagnosis_schema(),
-            check=check_diagnosis,
-        ),
-    )
+    inputs = prompts.diagnose_inputs(view.nodes[leaf_id], seen)
+    asked = (view.goal.goal_id, "diagnose", prompts.DIAGNOSE, inputs, diagnosis_schema(), check_diagnosis)
+    return _planned(setup, _Request(*asked))
 
 
 def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFailed:
-    """Ask, and ask again with what was wrong, until there is an answer or no attempt is left."""
+    """Ask, and send back invalid answers with all problems, until one is valid or no attempt is left."""
     prompt = first = request.template.filled(request.inputs)
     attempts: list[Attempt] = []
     model = ""
@@ -361,17 +318,17 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         ref = request.template.ref(model or known_as(setup))
         if isinstance(said, Silent):
             attempts.append(Attempt(elapsed_s, said.spent, (said.text,)))
-            return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
+            return PlanFailed(said.failure, said.text, said.hint, ref, attempts=tuple(attempts))
         found = request.check(said.text)
         if not isinstance(found, tuple):
             provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
-            return Planned(found, provenance, (*attempts, Attempt(elapsed_s, said.spent)))
+            return Planned(found, provenance, attempts=(*attempts, Attempt(elapsed_s, said.spent)))
         problems = tuple(map(str, found))
         attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
         prompt = prompts.repair_prompt(first, problems, said.text)
-    text = f"no answer of the planner could be used ({len(attempts)} attempts); the last one: {attempts[-1].problems[0]}"
-    hint = "Write the plan by hand, or give the goal a clearer problem statement and plan it again."
-    return PlanFailed(Failure.INVALID, text, hint, ref, tuple(attempts))
+    text = f"no valid answer from the planner after {len(attempts)} attempts; the last problem: {attempts[-1].problems[0]}"
+    hint = "Write the plan by hand, or clarify the problem statement and plan again."
+    return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 
 
 def _errors(attempts: "list[Attempt] | tuple[Attempt, ...]") -> tuple[str, ...]:
@@ -383,7 +340,7 @@ def _errors(attempts: "list[Attempt] | tuple[Attempt, ...]") -> tuple[str, ...]:
 
 
 def _told(request: _Request[T], attempt: int) -> dict[str, str]:
-    """What a planner finds in its environment."""
+    """The planner's environment variables."""
     return {
         "LLMC_GOAL_ID": request.goal_id,
         "LLMC_PLAN_KIND": request.kind,

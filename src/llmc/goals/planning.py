@@ -1,4 +1,4 @@
-"""Plans of goals: made, checked, kept, and made again."""
+"""Planning and replanning of goals."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,24 +24,24 @@ from llmc.goals.model import Change, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
-from llmc.goals.planner import PlanFailed, PlannerSetup
+from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
 from llmc.records.tokens import Spent
 from llmc.repo.project import Project, agent_for
 
-#: who used the tokens that a plan cost, in `llmc usage`
+#: the worker name of planning in `llmc usage`
 PLANNER = "planner"
-_SPLIT_WHY = "it did not get on, and may be too large"
+_SPLIT_WHY = "no progress; it may be too large"
 
 
 class ConfiguredPlanner(Struct, frozen=True):
-    """A file that somebody wrote, else the configured planner."""
+    """A plan from a file, or from the configured planner."""
 
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
-        """The first plan of a goal, as a change; an LlmcError says why there is none."""
+        """The first plan of a goal, as a change; LlmcError if there is none."""
         plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
         now = now_unix()
-        why = f"read from {file.name}" if file else "the first plan"
+        why = f"read from {file.name}" if file else "first plan"
         change = merge_plan(view, plan, now, why, provenance, limits_of(project))
         if not isinstance(change, Change):
             raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
@@ -49,7 +49,6 @@ class ConfiguredPlanner(Struct, frozen=True):
 
 
 def setup_of(project: Project) -> PlannerSetup:
-    """Who plans here, and what that may take."""
     wanted = project.config.overseer.goals.planner
     source = Path(project.source)
     agent = agent_for(project)
@@ -72,7 +71,7 @@ def limits_of(project: Project) -> Limits:
 
 
 def has_planner(project: Project) -> bool:
-    """Whether rules may ask for smaller steps: the scripted agent cannot plan."""
+    """The scripted agent cannot plan."""
     return bool(project.config.overseer.goals.planner.command) or agent_for(project).one_shot() is not None
 
 
@@ -80,24 +79,23 @@ def check_can_plan(project: Project) -> None:
     if not has_planner(project):
         raise LlmcError(
             "the scripted agent cannot plan",
-            hint="Write the plan (`goal plan GOAL --from FILE`), or set overseer.goals.planner.command.",
+            hint="Write the plan and pass it with `llmc goal plan GOAL --from FILE`, or set overseer.goals.planner.command.",
         )
 
 
 def replan(project: Project, store: GoalStore, action: Action) -> Done:
-    """Smaller steps in place of a leaf. The planner runs while nobody holds the store; then the goal may have changed."""
+    """Split a leaf. The store is not locked while the planner runs, so the goal may change meanwhile."""
     return _alone(_replanned, project, store, action)
 
 
 def diagnose(project: Project, store: GoalStore, action: Action) -> Done:
-    """What to do about a leaf that the rules do not get going; kept with its assignment, and the next tick does it."""
+    """Ask for advice about a stall; the next tick acts on it."""
     return _alone(_diagnosed, project, store, action)
 
 
 def _alone(
     deed: Callable[[Project, GoalStore, Action], Done], project: Project, store: GoalStore, action: Action
 ) -> Done:
-    """One planner at a time for a root."""
     try:
         with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
             return deed(project, store, action)
@@ -108,7 +106,7 @@ def _alone(
 def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
     view = store.view(action.goal_id)
     if not is_pending(view, action.dispatch_id):
-        return Done(None, "somebody else has done it")
+        return Done(None, "already done by another process")
     with store.reading() as kept:
         stalled = kept.last_event("assignment.stalled", action.assignment_id)
         told = [
@@ -116,8 +114,7 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
         ]
     seen = seen_of(view.assignments[action.assignment_id], stalled, told, now_unix())
     found = planner.diagnose(setup_of(project), view, action.work_node_id, seen)
-    ref = found.planner if isinstance(found, PlanFailed) else found.provenance.planner
-    record_planning(project, action.goal_id, ref, found.spent)
+    _record(project, action.goal_id, found)
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
     advice = advice_of(found.made, now_unix())
@@ -130,22 +127,17 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
 
     store.update(action.goal_id, write)
     wants = [word for word, said in (("nudge", advice.message), ("escalate", advice.question)) if said]
-    return Done(Result.OK, f"it says: {' and '.join(wants)}")
+    return Done(Result.OK, f"advice: {' and '.join(wants)}")
 
 
 def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
     view = store.view(action.goal_id)
     if not is_pending(view, action.dispatch_id):
-        return Done(None, "somebody else has done it")
+        return Done(None, "already done by another process")
     if not may_replan(view.goal.plan_revision_history, now_unix()):
-        return Done(Result.ERROR, "the plan was changed too often of late")
+        return Done(Result.ERROR, "the plan has changed too often recently")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
-    record_planning(
-        project,
-        action.goal_id,
-        found.planner if isinstance(found, PlanFailed) else found.provenance.planner,
-        found.spent,
-    )
+    _record(project, action.goal_id, found)
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
 
@@ -167,25 +159,27 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
         store.update(action.goal_id, write)
     except (UsageError, NotFound) as error:
         return Done(Result.ERROR, error.message)
-    return Done(Result.OK, f"{action.work_node_id} became {len(found.made.subtasks)} smaller steps")
+    return Done(Result.OK, f"split {action.work_node_id} into {len(found.made.subtasks)} subtasks")
 
 
-def record_planning(project: Project, goal_id: str, ref: PlannerRef, spent: Spent) -> None:
-    """What a planner used is in the event log like that of any agent, with the goal it was for."""
-    if spent == Spent():
+def _record(project: Project, goal_id: str, found: Planned[Any] | PlanFailed) -> None:
+    """Record the planner's usage in the event log, with its goal."""
+    if found.spent == Spent():
         return
-    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "model": ref.model_ref, "goal_id": goal_id}
+    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "goal_id": goal_id, "claude_session_id": ""}
+    about |= {"model": found.planner.model_ref, "cost": found.spent.cost, **asdict(found.spent.tokens)}
     with project.store.transaction() as tx:
-        tx.emit(costs.ACTION, **about, **asdict(spent.tokens), cost=spent.cost, claude_session_id="")
+        tx.emit(costs.ACTION, **about)
 
 
-def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
+def _asked(project: Project, view: GoalView, why: str | None = None) -> tuple[Plan, Provenance]:
+    """A first plan; with `why`, a replacement."""
     check_can_plan(project)
-    found = planner.plan_goal(setup_of(project), view)
+    setup = setup_of(project)
+    found = planner.plan_goal(setup, view) if why is None else planner.replan_goal(setup, view, why)
+    _record(project, view.goal.goal_id, found)
     if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.spent)
         raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
     return found.made, found.provenance
 
 
@@ -193,14 +187,14 @@ def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error
+        raise UsageError(f"cannot read {file}: {error}") from error
     is_json = file.suffix.lower() == ".json"
     plan = read_plan(text, limits_of(project), fallback_title=file.stem, is_json=is_json)
     if not isinstance(plan, Plan):
         lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
         raise UsageError(
             f"{file.name} is not a valid plan:\n{lines}",
-            hint="`llmc goal plan --help` shows what one looks like.",
+            hint="Run `llmc goal plan --help` for the format.",
         )
     return plan, Provenance(PlannerRef(model_ref="by hand"), {"file": file.name})
 
@@ -208,10 +202,8 @@ def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
 def replan_by_hand(
     project: Project, goal_id: str, why: str, file: Path | None
 ) -> tuple[GoalView, PlanRevision]:
-    """The goal with its new plan, and what became different. The planner runs while nobody holds the store."""
-    why = check_typed("why", why).strip() or (
-        "read from " + file.name if file else "a person wants another plan"
-    )
+    """The goal with its new plan, and what changed. The store is not locked while the planner runs."""
+    why = check_typed("why", why).strip() or ("read from " + file.name if file else "requested by user")
     store = open_store(project)
     view = store.view(goal_id)
     _check_is_open(view)
@@ -219,7 +211,7 @@ def replan_by_hand(
         _replace_plan(project, store, view, why, file)
     except LlmcError as error:
         failed, at = error.message, now_unix()
-        # As with a first plan: a file is in the hands of its author, of a planner's failure a person has to know.
+        # As with a first plan: only a planner's failure becomes a question.
         store.update(goal_id, lambda now: goal_end.not_replanned(now, why, failed, at, asks=file is None))
         raise
     finally:
@@ -234,7 +226,7 @@ def replan_by_hand(
 
 def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, file: Path | None) -> None:
     view = with_repo_context(project, view)
-    plan, provenance = plan_from_file(project, file) if file else _asked_again(project, view, why)
+    plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
 
     def write(now_view: GoalView) -> Change:
         _check_is_open(now_view)
@@ -248,22 +240,12 @@ def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, 
             change = replace(change, goal=now_view.goal)
         return settled(now_view, change, now)
 
-    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    # A file counts as typed: a secret in it is refused, not removed.
     store.update(view.goal.goal_id, write, typed=file is not None)
 
 
 def _check_is_open(view: GoalView) -> None:
     if view.goal.status.is_over:
         raise Refused(
-            f"goal {view.goal.goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`."
+            f"goal {view.goal.goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create"
         )
-
-
-def _asked_again(project: Project, view: GoalView, why: str) -> tuple[Plan, Provenance]:
-    check_can_plan(project)
-    found = planner.replan_goal(setup_of(project), view, why)
-    if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.spent)
-        raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
-    return found.made, found.provenance

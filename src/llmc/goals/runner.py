@@ -1,7 +1,6 @@
-"""The tick of the goals: observe, decide by rule, store the intent, act, write down what became of it.
+"""The goal tick: observe, decide, store the intents, act, record the outcome.
 
-One at a time for a root, in the daemon's own lane or by `llmc goal tick`. Whatever goes wrong here is in goals.log, and
-stops nobody else.
+One tick at a time per root, in the daemon or by `llmc goal tick`. Failures go to goals.log and affect nothing else.
 """
 
 import contextlib
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct, field
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
@@ -38,12 +37,12 @@ from llmc.goals.ticks import TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
 
-#: deeds that take a planner, and its time
+#: actions that need a planner
 _PLANNING = {REPLAN: planning.replan, DIAGNOSE: planning.diagnose}
 
-#: a tick that takes longer leaves the rest to the next one
+#: a longer tick leaves the rest to the next one
 MOST_TICK_S = 20.0
-#: the shortest interval by which a jump of the clock can be told from a busy machine
+#: the shortest interval that tells a clock jump from a busy machine
 LEAST_INTERVAL_S = 5.0
 
 
@@ -52,16 +51,13 @@ class Ticked(Struct, frozen=True):
 
     ok: bool
     did_work: bool
-    #: what was sent, in words
     actions: tuple[str, ...] = ()
     problem: str = ""
-    #: when there may be something to do again, if nothing happens before; None: nothing is open
+    #: None: nothing is open
     next_due: float | None = None
 
 
 class _Tick(Struct):
-    """One tick while it runs."""
-
     words: TickWords
     store: GoalStore
     policy: Policy
@@ -75,10 +71,10 @@ class _Tick(Struct):
 
 
 class Runner:
-    """Keeps what the next tick need not read again: goals that nobody changed, and how far logs were read."""
+    """Runs ticks; keeps what need not be read again: unchanged goals, and log positions."""
 
     def __init__(self, project: Project, aside: Aside | None = None) -> None:
-        """`aside`: where planners run, which take minutes, while ticks go on; None: within the tick."""
+        """`aside`: runs planners in the background; None: within the tick."""
         self._project = project
         self._aside = aside
         self._observer: Observer | None = None
@@ -91,15 +87,15 @@ class Runner:
         self._counts = Counts()
 
     def tick(self, project: Project, reason: str) -> Ticked:
-        """Never raises: a store, a planner or a session that fails is a line in the log."""
+        """Never raises: failures go to the log."""
         self._project = project
         began = monotonic()
         try:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
                 done = self._tried(reason)
                 self._leave_mark(began, reason, done)
-        except LlmcError as error:  # somebody else ticks
-            done = Ticked(False, False, problem=_in_words(error))
+        except LlmcError as error:  # another process runs a tick
+            done = Ticked(False, False, problem=dispatch.in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
@@ -108,13 +104,13 @@ class Runner:
         try:
             return self._tick(reason)
         except LlmcError as error:
-            return Ticked(False, False, problem=_in_words(error))
+            return Ticked(False, False, problem=dispatch.in_words(error))
         except Exception as error:
             self._forget()
-            return Ticked(False, False, problem=_in_words(error))
+            return Ticked(False, False, problem=dispatch.in_words(error))
 
     def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
-        """What `llmc status` shows, and what whoever asked for the tick waits for."""
+        """Record the tick, for `llmc status` and for whoever requested it."""
         if done.did_work:
             with contextlib.suppress(LlmcError, OSError), self._opened().reading() as found:
                 self._desk.read(found)
@@ -170,9 +166,9 @@ class Runner:
             try:
                 self._attend(tick, kept)
             except Exception as error:
-                # The others must not wait for what is wrong with this one.
+                # One broken goal must not stop the others.
                 self._desk.forget(goal_id)
-                problems.append(f"{goal_id}: {_in_words(error)}")
+                problems.append(f"{goal_id}: {dispatch.in_words(error)}")
         if tick.sent or tick.changed:
             tick.words.end(tick.sent)
         due = self._desk.next_due(tick.room, now)
@@ -186,7 +182,7 @@ class Runner:
         )
 
     def _opened(self) -> GoalStore:
-        """The same as before: a store is checked from end to end when it is opened."""
+        """Keep one store open: opening checks the whole file."""
         wanted = open_store(self._project)
         if self._store is not None and self._store.path != wanted.path:
             self._store = None
@@ -195,24 +191,23 @@ class Runner:
         return self._store
 
     def _collect(self, tick: _Tick) -> None:
-        """What became of the planning that was begun in earlier ticks."""
         for action, done in self._aside.ended() if self._aside is not None else ():
             self._told(tick, action, done)
 
     def _read(self, tick: _Tick) -> str:
-        """Bring what is kept here up to date; why nothing may be done, or ""."""
+        """Read what changed; why no goal may be driven, or ""."""
         store = tick.store
         with store.reading() as found:
             mode = found.safe_mode()
             if mode is not None:
-                return f"safe mode since a damaged store was set aside ({mode.file}): llmc goal safe-mode --clear"
+                return f"safe mode: a damaged store was set aside as {mode.file}; to resume goals: llmc goal safe-mode --clear"
             if store.damage:
                 return store.damage
             if not self._desk.read(found):
                 return ""
             try:
                 open_ = found.open_assignments()
-            except StateError:  # one of a goal that cannot be read, which is said
+            except StateError:  # of an unreadable goal, which is reported
                 return ""
         change = orphans(open_, self._desk.goals(), tick.now)
         if not change.is_empty():
@@ -221,7 +216,7 @@ class Runner:
         return ""
 
     def _grant(self, policy: Policy, now: float) -> None:
-        """After a jump of the clock, or a machine that slept, no silence counts for one full limit."""
+        """After a clock jump or suspend, silence does not count for one full limit."""
         before, self._ticked = self._ticked, (monotonic(), now)
         if before is None:
             return
@@ -231,11 +226,11 @@ class Runner:
             self._granted_until = now + policy.idle_after_s
             log(
                 self._project,
-                f"{why.replace('patrol', 'the tick')}: no silence is judged for {policy.idle_after_s:g} s",
+                f"{why.replace('patrol', 'the tick')}: silence does not count as a stall for {policy.idle_after_s:g} s",
             )
 
     def _attend(self, tick: _Tick, view: GoalView) -> None:
-        """One goal: facts, decision, intent, deeds; once more where messages are wanted first."""
+        """Observe, decide, store the intents, act; decide again if messages are needed first."""
         goal_id = view.goal.goal_id
         if self._is_over_budget(tick, view):
             return
@@ -259,11 +254,11 @@ class Runner:
             tick.words.decided(decided)
         tick.room = decided.room
         if due is not None:
-            decided = replaced(decided, next_due=min(due, decided.next_due or due))
+            decided = replace(decided, next_due=min(due, decided.next_due or due))
         self._desk.attended(goal_id, decided)
         for action in decided.actions:
             if monotonic() > tick.ends_at:
-                break  # it is an intent, which the next tick finds
+                break  # the next tick finds the intent
             self._act(tick, action)
 
     def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
@@ -274,7 +269,7 @@ class Runner:
         seen = self._observer.look(self._project, assignments, samples)
         if self._aside is not None:
             for one in self._aside.assignments() & seen.keys():
-                seen[one] = replaced(seen[one], delivering=True)
+                seen[one] = replace(seen[one], delivering=True)
         return seen
 
     def _decided(
@@ -293,7 +288,7 @@ class Runner:
         )
 
     def _stored(self, tick: _Tick, goal_id: str, signals: dict[str, Signals]) -> Decided:
-        """The decision about the goal as it is now, written before anything of it is done."""
+        """Decide on the current records and store the decision before acting."""
         with tick.store.writing() as tx:
             view = tx.view(goal_id)
             if view is None:
@@ -303,7 +298,7 @@ class Runner:
         return decided
 
     def _act(self, tick: _Tick, action: Action) -> None:
-        """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
+        """Act and record the outcome; what could not be tried stays an intent."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
         begin = _PLANNING.get(action.purpose)
@@ -313,19 +308,18 @@ class Runner:
             self._told(tick, action, dispatch.perform(self._project, action, view.goal, node))
 
     def _run(self, tick: _Tick, action: Action, deed: Callable[[], dispatch.Done]) -> None:
-        """A deed that may take minutes: aside, where there is such a place."""
+        """Run a long action, in the background if possible."""
         if self._aside is None:
             self._told(tick, action, deed())
         elif self._aside.begin(action, deed):
-            tick.sent.append(f"{action.purpose} {action.work_node_id or action.goal_id}: begun")
+            tick.sent.append(f"{action.purpose} {action.work_node_id or action.goal_id}: started")
 
     def _told(self, tick: _Tick, action: Action, done: dispatch.Done) -> None:
-        """What became of a deed is written down."""
         what = f"{action.purpose} {action.work_node_id or action.goal_id}"
         if done.result is None:
             tick.dues.append(tick.now + 1.0)
             tick.sent.append(f"{what}: later ({done.notes})")
-            if not action.assignment_id:  # no intent of it is stored
+            if not action.assignment_id:  # not stored as an intent
                 self._desk.forget(action.goal_id)
             return
         if action.assignment_id:
@@ -352,7 +346,7 @@ class Runner:
         tick.store.update(action.goal_id, write)
 
     def _ask_of_goal(self, tick: _Tick, view: GoalView) -> float | None:
-        """A person is told of what a goal itself asks, and reminded; when that is due again, None: never."""
+        """Notify the user of the goal's own question, and remind; when that is due again, None: never."""
         goal, asks, policy = view.goal, view.goal.asks, tick.policy
         if asks is None or goal.status is not GoalStatus.ACTIVE or asks.told > policy.max_reminders:
             return None
@@ -364,19 +358,19 @@ class Runner:
         text = words.goal_question_text(goal, asks.reason, asks.told)
         try:
             how = dispatch.how_told(self._project, where)
-            # First the word, which is said once however often it is tried; then the count.
+            # Notify first, once per id; then count.
             dispatch.tell_person(
                 self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
             )
         except Refused as error:
-            how = f"{error.message} {error.hint}"
+            how = dispatch.in_words(error)
         tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
-        tick.sent.append(f"asked of {goal.goal_id}: {how}")
+        tick.sent.append(f"question of {goal.goal_id}: {how}")
         tick.changed = True
         return tick.now + policy.reminder_every_s if asks.told < policy.max_reminders else None
 
     def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
-        """A goal that has cost what it may cost is paused, and a person is told, once."""
+        """Pause a goal that is over budget, and notify the user once."""
         goal = view.goal
         if not goal_end.is_limited(goal):
             return False
@@ -384,7 +378,7 @@ class Runner:
         why = goal_end.used_up(goal, spent)
         if not why:
             return False
-        # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
+        # Notify first, once per id: after a crash in between nothing else would.
         dispatch_id, text = goal_end.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
@@ -397,17 +391,16 @@ class Runner:
 
 
 def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
-    """One more telling, in the goal and in its log; nothing, where something else is asked by now."""
+    """Count a notification; nothing if the question changed."""
     if view.goal.asks is None or view.goal.asks.since != asks.since:
         return Change()
-    told = replaced(view.goal.asks, told=asks.told + 1, told_at=now)
+    told = replace(view.goal.asks, told=asks.told + 1, told_at=now)
     data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
     event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
-    return Change(goal=replaced(view.goal, asks=told), events=(event,))
+    return Change(goal=replace(view.goal, asks=told), events=(event,))
 
 
 def policy_of(project: Project) -> Policy:
-    """The limits as they are configured now."""
     goals = project.config.overseer.goals
     return Policy(
         tick_every_s=goals.tick_every,
@@ -423,12 +416,6 @@ def policy_of(project: Project) -> Policy:
         planner=planning.has_planner(project),
         diagnose=goals.planner.diagnose and planning.has_planner(project),
     )
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, LlmcError):
-        return f"{error.message}. {error.hint}" if error.hint else error.message
-    return f"a bug in the goals: {type(error).__name__}: {error}"
 
 
 def new_id() -> str:

@@ -1,6 +1,6 @@
-"""What can be observed of the work on goals: the task list's ledger, the workers, their transcripts, git, the event log.
+"""Observes the work on goals: task ledger, workers, transcripts, git, event log.
 
-Facts only; goals/drive/liveness.py says what they mean. What llmc sent itself is told apart, and counts for nothing.
+Facts only; drive/liveness.py judges them. Prompts of llmc itself are marked, and do not count as activity.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from llmc.agents.registry import reader_of
 from llmc.auto.rules.waiting import is_parked
@@ -33,25 +33,23 @@ from llmc.sessions.rules.decide import STOPPED
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import believed_tasks
 
-#: reports of one worker that are remembered
 MAX_REPORTS = 50
 _ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 class _Log(Struct):
-    """What the event log says of workers, read on from where the last look ended."""
+    """Events of workers, read incrementally."""
 
     reports: dict[str, list[Report]] = field(default_factory=dict)
-    #: by worker: when its work landed, and as what
+    #: by worker: time and commit
     accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    #: by worker: when something was typed into its session, before and after
+    #: by worker: times of prompts, before and after
     prompted: dict[str, list[float]] = field(default_factory=dict)
     _reader: LogReader | None = None
-    #: from when on it was read
     _since: float = 0.0
 
     def read(self, project: Project, since: float) -> None:
-        """Nothing before `since` matters: the oldest of the assignments that are looked at was made then."""
+        """`since`: creation time of the oldest observed assignment."""
         if self._reader is None or since < self._since:
             self.reports, self.accepted, self.prompted = {}, {}, {}
             self._reader, self._since = EventLog(str(project.root.events)).reader(since), since
@@ -80,14 +78,13 @@ def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
 
 
 class _Facts(Struct, frozen=True):
-    """One moment, shared by all assignments that are looked at."""
+    """Facts shared by all assignments of one tick."""
 
     project: Project
     state: State
     books: Books
-    #: the list of this root
     list_name: str
-    #: the tasks in the list, by the dispatch that made them
+    #: by dispatch
     tasks: Mapping[str, Task]
     log: _Log
     now: float
@@ -95,7 +92,7 @@ class _Facts(Struct, frozen=True):
 
 
 class Observer:
-    """Looks at whoever works on goals; one for each daemon, so that logs are read once."""
+    """Observes the workers of goals; one per daemon, so that logs are read once."""
 
     def __init__(self, project: Project) -> None:
         self._source = source_of(project)
@@ -104,7 +101,7 @@ class Observer:
     def look(
         self, project: Project, assignments: Iterable[Assignment], samples: Collection[str] = ()
     ) -> dict[str, Signals]:
-        """By assignment; the last messages are read only of those in `samples`."""
+        """By assignment; messages are read only for those in `samples`."""
         wanted = list(assignments)
         if not wanted:
             return {}
@@ -146,7 +143,7 @@ def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskKey, Task | None] | None
 
 
 def _spawned(assignment: Assignment) -> list[str]:
-    """The dispatches that made task files, oldest first: the last is the run; whichever landed ends it."""
+    """The dispatches that made task files, oldest first."""
     spawned = [d for d in assignment.dispatch_history if d.mode is Mode.SPAWN]
     return [d.dispatch_id for d in spawned if d.purpose in ("work", "reassign")]
 
@@ -168,7 +165,7 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
         return Signals(
             run_id=run_id,
             run=Run.FAILED,
-            run_error=reason or f"it {words}",
+            run_error=reason or f"the task {words}",
             run_ended_at=max((one.at_unix for one in ends), default=None),
         )
     if kept and held is not None:
@@ -180,7 +177,7 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
 def _of_worker(
     facts: _Facts, assignment: Assignment, run_id: str, record: WorkerRecord, since: float
 ) -> Signals:
-    """Somebody is at it: in flight as long as there are signs of life, whatever the turn does."""
+    """A worker has the task: in flight while there is activity."""
     transcript = reader_of(record.agent).transcript(record.transcript_path)
     wrote = transcript.last_reply_unix() if record.transcript_path else None
     grew = transcript.last_growth_unix() if record.transcript_path else None
@@ -194,7 +191,7 @@ def _of_worker(
     moves |= record.status in (
         Status.NEEDS_REVIEW,
         Status.OFFLINE,
-    )  # llmc's own turn: it lands, or starts over
+    )  # llmc's turn: landing or restart
     return Signals(
         run_id=run_id,
         run=Run.IN_FLIGHT if moves else Run.NONE,
@@ -210,7 +207,7 @@ def _of_worker(
 
 
 def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
-    """A worker that a person looks after, and that goals may talk to: its accept is the end of the run."""
+    """A manual worker that goals may prompt: its accept completes the work."""
     record = facts.state.workers.get(WorkerName(assignment.agent_id))
     if record is None:
         return Signals()
@@ -218,17 +215,19 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
     signals = _of_worker(facts, assignment, assignment.run_id, record, since)
     if landed:
         at, commit = landed[-1]
-        return replaced(
+        return replace(
             signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
         )
     if record.status is Status.NEEDS_INPUT and record.reason not in STOPPED:
-        asked = BlockedReason(kind="worker", text=record.error_reason or f"it asks ({record.reason})")
-        return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
+        asked = BlockedReason(
+            kind="worker", text=record.error_reason or f"the worker needs input ({record.reason})"
+        )
+        return replace(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
     return signals
 
 
 def _committed(project: Project, record: WorkerRecord, since: float) -> float | None:
-    """When its newest commit since then was made."""
+    """Time of its newest commit since then."""
     at = git.last_commit_unix(project.root.path, project.base, record.branch)
     return at if at is not None and at >= since - 1 else None
 
@@ -238,7 +237,7 @@ def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
     commit, at = (landed.commit, landed.at_unix) if landed else ("", facts.now)
     verify = task.verify if task is not None else ""
     if not commit:
-        return Merged("", at, Evidence(external_refs=(f"task {key}",)), "nothing had to change")
+        return Merged("", at, Evidence(external_refs=(f"task {key}",)), "no changes needed")
     evidence = _evidence(facts.project, commit, verify)
     return Merged(
         commit, at, evidence, git.out(Path(facts.project.root.path), "log", "-1", "--format=%s", commit)
@@ -246,16 +245,14 @@ def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
 
 
 def _evidence(project: Project, commit: str, verify: str) -> Evidence:
-    """What git knows of a commit, and which checks llmc ran on it before it landed."""
+    """The commit's files, and the commands that llmc ran before landing."""
     done = git.git(project.root.path, "show", "--format=", "--name-only", "-z", commit, "--", check=False)
     files = tuple(git.rows(done.stdout)[:50]) if done.ok else ()
     checks = [command for command in (verify, project.config.repo.validate) if command]
     return Evidence(
         files_touched=files,
         commits=(commit,),
-        tests_run=tuple(
-            Tested(command=command[:500], result="passed, before it landed") for command in checks
-        ),
+        tests_run=tuple(Tested(command=command[:500], result="passed before landing") for command in checks),
     )
 
 
@@ -263,6 +260,6 @@ def _sampled(facts: _Facts, signals: Signals) -> Signals:
     worker = worker_of(signals.session_key)
     record = facts.state.workers.get(WorkerName(worker))
     if record is None or not record.transcript_path:
-        return replaced(signals, messages=())
+        return replace(signals, messages=())
     rows = reader_of(record.agent).transcript(record.transcript_path).last_messages(MAX_MESSAGES)
-    return replaced(signals, messages=tuple(Message(*row) for row in rows))
+    return replace(signals, messages=tuple(Message(*row) for row in rows))

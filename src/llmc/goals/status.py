@@ -1,4 +1,4 @@
-"""What others see of the goals: items on the attention list, their numbers, and goals.log."""
+"""Status of the goals for others: attention items, counts, and goals.log."""
 
 import contextlib
 import os
@@ -19,13 +19,12 @@ from llmc.goals.ticks import Glance
 from llmc.repo.project import Project
 
 _QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
-#: goals of which nothing is asked any more
 
 Concerns = dict[str, dict[str, str]]
 
 
 def of_goal(view: GoalView) -> Concerns:
-    """The items of one goal that is not over."""
+    """Attention items of an open goal."""
     found = {}
     for one in questions(view):
         who = f"{one.work_node_id} {one.node_name}".strip()
@@ -35,7 +34,7 @@ def of_goal(view: GoalView) -> Concerns:
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
     for part in view.assignments.values():
         if part.status is AssignmentStatus.STALLED:
-            said = f"nothing moves in {part.work_node_id} of {view.goal.title}; llmc tries to get it going"
+            said = f"{part.work_node_id} of {view.goal.title} has stalled; llmc is trying to recover it"
             why = f"llmc goal why {part.work_node_id}"
             found[f"{_STALLED}{part.assignment_id}"] = _item(
                 "goal_stalled", "notice", view.goal.goal_id, said, why
@@ -52,7 +51,7 @@ def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str,
 
 
 def over_budget(project: Project, goal: Goal, text: str) -> None:
-    """A goal was paused because its budget is used up; that is listed for as long as it stays paused."""
+    """List a goal that was paused over its budget, for as long as it stays paused."""
     more = (
         f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
     )
@@ -61,7 +60,7 @@ def over_budget(project: Project, goal: Goal, text: str) -> None:
 
 
 def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView]) -> None:
-    """The list has what is so now. Never raises: the goals go on without it, and the next tick tells it."""
+    """Sync the attention list. Never raises: the next tick does it again."""
     wanted = {key: fields for one in found for key, fields in one.items()}
     paused = {f"{_BUDGET}{view.goal.goal_id}" for view in views if view.goal.status is GoalStatus.PAUSED}
     with contextlib.suppress(LlmcError, OSError):
@@ -71,7 +70,7 @@ def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView])
 
 
 def after_a_word(project: Project, store: GoalStore) -> None:
-    """A person changed something: a daemon that drives goals ticks by itself, and without one nobody else would tell."""
+    """After a change by the user: a daemon ticks by itself, otherwise sync the list here."""
     if project.config.overseer.goals.enabled and project.daemon_runs():
         return
     with contextlib.suppress(LlmcError, OSError):
@@ -81,10 +80,10 @@ def after_a_word(project: Project, store: GoalStore) -> None:
 
 
 class Counts:
-    """Counts goals; only what changed is counted again."""
+    """Counts goals, and recounts only changed ones."""
 
     def __init__(self) -> None:
-        #: of each goal that is not over: the view it was counted in, leaves done, leaves in all, what needs a person
+        #: by goal: view, done leaves, all leaves, attention items
         self._known: dict[str, tuple[GoalView, int, int, Concerns]] = {}
 
     def glance(self, views: Mapping[str, GoalView]) -> Glance:
@@ -101,7 +100,7 @@ class Counts:
         )
 
     def concerns(self) -> list[Concerns]:
-        """What needs a person, by goal, as of the last glance."""
+        """Attention items by goal, as of the last glance."""
         return [row[3] for row in self._known.values()]
 
     def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, Concerns]:
@@ -117,12 +116,11 @@ def _questions(found: Concerns) -> int:
 
 
 LOG = "goals"
-#: so many actions of one tick are in its event
 MOST_ACTIONS = 50
 
 
 def log(project: Project, text: str) -> None:
-    """goals.log: never the daemon's own log, where a warning would end it."""
+    """Write to goals.log: in the daemon's own log a warning would stop the daemon."""
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
     with contextlib.suppress(LlmcError, OSError):
         private_dir(project.root.logs)
@@ -130,17 +128,16 @@ def log(project: Project, text: str) -> None:
 
 
 class TickWords:
-    """The words of one tick. One that finds nothing to do says nothing."""
+    """Logs one tick; an idle tick logs nothing."""
 
     def __init__(self, project: Project, reason: str) -> None:
         self._project = project
         self._reason = reason
         self._has_begun = False
-        #: for the event log, once the tick is over
         self._told: list[tuple[str, dict[str, Any]]] = []
 
     def decided(self, decided: Decided) -> None:
-        """What was chosen, before any of it is done."""
+        """The decided actions, before they run."""
         self._told += [
             ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
             for event in decided.change.events
@@ -155,24 +152,24 @@ class TickWords:
         self._told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
 
     def end(self, sent: list[str]) -> None:
-        self._say(f"ended: {', '.join(sent) or 'records brought up to date'}")
+        self._say(f"ended: {', '.join(sent) or 'records updated'}")
         try:
             with self._project.store.transaction() as tx:
                 for action, about in self._told:
                     tx.emit(action, **about)
                 tx.emit("goal_ticked", reason=self._reason, actions=sent[:MOST_ACTIONS])
         except (LlmcError, OSError) as error:
-            log(self._project, f"tick ({self._reason}) is not in the event log: {error}")
+            log(self._project, f"tick ({self._reason}) could not be written to the event log: {error}")
 
     def _say(self, text: str) -> None:
         if not self._has_begun:
             self._has_begun = True
-            log(self._project, f"tick ({self._reason}) began")
+            log(self._project, f"tick ({self._reason}) started")
         log(self._project, f"tick ({self._reason}) {text}")
 
 
 def _about(one: Event | Action, **more: str) -> dict[str, Any]:
-    """Which goal, part and assignment, as the event log names them."""
+    """Ids for the event log."""
     return {
         "goal_id": one.goal_id,
         "work_node_id": one.work_node_id,

@@ -1,7 +1,6 @@
-"""The last tick of the goals, in `.llmc/overseer/tick.json`.
+"""The record of the last goal tick, in `.llmc/overseer/tick.json`.
 
-`llmc status` reads it in place of the store, and whoever asks for a tick sees by it that there was one. Light: it
-imports nothing else of the goals.
+`llmc status` reads it instead of the store, and requests for a tick wait for it. Imports no other goal code, to stay fast.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ from llmc.repo.project import Project
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The goals in numbers; leaves are those of active goals that were not cancelled."""
+    """Counts of goals, and of leaves of active goals that were not cancelled."""
 
     active: int = 0
     done: int = 0
@@ -30,9 +29,7 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One tick, after its end."""
-
-    #: by the clock of this machine that nobody can set: tells whether it began after it was asked for
+    #: monotonic: tells whether it started after it was requested
     began_monotonic: float
     ended_at: float
     pid: int
@@ -50,7 +47,7 @@ def tick_file(project: Project) -> Path:
 
 
 def write_tick(project: Project, record: TickRecord) -> None:
-    """Best effort: a tick that cannot leave its mark has done its work all the same."""
+    """Best effort: the tick's work is done anyway."""
     with contextlib.suppress(LlmcError, OSError):
         path = tick_file(project)
         private_dir(path.parent)
@@ -58,7 +55,7 @@ def write_tick(project: Project, record: TickRecord) -> None:
 
 
 def last_tick(project: Project) -> TickRecord | None:
-    """None: there was none yet, or its mark cannot be read."""
+    """None: no tick yet, or unreadable."""
     try:
         return msgspec.json.decode(read_given(tick_file(project)), type=TickRecord)
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A person's commands about a part of a plan, and why work stands where it does."""
+"""User commands on plan items, and `why`."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ from llmc.repo.project import Project
 
 
 def why(project: Project, id: str, goal_id: str = "") -> Why:
-    """From the store alone: nobody is asked, and nothing is observed."""
+    """From the store alone."""
     store = open_store(project)
     with store.reading() as found:
         if store.damage:
@@ -56,7 +56,10 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
     elif (of_goal := found.view(given.goal_id)) is not None:
         view = of_goal
     else:
-        raise NotFound(f"the goal {given.goal_id} of {id} is gone", hint="`llmc goal events` has what was.")
+        raise NotFound(
+            f"goal {given.goal_id} of {id} no longer exists",
+            hint="Run `llmc goal events` to see what happened.",
+        )
     return why_assignment(
         view,
         given,
@@ -68,19 +71,17 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
 
 
 def _newest(view: GoalView, node_id: str) -> Assignment | None:
-    """Who has a part of the plan; else who had it last."""
+    """The open assignment of a plan item, or the last one."""
     ours = [one for one in view.assignments.values() if one.work_node_id == node_id]
     return max(ours, key=lambda one: (one.status.is_open, one.created_at), default=None)
 
 
 def clock(now: float) -> Clock:
-    """Ages, and times to come with the hour of the day."""
+    """Ages, and future times with the clock time."""
 
     def to_come(at: float) -> str:
         hour = time.strftime("%H:%M:%S", time.localtime(at))
-        return (
-            f"in {format_duration(at - now)} ({hour})" if at > now + 0.5 else f"with the next tick ({hour})"
-        )
+        return f"in {format_duration(at - now)} ({hour})" if at > now + 0.5 else f"at the next tick ({hour})"
 
     return Clock(now, lambda at: f"{format_duration(max(0.0, now - at))} ago", to_come)
 
@@ -88,7 +89,7 @@ def clock(now: float) -> Clock:
 def done(
     project: Project, node_id: str, goal_id: str = "", *, summary: str = "", commits: tuple[str, ...] = ()
 ) -> Node:
-    text = check_typed("summary", summary) or "a person says that it is done"
+    text = check_typed("summary", summary) or "marked done by user"
     seen = tuple(check_typed("commit", one) for one in commits)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
@@ -99,46 +100,38 @@ def done(
 
 def block(project: Project, node_id: str, goal_id: str = "", *, reason: str, kind: str = HUMAN) -> Node:
     why = BlockedReason(kind=check_typed("kind", kind), text=check_typed("reason", reason))
-    return _on_node(project, node_id, goal_id, lambda view, node, now: by_hand.block(view, node, now, why))
+    return _on_node(project, node_id, goal_id, partial(by_hand.block, why=why))
 
 
 def unblock(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project, node_id, goal_id, lambda view, node, now: by_hand.unblock(view, node, now, reason)
-    )
+    return _on_node(project, node_id, goal_id, partial(by_hand.unblock, reason=reason))
 
 
 def reopen(project: Project, node_id: str, goal_id: str = "", *, reason: str) -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project,
-        node_id,
-        goal_id,
-        lambda view, node, now: by_hand.reopen(view, node, now, reason),
-        reached=True,
-    )
+    return _on_node(project, node_id, goal_id, partial(by_hand.reopen, reason=reason), reached=True)
 
 
 def open_again(project: Project, commit: str, reason: str) -> str:
-    """The part of a plan that this commit made done is open again, in words; "" where none is. Safe to repeat."""
+    """Reopen the plan item that this commit completed; a line about it, or "". Safe to repeat."""
     with open_store(project).reading() as found:
         merged = [(view, node) for view in found.views() for node in _merged_as(found, view, commit)]
     for view, node in merged:
-        said = f"{node.node_id} of goal {view.goal.goal_id} is open again"
+        said = f"{node.node_id} of goal {view.goal.goal_id} was reopened"
         if node.status is NodeStatus.DONE:
             try:
                 reopen(project, node.node_id, view.goal.goal_id, reason=reason)
             except Refused as error:
                 return f"{node.node_id} of goal {view.goal.goal_id} stays done: {error.message}"
             return said
-        if reason in node.word:  # before a crash
+        if reason in node.word:  # reopened before a crash
             return said
     return ""
 
 
 def _merged_as(found: Reader, view: GoalView, commit: str) -> list[Node]:
-    """The leaves that came to this commit; its own is the first that a leaf's record names."""
+    """Leaves that this commit completed; a leaf's own commit is the first in its summary."""
     latest = {one.work_node_id: one for one in found.crystallizations(view.goal.goal_id)}
     parents = {node.parent_id for node in view.nodes.values()}
     came_to = {node_id for node_id, one in latest.items() if one.evidence.commits[:1] == (commit,)}
@@ -160,15 +153,13 @@ def override(
 
 def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project, node_id, goal_id, lambda view, node, now: by_hand.follow_again(node, now, reason)
-    )
+    return _on_node(project, node_id, goal_id, lambda _, node, now: by_hand.follow_again(node, now, reason))
 
 
 def set_recovery(
     project: Project, node_id: str, goal_id: str = "", *, recovery: str | None, idle_after_s: float | None
 ) -> Node:
-    """`recovery` and `idle_after_s`: None leaves it as it is; "" or 0: as for all work."""
+    """None: unchanged; "" or 0: the defaults."""
 
     def write(view: GoalView, node: Node, now: float) -> Change:
         step = node.recovery_policy if recovery is None else Recovery(recovery) if recovery else None
@@ -179,40 +170,36 @@ def set_recovery(
 
 
 def inbox(project: Project) -> list[Question]:
-    """What waits for a person, the oldest first."""
+    """Open questions, oldest first."""
     with open_store(project).reading() as found:
         views = open_views(found)
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
 
 
 def open_views(found: Reader) -> list[GoalView]:
-    """The goals of which something may still be asked."""
+    """Goals that may have questions."""
     return found.views(besides=[one for one in GoalStatus if one.is_over])
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
-    """What a person says to a question; the work goes on."""
+    """Answer a question and let the work continue."""
     check_typed("answer", text)
     if not text.strip():
-        raise UsageError("the answer is empty", hint="Say what is to be done.")
+        raise UsageError("the answer is empty", hint="Pass the answer as text, or the number of an option.")
     question = _asked(inbox(project), question_id, goal_id)
     if not question.work_node_id:
         _answer_goal(project, question, chosen(text.strip(), question.reason.options))
         return question
-    _on_node(
-        project,
-        question.work_node_id,
-        question.goal_id,
-        lambda view, node, now: answered(view, question, text.strip(), now),
-    )
+    on = (question.work_node_id, question.goal_id)
+    _on_node(project, *on, lambda view, _, now: answered(view, question, text.strip(), now))
     return question
 
 
 def _answer_goal(project: Project, question: Question, said: str) -> None:
-    """Of a goal itself: planned again, with what the person says about it; or checked again, completed, kept, given up."""
+    """Answer a question of the goal itself: plan or check again, complete, keep the plan, or cancel."""
     store, goal_id = open_store(project), question.goal_id
     if said == goal_end.CANCEL:
-        cancel(project, goal_id, "a person answered so")
+        cancel(project, goal_id, "cancelled by user")
         return
     if question.reason.kind == goal_end.PLAN:
         hint = goal_end.hinted(store.view(goal_id), said)
@@ -221,16 +208,18 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
         plan(project, goal_id, ConfiguredPlanner())
         return
     if question.reason.kind == goal_end.REPLAN:
-        if said != goal_end.KEEP:
+        if goal_end.FORMER.get(said, said) != goal_end.KEEP:
             replan_by_hand(project, goal_id, goal_end.wish_of(question.reason, said), None)
             return
     elif said not in question.reason.options:
         listed = ", ".join(f"{n} ({option})" for n, option in enumerate(question.reason.options, 1))
-        raise UsageError(f"{said!r} is none of the answers", hint=f"There are: {listed}.")
+        raise UsageError(f"{said!r} is not one of the options", hint=f"Options: {listed}")
 
     def write(view: GoalView) -> Change:
         if view.goal.asks is None or view.goal.asks.reason != question.reason:
-            raise Refused("this was answered meanwhile", hint="`llmc inbox` shows what is open.")
+            raise Refused(
+                "this question has already been answered", hint="Run `llmc inbox` to see open questions."
+            )
         if question.reason.kind == goal_end.REPLAN:
             return goal_end.kept(view, now_unix())
         return goal_end.answered(view, said, now_unix())
@@ -246,12 +235,12 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
     if not found:
         hint = (
             did_you_mean(question_id, [one.id for one in open_], cutoff=0.3)
-            or "`llmc inbox` lists what is asked."
+            or "Run `llmc inbox` to see open questions."
         )
-        raise NotFound(f"nothing waits for an answer under {question_id!r}", hint=hint)
+        raise NotFound(f"no open question {question_id!r}", hint=hint)
     if len(found) > 1:
         ids = ", ".join(dict.fromkeys(one.id for one in found))
-        raise UsageError(f"{question_id} means several questions", hint=f"Name one of {ids}, or --goal.")
+        raise UsageError(f"{question_id} matches several questions", hint=f"Pass one of {ids}, or --goal.")
     return found[0]
 
 
@@ -263,12 +252,12 @@ def _on_node(
     *,
     reached: bool = False,
 ) -> Node:
-    """One transaction: find the node, change it, let its parents follow."""
+    """Change a node and update its parents, in one transaction."""
     now, store = now_unix(), open_store(project)
     with store.writing() as tx:
         view = view_with(tx, node_id, goal_id, reached=reached)
         if view.goal.status.is_over:
-            hint = "Nothing of it is worked on."
+            hint = "Its plan can no longer be changed."
             raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
         change = settled(view, write(view, view.nodes[node_id], now), now)
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
@@ -279,9 +268,9 @@ def _on_node(
 
 
 def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = False) -> GoalView:
-    """The goal that is meant: the one that is named, or the only one under way that has such a node.
+    """The goal with this node: the named one, or the only open one that has it.
 
-    Every plan has a T1.1: one that is reached counts only where there is no other, or with `reached`.
+    Ids repeat across plans: a completed goal counts only if no other goal matches, or with `reached`.
     """
     if goal_id:
         view = found.view(goal_id)
@@ -296,7 +285,9 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
     open_ = under_way or wanted or having
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
-        raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")
+        raise UsageError(
+            f"{node_id} is in the plans of {len(open_)} goals", hint=f"Choose one with --goal: {names}"
+        )
     if not open_:
         plans = found.views()
         raise _unknown_node(node_id, "any plan", [known for view in plans for known in view.nodes])
@@ -304,5 +295,5 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
 
 
 def _unknown_node(node_id: str, where: str, known: Iterable[str]) -> NotFound:
-    hint = did_you_mean(node_id, known, "`llmc goal show GOAL` draws its plan.", 0.3)
-    return NotFound(f"there is no {node_id!r} in {where}", hint=hint)
+    hint = did_you_mean(node_id, known, "Run `llmc goal show GOAL` to see its plan.", 0.3)
+    return NotFound(f"no plan item {node_id!r} in {where}", hint=hint)

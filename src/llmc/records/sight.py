@@ -1,7 +1,7 @@
-"""What can be seen of a root at this moment beside state.json: locks, registrations, the clients' status files, the disk.
+"""Current facts about a root beside state.json: locks, registrations, clients' status files, the disk.
 
-One look for every surface of the attention list: `status`, `digest` and the daemon. Light: the hot commands use it, so
-it reads small files with the standard library. Nothing is changed, and no lock is waited for.
+Shared by `status`, `digest` and the daemon. Light, for the hot commands: reads small files with the standard library,
+changes nothing and waits for no lock.
 """
 
 import os
@@ -17,14 +17,14 @@ from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
 from llmc.records.items import Facts, Raw, Registration, Seen
 
-#: what `git status` may take in the source of a person
+#: time limit of `git status` in the source
 GIT_S = 10.0
-#: how `git status` says that an operation is not finished
+#: how `git status` reports an unfinished operation
 _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 
 
 def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
-    """`panes`: what tmux says; None when it gave no answer."""
+    """`panes`: from tmux; None if it did not answer."""
     lock = f"{root}/{root_layout.DAEMON_LOCK}"
     running = is_locked(lock)
     overseer = read_record(f"{root}/{root_layout.OVERSEER_FILE}")
@@ -46,12 +46,12 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
 
 
 def registration(root: str | os.PathLike[str]) -> Registration | None:
-    """daemon.json as it is now, whether its daemon lives or not."""
+    """The current daemon.json, whether or not its daemon is alive."""
     return Registration.read(read_record(f"{os.fspath(root)}/{root_layout.DAEMON}"))
 
 
 def read_record(path: str) -> Raw | None:
-    """A small JSON object; None where there is none that can be read."""
+    """A small JSON object; None if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -83,7 +83,7 @@ def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
 
 
 def _client(config_dir: Any, pid: int) -> Raw:
-    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/client_files.py)."""
+    """The client's status file; empty if there is none (agents/claude/client_files.py)."""
     if not isinstance(config_dir, str) or not config_dir:
         return {}
     record = read_record(f"{config_dir}/sessions/{pid}.json") or {}
@@ -91,7 +91,7 @@ def _client(config_dir: Any, pid: int) -> Raw:
 
 
 def _start_of(pid: int) -> str:
-    """As base/processes.py has it: a pid alone may be another process by now."""
+    """The start time, as in base/processes.py: a pid may have been reused."""
     if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
         from llmc.base.processes import start_of
 
@@ -121,7 +121,7 @@ def _disk_free(root: str) -> int | None:
 
 
 def _source_is_free(state: Mapping[str, Any]) -> bool:
-    """An accept met a person's work in the source; whether that is over. git is asked only after such an accept."""
+    """Whether the source is clean again after an accept met the user's work there. Runs git only after such an accept."""
     item = (state.get("attention") or {}).get("source")
     said = given.text(item.get("text")) if isinstance(item, Mapping) else ""
     if not isinstance(item, Mapping) or "index.lock" in said:

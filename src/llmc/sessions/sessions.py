@@ -26,7 +26,7 @@ from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, answered, shell_join
 from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
-from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
+from llmc.records.worker import Asked, Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake, leftovers
 from llmc.sessions.rules import decide
@@ -274,6 +274,13 @@ def state_of(record: WorkerRecord, pid: int) -> ClientState:
     if not record.config_dir:
         return ClientState()
     return reader_of(record.agent).state(Path(record.config_dir), pid)
+
+
+def open_question(record: WorkerRecord, said: ClientState) -> Asked | None:
+    """The question that `llmc answer` can answer now, in any status; the screen must still confirm it."""
+    asked = record.asked
+    waits = said.status is ClientStatus.WAITING and said.wants_answer
+    return asked if asked is not None and asked.answerable and waits else None
 
 
 def reconcile(project: Project, name: str) -> None:

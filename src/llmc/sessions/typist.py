@@ -28,7 +28,7 @@ from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sessions.sessions import is_taken, state_of, status_of
+from llmc.sessions.sessions import is_taken, open_question, state_of, status_of
 
 #: how long the agent may take to confirm before Enter is pressed again, and how often
 PROOF_WAIT_S = 2.0
@@ -201,10 +201,11 @@ class Typist:
             raise Refusal(Obstacle.HELD if self.record.held else Obstacle.ATTACHED, taken)
         status = self._status()
         if status is ClientStatus.WAITING:
-            attach = f"answer it first with `llmc attach {self.name}`"
-            words = f"{self.name} has an open dialog that the text would answer; {attach}"
-            asks = state_of(self.record, self.pane.pid).asks
-            raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
+            said = state_of(self.record, self.pane.pid)
+            command = "answer" if open_question(self.record, said) else "attach"
+            first = f"answer it first with `llmc {command} {self.name}`"
+            words = f"{self.name} has an open dialog that the text would answer; {first}"
+            raise Refusal(Obstacle.QUESTION if said.asks else Obstacle.DIALOG, words)
         return status is ClientStatus.BUSY
 
     def _wait_for_an_empty_box(self) -> bool:

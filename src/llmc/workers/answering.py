@@ -9,18 +9,19 @@ import os
 import time
 
 from llmc.agents.agent_events import Shown
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientState, ClientStatus
 from llmc.agents.registry import reader_of
 from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
-from llmc.records.transitions import step
+from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake
+from llmc.sessions.rules.decide import DIALOG, said_in_error
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.sessions import is_taken, state_of
+from llmc.sessions.sessions import is_taken, open_question, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
 
@@ -40,7 +41,7 @@ def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
     record = project.store.worker(name)
     if _is_blocked(record):
         return record.error_reason or "it reported that it is blocked", ()
-    asked = _answerable(record)
+    asked = _answerable(project, record)
     return asked.text, asked.options
 
 
@@ -53,28 +54,45 @@ def answer(project: Project, name: str, text: str) -> Receipt:
         record = intake.apply_pending(project, name)
         if _is_blocked(record):
             return start.send_message(project, name, text)
-        return _Dialog(project, record, _answerable(record)).answer(words)
+        return _Dialog(project, record, _answerable(project, record)).answer(words)
 
 
 def _is_blocked(record: WorkerRecord) -> bool:
     return record.status is Status.NEEDS_INPUT and record.reason == "blocked"
 
 
-def _answerable(record: WorkerRecord) -> Asked:
+def _answerable(project: Project, record: WorkerRecord) -> Asked:
+    """The open question, in any status; Refused if there is none, or its dialog takes no answer from outside."""
     name, asked = record.name, record.asked
-    if record.status is not Status.NEEDS_INPUT or record.reason not in ("question", "permission"):
+    told = record.status is Status.NEEDS_INPUT and record.reason in ("question", "permission")
+    pane = project.pane(record)
+    said = state_of(record, pane.pid) if isinstance(pane, Pane) and not pane.dead else ClientState()
+    if not told and said.status is not ClientStatus.WAITING:
         raise Refused(
             f"{name} has no open question (status: {record.status})",
             hint="Run `llmc status` to see all workers.",
         )
-    if asked is None or not asked.answerable or record.reason != "question":
-        what = (
-            f"{name} asks for permission"
-            if record.reason == "permission"
-            else f"{name} asks several questions at once"
-        )
-        raise Refused(f"{what}; answer it in its terminal", hint=f"llmc attach {name}")
-    return asked
+    if told and record.reason == "question" and asked is not None and asked.answerable:
+        return asked  # its dialog may take a moment to appear
+    if not told and (found := open_question(record, said)) is not None:
+        return found
+    raise Refused(
+        f"{name} {_why_not_here(record, told)}; answer it in its terminal", hint=f"llmc attach {name}"
+    )
+
+
+def _why_not_here(record: WorkerRecord, told: bool) -> str:
+    if not told:
+        return "has an open dialog that llmc cannot answer"
+    return "asks for permission" if record.reason == "permission" else "asks several questions at once"
+
+
+def _goes_on(now: WorkerRecord) -> Step | None:
+    """The transition when its question was answered; None if its turn has ended, or the status stays."""
+    if now.status is Status.ERROR:
+        return said_in_error(now)
+    asks = now.status is Status.NEEDS_INPUT and now.reason in ("question", DIALOG)
+    return step(Status.WORKING, "question answered") if asks else None
 
 
 class _Dialog:
@@ -198,11 +216,8 @@ class _Dialog:
         intake.apply_pending(self.project, name)
         with self.project.store.transaction() as tx:
             now = tx.worker(name)
-            is_open = now.status is Status.NEEDS_INPUT and now.reason == "question"
-            if (
-                arrived and is_open and now.asked == self.asked
-            ):  # else its turn has ended, or it has asked another question
-                tx.move(name, step(Status.WORKING, "question answered"))
+            if arrived and now.asked == self.asked and (change := _goes_on(now)):
+                tx.move(name, change)
             tx.emit("question_answered", worker=name, reason=reason, outcome=outcome, answer=wanted[:200])
         return Receipt(name, new_prompt_id("answer"), outcome, elapsed_ms, reason)
 

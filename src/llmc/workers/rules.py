@@ -138,6 +138,8 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock
     """
     if seen.turn_runs or record.validation_due or (record.cause and record.assignment is not None):
         return None  # or a limit stopped it, which auto mode handles
+    if seen.dialog_open and record.assignment is None:
+        return None  # it waits for the user, not the other way round
     sent = record.delivery.at_unix if record.delivery else 0.0
     since = max(record.since_unix, record.rebase_started_at_unix, sent, seen.last_trace_unix)
     quiet_s = clock.age_s(since)

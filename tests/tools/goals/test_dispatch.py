@@ -134,7 +134,7 @@ def test_what_landed_meanwhile_is_not_done_again(shop: Workshop, monkeypatch: py
 
     monkeypatch.setattr(goal_dispatch, "_taken_back", lands_first)
     done = shop.perform(instead("D2", "D1"))
-    assert (done.result, done.notes) == (Result.ERROR, "task 1 has landed meanwhile")
+    assert (done.result, done.notes) == (Result.ERROR, "task 1 has already landed")
     assert list(shop.tasks()) == ["1"]
 
 
@@ -149,7 +149,7 @@ def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.Mon
     monkeypatch.setattr(goal_dispatch, "reset_unattended", _raise(Refused(f"{record} is held")))
     done = shop.perform(withdraw("D1"))
     assert done.result is None
-    assert "is just being taken or landed" in done.notes
+    assert "is being claimed or landed" in done.notes
     assert shop.source.books().holds(taken[1].id)
     assert shop.source.books().kept_back(shop.files.key("1")) == "withdrawn"
 
@@ -310,7 +310,7 @@ def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
     where = DeliveryContext(channel="pigeon")
     asked = shop.perform(action(purpose="escalate", mode=Mode.ESCALATE, delivery_context=where))
     assert asked.result is Result.ERROR
-    assert "nobody can be reached over 'pigeon'" in asked.notes
+    assert "no recipient on channel 'pigeon'" in asked.notes
     assert shop.told("goal_asked") == []
     assert shop.perform(action(purpose="escalate", mode=Mode.ESCALATE)).result is Result.OK
     assert len(shop.told("goal_asked")) == 1
@@ -349,7 +349,7 @@ def test_a_budget_that_is_used_up_is_told_whatever_breaks(
     shop.tick()
     assert shop.view.goal.status is GoalStatus.PAUSED
     (told,) = shop.told("goal_asked")
-    assert "its budget of $5.00 is used up: $6.00" in told["reason"]
+    assert "spent $6.00 of its $5.00 budget" in told["reason"]
     assert len(shop.events("goal.budget_reached")) == 1
     assert shop.tasks() == {}, "nothing was given out"
 
@@ -440,7 +440,7 @@ def test_one_goal_that_cannot_be_decided_stops_no_other(
     monkeypatch.setattr(runner, "decide", decide)
     ticked = shop.tick()
     assert not ticked.ok
-    assert "goal_1: a bug in the goals: KeyError" in ticked.problem
+    assert "goal_1: internal error: KeyError" in ticked.problem
     assert [task.dispatch for task in shop.tasks().values()] != []
     monkeypatch.setattr(runner, "decide", before)
     assert shop.tick().ok

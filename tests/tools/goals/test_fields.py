@@ -270,5 +270,5 @@ def _finish(shop: Made, folder: Path) -> None:
     for node_id in ("T1.1", "T1.9"):
         work.done(shop.project, node_id, shop.goal_id, summary="by hand", commits=("1a2b",))
     shop.tick()
-    work.answer(shop.project, shop.goal_id, "complete it all the same")
+    work.answer(shop.project, shop.goal_id, "complete it anyway")
     assert shop.view.goal.status is model.GoalStatus.COMPLETED

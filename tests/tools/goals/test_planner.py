@@ -87,7 +87,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
     assert json.loads(origin.raw_json) == small_plan()
     assert origin.inputs["problem"] == told
     (error,) = origin.validation_errors
-    assert error.startswith("attempt 1: $.phases[1].deps: a circle: S1.1.1 waits for")
+    assert error.startswith("attempt 1: $.phases[1].deps: dependency cycle: S1.1.1 ->")
     assert len(made.attempts) == 2
     assert made.spent.tokens.input_tokens > 1000
     assert made.spent.cost > 0
@@ -120,13 +120,13 @@ def test_a_command_is_sent_back_with_everything_that_was_wrong(tmp_path: Path) -
     assert isinstance(made, Planned), made
     assert [attempt.problems for attempt in made.attempts] == [
         ("$.phases[0].tasks[0].acceptance: must not be empty", '$: unknown key "colour"'),
-        ("$: it is wrapped in a Markdown fence; JSON alone is wanted",),
+        ("$: wrapped in a Markdown fence; expected only JSON",),
         (),
     ]
     assert made.provenance.validation_errors == (
         "attempt 1: $.phases[0].tasks[0].acceptance: must not be empty",
         'attempt 1: $: unknown key "colour"',
-        "attempt 2: $: it is wrapped in a Markdown fence; JSON alone is wanted",
+        "attempt 2: $: wrapped in a Markdown fence; expected only JSON",
     )
     assert made.provenance.planner == PLAN.ref("command:cat")
     prompts = [(tmp_path / f"prompt-{number}").read_text() for number in (1, 2, 3)]
@@ -150,10 +150,9 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.INVALID
     assert failed.text == (
-        "no answer of the planner could be used (3 attempts); the last one:"
-        " $: it begins with text; JSON alone is wanted"
+        "no valid answer from the planner after 3 attempts; the last problem: $: starts with text; expected only JSON"
     )
-    assert failed.validation_errors[-1] == "attempt 3: $: it begins with text; JSON alone is wanted"
+    assert failed.validation_errors[-1] == "attempt 3: $: starts with text; expected only JSON"
     assert len(failed.validation_errors) == 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
@@ -165,18 +164,18 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
 
 
 FAILING = {
-    "no such program": ("no-such-planner --please", Failure.MISSING, "ended with code 127"),
-    "exits": ("echo it broke >&2; exit 3", Failure.FAILED, "ended with code 3: it broke"),
-    "says nothing and fails": ("exit 1", Failure.FAILED, "ended with code 1, and printed nothing"),
+    "no such program": ("no-such-planner --please", Failure.MISSING, "exited with code 127"),
+    "exits": ("echo it broke >&2; exit 3", Failure.FAILED, "exited with code 3: it broke"),
+    "says nothing and fails": ("exit 1", Failure.FAILED, "exited with code 1 and no output"),
     "prints without end": ("yes", Failure.OVERRAN, "printed more than 100000 bytes"),
     "complains without end": ("yes >&2", Failure.OVERRAN, "printed more than 100000 bytes"),
-    "is killed": ("kill -9 $$", Failure.FAILED, "ended with code -9"),
+    "is killed": ("kill -9 $$", Failure.FAILED, "exited with code -9"),
     "prints no text": (
         "head -c 5000 /dev/urandom",
         Failure.INVALID,
-        "no answer of the planner could be used",
+        "no valid answer from the planner after",
     ),
-    "prints nothing": ("true", Failure.INVALID, "it is empty"),
+    "prints nothing": ("true", Failure.INVALID, "the answer is empty"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),
 }
 
@@ -224,7 +223,7 @@ def test_a_planner_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     failed = plan_goal(PlannerSetup(cwd=tmp_path, command=command, timeout_s=1.0), goal())
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.OVERRAN
-    assert failed.text.endswith("did not end in 1 s")
+    assert failed.text.endswith("timed out after 1 s")
     assert len(failed.attempts) == 1
     child = int(pids.read_text())
     wait_until(lambda: not alive(child), 10)
@@ -291,7 +290,7 @@ def test_other_questions_are_repaired_by_the_same_rules(tmp_path: Path) -> None:
     assert isinstance(again, Planned)
     assert isinstance(again.made, Plan)
     assert again.provenance.validation_errors == (
-        "attempt 1: $.phases[0].id: T1.2 is a task of the plan already",
+        "attempt 1: $.phases[0].id: T1.2 is already a task of the plan",
     )
     assert "    T1.2 (in P1): task, todo: Name of T1.2" in (folders[0] / "prompt-1").read_text()
 

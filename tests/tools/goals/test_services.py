@@ -108,7 +108,7 @@ def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> Non
         goals.plan(project, goal_id, Stub(two_tasks))
         return two_tasks(view)
 
-    with pytest.raises(Refused, match="meanwhile"):
+    with pytest.raises(Refused, match="in the meantime"):
         goals.plan(project, goal_id, Stub(slow))
     assert types(project, goal_id).count("plan.generated") == 1
 
@@ -126,18 +126,19 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     with pytest.raises(LlmcError):
         planning.replan_by_hand(project, goal_id, "no server", None)
     (asked,) = work.inbox(project)
-    assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the plan there is")
-    assert "No other plan was made (no server)" in asked.reason.question
+    assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the current plan")
+    assert "Replanning failed (no server)" in asked.reason.question
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
         "it goes on with the plan it has"
     )
     (item,) = raising.current(project)
     assert (item.kind, item.next) == ("goal_question", f'llmc answer {goal_id} "..."')
 
-    work.answer(project, goal_id, "2")
-    assert work.inbox(project) == []
-    with pytest.raises(LlmcError):
-        planning.replan_by_hand(project, goal_id, "no server", None)
+    for keep in ("2", "keep the plan there is"):  # the latter as an older llmc worded it
+        work.answer(project, goal_id, keep)
+        assert work.inbox(project) == []
+        with pytest.raises(LlmcError):
+            planning.replan_by_hand(project, goal_id, "no server", None)
     with pytest.raises(LlmcError):
         work.answer(project, goal_id, "use files")
     assert "use files" in work.inbox(project)[0].reason.text, "a hint is part of the wish"
@@ -146,7 +147,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     work.answer(project, goal_id, "1")
     assert work.inbox(project) == []
     assert raising.current(project) == []
-    assert "no server. A person says: use files" in prompts.read_text()
+    assert "no server. The user says: use files" in prompts.read_text()
     assert "T2.1" in open_store(project).view(goal_id).nodes
 
 
@@ -164,10 +165,10 @@ def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch
     work.block(project, "T1.2", reason="and this?")
     asked = work.inbox(project)
     work.answer(project, "T1.1", "that")
-    with pytest.raises(LlmcError, match="nothing waits"):
+    with pytest.raises(LlmcError, match="no open question"):
         work.answer(project, "T1.1", "this")
     monkeypatch.setattr(work, "inbox", lambda project: asked)  # as it was for somebody who looked before
-    with pytest.raises(Refused, match="answered meanwhile"):
+    with pytest.raises(Refused, match="already been answered"):
         work.answer(project, "T1.1", "this")
     assert types(project, goal_id).count("work.answered") == 1
 
@@ -181,7 +182,7 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
         made = two_tasks(view)
         return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
 
-    with pytest.raises(SecretRefused, match=r"in the objective is a secret \(GitHub token"):
+    with pytest.raises(SecretRefused, match=r"found a secret in the objective \(GitHub token"):
         goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
     with open_store(project).reading() as found:
         assert found.goal_ids() == [], "a goal and its plan file are kept together, or neither is"

@@ -197,7 +197,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
     _fall_silent(work, clock, monkeypatch, rounds=10)
     purposes = [one.purpose for one in work.shop.history() if one.purpose != "reminder"]
     usual = ["work", "nudge", "nudge", "reassign", "diagnose"]
-    assert "no sign of life for" in told.read_text(), "it is told what was seen"
+    assert "no activity for" in told.read_text(), "it is told what was seen"
     reason = work.shop.one().blocked_reason
     assert reason is not None
     if answer == "advice":
@@ -207,7 +207,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"]
     else:
         assert purposes == [*usual, "escalate"]
-        assert reason.question == f"How shall {LEAF} go on?"
+        assert reason.question == f"How should {LEAF} proceed?"
         (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
-        assert (asked.result, "could be used" in asked.notes) == (Result.ERROR, True)
+        assert (asked.result, "no valid answer from the planner" in asked.notes) == (Result.ERROR, True)
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back once, and no more"

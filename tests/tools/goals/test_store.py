@@ -244,7 +244,7 @@ def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
     with store.reading() as found:
         assert (found.goals(), found.safe_mode(), found.revision()) == ([], None, 0)
     assert not store.path.exists(), "who only reads makes nothing"
-    with pytest.raises(NotFound, match="there is no goal"):
+    with pytest.raises(NotFound, match="no goal"):
         store.view(GOAL)
     filled(store)
     with store.reading() as found:
@@ -331,7 +331,9 @@ def test_a_newer_store_is_only_looked_at(store: GoalStore) -> None:
     db.close()
     before = store.path.read_bytes()
     assert store.view(GOAL).goal.title == "Import CSV files"
-    with pytest.raises(NewerStore, match=f"has version {VERSION + 1}, this llmc knows {VERSION}"):
+    with pytest.raises(
+        NewerStore, match=f"has version {VERSION + 1}, but this llmc supports up to {VERSION}"
+    ):
         store.apply(Change(events=(event(),)))
     assert store.path.read_bytes() == before
     assert os.listdir(store.directory) == ["store.db"]
@@ -359,7 +361,7 @@ def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str
     looking = GoalStore(store.directory)
     with looking.reading() as found:
         assert found.goals() == []
-    assert "damaged" in looking.damage or "not a store" in looking.damage
+    assert "damaged" in looking.damage or "not a goal store" in looking.damage
     assert (store.path.read_bytes(), os.listdir(store.directory)) == (broken, ["store.db"])
 
     writing = GoalStore(store.directory)
@@ -457,7 +459,7 @@ def test_updates_of_many_threads_do_not_mix(store: GoalStore) -> None:
     assert max(most) == 1
     with store.reading() as found:
         assert len(found.events()) == 60
-    with pytest.raises(AssertionError, match="inside another one"), store.writing():
+    with pytest.raises(AssertionError, match="nested transaction"), store.writing():
         store.apply(Change(goal=goal()))
     store.apply(Change(goal=goal(status=GoalStatus.PAUSED)))
     assert store.view(GOAL).goal.status is GoalStatus.PAUSED

@@ -191,12 +191,16 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
     other = found(asks, workers={"adam": Seen(False, "dialog open")})
     assert set(other) == {"dialog:adam"}, "a person opened another dialog meanwhile"
     assert set(found(asks, workers={"adam": Seen(False, rests=True)})) == {"input:adam"}, "it was escaped"
-    for at, key in ((6.0, "question:adam"), (4.0, "dialog:adam")):
+    for at, key, verb in ((6.0, "question:adam", "answer"), (4.0, "dialog:adam", "attach")):
         resolving = record("rebasing", asked={**asked, "at_unix": at})
         (item,) = found(resolving, workers={"adam": Seen(False, "input needed")}).values()
-        assert (item.key, item.next) == (key, "llmc attach adam"), (
+        assert (item.key, item.next) == (key, f"llmc {verb} adam"), (
             "a question of this status, not an earlier one"
         )
+    failed = record("error", error_reason="it fails", asked={**asked, "at_unix": 4.0})
+    for dialog, verb in (("input needed", "answer"), ("dialog open", "attach")):
+        (item,) = found(failed, workers={"adam": Seen(False, dialog)}).values()
+        assert (item.text, item.next) == ("it fails", f"llmc {verb} adam")
 
 
 @pytest.mark.parametrize("status", ["needs_review", "needs_input", "error", "offline", "working"])
@@ -285,7 +289,7 @@ AUTO = Registration(7, auto=True, agent="scripted", version="1")
         ({}, {"daemon": AUTO._replace(agent="claude")}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "1", "passed": True}}, set(), ""),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
-        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
+        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "stopped on request"}}, set(), ""),
         ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}, "supervised": True}, set(), ""),

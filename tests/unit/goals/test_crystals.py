@@ -34,7 +34,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
         ),
         START,
     )
-    assert told.current_state == "says it is done; not merged yet"
+    assert told.current_state == "reported done; not landed yet"
     told = replace(told, decisions=(Decision(decision="by hand", rationale="no grammar"),))
     merged = Merged(
         "1a2b3c4d5e6f7890",
@@ -65,7 +65,7 @@ def test_the_whole_is_what_its_parts_are() -> None:
         "S1.1.1 Part S1.1.1: merged as aaa",
         "S1.1.2 Part S1.1.2: cancelled",
     ]
-    assert task.current_state == "1 of 2 parts done"
+    assert task.current_state == "1 of 2 children done"
     assert (task.level, task.work_node_id, task.evidence.commits) == ("task", "T1.1", ("aaa",))
     whole = of_parts("C_3", goal(), None, [(replace(NODES["P1"], status=NodeStatus.DONE), task)], START)
     assert (whole.level, whole.work_node_id, whole.evidence.commits) == ("goal", "", ("aaa",))

@@ -128,7 +128,7 @@ def test_a_person_keeps_it_over_another_plan_and_only_of_a_leaf() -> None:
     """Break: take both from the new node alone in `_going_on`."""
     leaf = OneLeaf(Policy()).begin()
     node = leaf.view.nodes[leaf.one.work_node_id]
-    with pytest.raises(Refused, match="say it of its parts"):
+    with pytest.raises(Refused, match="has children"):
         by_hand.set_recovery(leaf.view, leaf.view.nodes[node.parent_id], START, Recovery.REPLAN, None)
     changed = replace(node, recovery_policy=Recovery.REPLAN, idle_after_ms=5000)
     again = _going_on(changed, node, START)
@@ -282,7 +282,7 @@ def test_somebody_else_gets_it() -> None:
     assert leaf.look(seen(), after=IDLE) == ["reassign"]
     action = leaf.decided.actions[0]
     assert (action.mode, action.replaces) == (Mode.SPAWN, (leaf.one.dispatch_history[0].dispatch_id,))
-    assert "Another worker had this" in action.text
+    assert "Another worker started this" in action.text
     assert (leaf.one.session_key, leaf.one.session_id, leaf.one.run_id) == ("", "", "")
     assert (leaf.one.spawned_by_key, leaf.one.status) == ("agent:auto:worker:auto-1", S.DISPATCHED)
     leaf.ended(run_id="18")

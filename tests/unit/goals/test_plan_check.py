@@ -66,15 +66,15 @@ def test_the_documents_own_example_is_a_plan() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "$: it is empty"),
-        (f"```json\n{json.dumps(small_plan())}\n```", "$: it is wrapped in a Markdown fence"),
-        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: it begins with text"),
-        (f"{json.dumps(small_plan())}\nGood luck!", "$: something follows the JSON (line 2, column 1)"),
+        ("", "$: the answer is empty"),
+        (f"```json\n{json.dumps(small_plan())}\n```", "$: wrapped in a Markdown fence"),
+        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: starts with text"),
+        (f"{json.dumps(small_plan())}\nGood luck!", "$: text after the JSON (line 2, column 1)"),
         (json.dumps(small_plan())[:-1], "$: not JSON"),
-        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not JSON: NaN is no number"),
+        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not JSON: NaN is not a JSON number"),
         (
             json.dumps(small_plan()).replace("1,", '1, "planVersion": 1,', 1),
-            '$: the key "planVersion" comes twice',
+            '$: duplicate key "planVersion"',
         ),
         ("[" * 100_000, "$: not JSON"),
         ("[1]", "$: must be an object, is an array"),
@@ -104,23 +104,23 @@ def test_every_problem_is_listed_with_its_path() -> None:
     first["tasks"][1]["riskLevel"] = "medium"
     value["phases"][1]["tasks"][0]["acceptance"] = "It works"
     value["phases"][1]["id"] = "P1"
-    bad_id = "an id begins with a letter, then letters, digits, `.`, `_` and `-`"
+    bad_id = "an id starts with a letter, followed by letters, digits, `.`, `_` and `-`"
     expected = [
         '$: unknown key "extra"',
         "$.planVersion: must be 1, is 2",
         "$.goal: `successCriteria` is missing",
         '$.goal: unknown key "succesCriteria"; did you mean `successCriteria`?',
-        f'$.phases[0].tasks[0].subtasks[0].id: "1 bad" does not fit: {bad_id}',
+        f'$.phases[0].tasks[0].subtasks[0].id: "1 bad" does not match: {bad_id}',
         "$.phases[0].tasks[0].subtasks[0].acceptance: must not be empty",
-        '$.phases[0].tasks[0].subtasks[1].name: "two\\nlines" does not fit: one line',
+        '$.phases[0].tasks[0].subtasks[1].name: "two\\nlines" does not match: one line',
         "$.phases[0].tasks[0].subtasks[1].acceptance[1]: must not be blank",
-        '$.phases[0].tasks[0].subtasks[1].deps: "nobody" comes twice',
+        '$.phases[0].tasks[0].subtasks[1].deps: duplicate entry "nobody"',
         "$.phases[0].tasks[1]: `objective` or `outcome` is missing",
         '$.phases[0].tasks[1].riskLevel: must be one of low, med, high, is "medium"',
         "$.phases[1].tasks[0].acceptance: must be an array, is a string",
-        "$.phases[1].id: the id P1 is in $.phases[0] already",
+        "$.phases[1].id: duplicate id P1, already used at $.phases[0]",
         "$.phases[0].tasks[0].subtasks[1].deps[0]: no phase, task or subtask has the id nobody",
-        "$.phases[1].deps[0]: P1 cannot wait for itself",
+        "$.phases[1].deps[0]: P1 cannot depend on itself",
     ]
     assert sorted(problems_of(value)) == sorted(expected)
 
@@ -155,16 +155,16 @@ def test_who_waits_for_whom_has_no_circle() -> None:
     value["phases"][0]["tasks"][0]["subtasks"][0]["deps"] = ["P2"]  # P2 waits for P1, of which this is a part
     value["phases"][1]["tasks"] += [node("A", deps=["B"]), node("B", deps=["A"])]
     assert problems_of(value) == [
-        "$.phases[1].deps: a circle: S1.1.1 waits for T2.1 waits for S1.1.1",
-        "$.phases[1].tasks[2].deps: a circle: A waits for B waits for A",
+        "$.phases[1].deps: dependency cycle: S1.1.1 -> T2.1 -> S1.1.1",
+        "$.phases[1].tasks[2].deps: dependency cycle: A -> B -> A",
     ]
 
     value = small_plan()
     value["phases"][0]["deps"] = ["S1.1.1"]
     value["phases"][0]["tasks"][0]["subtasks"][0]["deps"] = ["T1.1"]
     assert problems_of(value) == [
-        "$.phases[0].deps[0]: S1.1.1 is part of P1, which cannot wait for it",
-        "$.phases[0].tasks[0].subtasks[0].deps[0]: S1.1.1 is part of T1.1, and cannot wait for it",
+        "$.phases[0].deps[0]: P1 cannot depend on its child S1.1.1",
+        "$.phases[0].tasks[0].subtasks[0].deps[0]: S1.1.1 cannot depend on its parent T1.1",
     ]
 
 
@@ -184,7 +184,7 @@ def test_circles_are_those_of_the_leaves(value: Json, dice: random.Random) -> No
             one["deps"].append(other)
     found = problems_of(value)
     assert bool(found) == has_circle(leaf_graph(value))
-    assert all(": a circle: " in problem for problem in found)
+    assert all(": dependency cycle: " in problem for problem in found)
 
 
 @pytest.mark.req("3-081")
@@ -201,7 +201,7 @@ def test_only_a_leaf_is_verified() -> None:
     value = small_plan()
     value["phases"][0]["tasks"][0]["verify"] = "make"
     assert problems_of(value) == [
-        "$.phases[0].tasks[0].verify: a task with subtasks is not verified itself; its subtasks are"
+        "$.phases[0].tasks[0].verify: a task with subtasks cannot have this; set it on the subtasks"
     ]
 
 
@@ -297,7 +297,7 @@ def test_a_split_uses_no_id_again() -> None:
     assert isinstance(again, tuple)
     assert [str(problem) for problem in again] == [
         "$.subtasks: 2 entries, at most 1 are allowed",
-        "$.subtasks[0].id: the plan has a S1 already",
+        "$.subtasks[0].id: the plan already has S1",
     ]
 
 

@@ -88,25 +88,25 @@ risk: huge
 # Another goal
 """
     assert problems(text) == [
-        "line 2: `sucess:` is no key; did you mean `success:`?",
+        "line 2: unknown key `sucess:`; did you mean `success:`?",
         "line 4: a subtask without a `### task` above it",
         "line 7: deps: no phase, task or subtask has the id T9",
         'line 8: risk: must be one of low, med, high, is "huge"',
         "line 9: `[?]` is neither open (`[ ]`) nor done (`[x]`)",
-        "line 11: no `accept:` line says when it is done",
+        "line 11: `accept:` is missing",
         "line 12: verify: must not be blank",
-        "line 13: subtasks are boxes (`- [ ] name`); headings go down to `###`",
-        "line 14: a phase without a task (a heading with `###`)",
-        "line 14: the id P1 is in line 3 already",
-        "line 15: a second goal; a plan has one `#` heading, at its top",
+        "line 13: subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading",
+        "line 14: the phase has no task (a `###` heading)",
+        "line 14: duplicate id P1, already used at line 3",
+        "line 15: second goal; a plan has one `#` heading, at the top",
     ]
-    assert problems("Just words\n") == ["the plan has no phase (a heading with `##`)"]
+    assert problems("Just words\n") == ["the plan has no phase (a `##` heading)"]
     assert problems("# G\n## A\n### [x] B\naccept: y\n- [ ] C\n  accept: z\n") == [
-        "line 3: T1.1 is ticked, and something below it is not"
+        "line 3: T1.1 is checked, but not all of its children are"
     ]
     eight = "## A\n" + "".join(f"### T{n}: B\naccept: y\n" for n in range(8))
     assert problems(eight) == [
-        "the goal has no title of one line (a heading with `#`)",
+        "the goal needs a one-line title (a `#` heading)",
         "line 1: 8 entries, at most 7 are allowed",
     ]
 

@@ -86,7 +86,9 @@ def assigned(view: GoalView, **nodes: str) -> GoalView:
 def test_the_first_plan_is_one_change_with_its_origin() -> None:
     """Break: write the nodes without the event, or leave the provenance to somebody else."""
     ref = PlannerRef(model_ref="m", prompt_template_id="t", prompt_template_hash="h")
-    origin = Provenance(ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: it is empty",))
+    origin = Provenance(
+        ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: the answer is empty",)
+    )
     assert wants_plan(GoalView(GOAL))
     change = merge_plan(GoalView(GOAL), checked(small_plan()), 10.0, "first plan", origin)
     assert isinstance(change, Change)
@@ -104,7 +106,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     assert goal is not None
     assert (goal.planner, goal.planner_inputs) == (ref, {"title": "Ship it"})
     assert goal.raw_planner_output_json == json.dumps(small_plan())
-    assert goal.validation_errors == ("attempt 1: $: it is empty",)
+    assert goal.validation_errors == ("attempt 1: $: the answer is empty",)
     assert goal.success_criteria == ("It ships",)
     (revision,) = goal.plan_revision_history
     assert (revision.ts, revision.why, len(revision.added)) == (10.0, "first plan", 7)
@@ -157,7 +159,7 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
     assert after.assignments["moves"].work_node_id == "T3.1"
     assert after.assignments["moves"].status is AssignmentStatus.ACTIVE
     events = {(event.type, event.assignment_id): event.data for event in change.events}  # type: ignore[union-attr]
-    assert events["assignment.cancelled", "loses"]["reason"] == "the new plan has no T1.2 any more"
+    assert events["assignment.cancelled", "loses"]["reason"] == "T1.2 is not in the new plan"
     assert events["assignment.moved", "moves"] == {"from": "T2.1"}
 
     revision = after.goal.plan_revision_history[-1]
@@ -171,7 +173,7 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
     again = plan(node("P1", tasks=[node("T2.1", name="Something else")]), new["phases"][1])
     refused = merge_plan(after, checked(again, after), 30.0, "again")
     assert [str(problem) for problem in refused] == [  # type: ignore[union-attr]
-        "$: the id T2.1 was of T3.1 before; give new work another one"
+        "$: the id T2.1 was used for T3.1; give new work a new id"
     ]
 
 
@@ -255,17 +257,17 @@ def test_a_plan_that_contradicts_what_is_done_changes_nothing() -> None:
     found = merge_plan(view, checked(more, view), 20.0, "more")
     assert isinstance(found, tuple)
     assert [str(problem) for problem in found] == [
-        "$.phases[0].tasks[0].subtasks[2]: T1.1 is done; new work cannot be a part of it"
+        "$.phases[0].tasks[0].subtasks[2]: T1.1 is done; new work cannot be added to it"
     ]
     other = plan(node("P1", tasks=[node(f"N{n}") for n in range(7)]), node("T1.2", tasks=[node("X1")]))
     found = merge_plan(view, checked(other, view), 20.0, "other")
     assert isinstance(found, tuple)
-    assert [str(problem) for problem in found] == ["$.phases[1].id: T1.2 is a task of the plan already"]
+    assert [str(problem) for problem in found] == ["$.phases[1].id: T1.2 is already a task of the plan"]
     large = plan(node("P1", tasks=[node(f"N{n}") for n in range(7)]))
     found = merge_plan(view, checked(large, view), 20.0, "large")
     assert isinstance(found, tuple)
     assert [str(problem) for problem in found] == [
-        "$: P1 would have 8 tasks (1 of them finished); at most 7 are allowed"
+        "$: P1 would have 8 tasks (1 finished); at most 7 are allowed"
     ]
 
 

@@ -43,10 +43,10 @@ def test_it_says_what_is_there_and_how_it_is_run() -> None:
     assert snapshot(facts).split("\n\n") == [
         "Branch main at c0ffeec0ffee, 7 files.",
         "Languages (files): Python (3), TypeScript (1)",
-        "Commands: `make test` (check of all work), make test, make build, pytest (configured), shop (installed), npm run dev",
+        "Commands: `make test` (validation), make test, make build, pytest (configured), shop (installed), npm run dev",
         "Directories (files): src/ (2), src/shop/ (2), tests/ (1), web/ (1)",
-        "Files at the top: Makefile, README.md, pyproject.toml",
-        "README, its beginning:\n# Shop",
+        "Top-level files: Makefile, README.md, pyproject.toml",
+        "README (start):\n# Shop",
         "Sells things.",
     ]
 
@@ -71,7 +71,7 @@ def test_it_is_bounded_and_has_no_secret() -> None:
     assert "make t0" in text
     # With little else in it, the README is cut, and what is secret in its beginning is not shown.
     small = snapshot(RepoFacts(commit="1" * 40, branch="main", files=facts.files[-1:], readme=facts.readme))
-    beginning = small.partition("README, its beginning:\n")[2]
+    beginning = small.partition("README (start):\n")[2]
     assert beginning.startswith("export API_TOKEN=")
     assert "ghp_" not in small
     assert README_BYTES - 200 < len(beginning.encode()) <= README_BYTES
@@ -83,7 +83,7 @@ def test_only_so_many_names_are_listed() -> None:
         f"d{n:03}/x/y" for n in range(MAX_DIRECTORIES)
     )
     text = snapshot(RepoFacts(commit="1" * 40, branch="main", files=files))
-    (top,) = [part for part in text.split("\n\n") if part.startswith("Files at the top: ")]
+    (top,) = [part for part in text.split("\n\n") if part.startswith("Top-level files: ")]
     assert top.endswith(f"f{MAX_FILES - 1:03}, and 5 more")
     (folders,) = [part for part in text.split("\n\n") if part.startswith("Directories (files): ")]
     assert (folders.count("/ ("), folders.endswith(f", and {MAX_DIRECTORIES} more")) == (

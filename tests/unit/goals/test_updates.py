@@ -116,9 +116,9 @@ def test_a_longer_fence_holds_a_shorter_one() -> None:
         ({"blockers": [None]}, "must be a string"),
         ({"evidence": []}, "must be an object"),
         ({"evidence": {"files": ["a"]}}, "unknown key files"),
-        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test is a command"),
-        ({"goalId": "goal_1"}, "says nothing"),
-        ({}, "says nothing"),
+        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test has `command`"),
+        ({"goalId": "goal_1"}, "is empty"),
+        ({}, "is empty"),
     ],
 )
 def test_a_bad_block_is_refused_whole(fields: dict[str, Any], problem: str) -> None:
@@ -256,8 +256,8 @@ def test_whose_report_it_is() -> None:
     one = assignment("auto", "auto-1")
     said = Update(summary="x")
     assert not_about(said, one, 1) == ""
-    assert "any of 2 assignments" in not_about(said, one, 2)
-    assert "any of 2 assignments" in not_about(replace(said, goal_id=one.goal_id), one, 2)
+    assert "has 2 assignments" in not_about(said, one, 2)
+    assert "has 2 assignments" in not_about(replace(said, goal_id=one.goal_id), one, 2)
     assert not_about(replace(said, work_node_id=one.work_node_id), one, 2) == ""
     assert "S1.1.2" in not_about(replace(said, work_node_id="S1.1.2"), one, 1)
     assert "goal_2" in not_about(replace(said, goal_id="goal_2"), one, 1)

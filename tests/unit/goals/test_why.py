@@ -25,7 +25,7 @@ S = AssignmentStatus
 NOW = 1000.0
 CLOCK = Clock(NOW, lambda at: f"{NOW - at:g}s ago", lambda at: f"at {at:g}")
 POLICY = Policy(idle_after_s=100.0, max_retries=2)
-STALLED = Event(ts=900.0, type="assignment.stalled", data={"reason": "no sign of life for 15m"})
+STALLED = Event(ts=900.0, type="assignment.stalled", data={"reason": "no activity for 15m"})
 GIVEN = assignment(
     S.STALLED,
     session_key="agent:auto:worker:auto-2",
@@ -66,16 +66,16 @@ def test_the_four_questions_are_answered() -> None:
     """Break: take the first dispatch for the last; drop `backoff`; say `accepted` for a timeout."""
     found = asked()
     text = "\n".join(found.lines)
-    assert "status    stalled: no sign of life for 15m" in text
-    assert "sent      nudge by sessions_send 100s ago: not confirmed in time (no receipt); 2 in all" in text
-    assert "nothing is sent for it before at 1020" in text
-    assert "last sign of work 400s ago" in text
-    assert "last for certain 450s ago" in text
+    assert "status    stalled: no activity for 15m" in text
+    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 in total" in text
+    assert "nothing is sent before at 1020" in text
+    assert "last activity 400s ago" in text
+    assert "last confirmed 450s ago" in text
     assert "evidence  300s ago: the parser is there" in text
     for word in ("commits: 1a2b3c4", "files: a.py", "tests: make test"):
         assert word in text
-    assert "retries   1 since the last progress, of 2" in text
-    assert found.data["why"] == "no sign of life for 15m"
+    assert "retries   1 of 2 since the last progress" in text
+    assert found.data["why"] == "no activity for 15m"
     assert (found.data["stalled"], found.data["accepted"], found.data["backoffUntil"]) == (
         True,
         False,
@@ -97,24 +97,24 @@ def _next(view: GoalView, **fields: object) -> tuple[str, float | None]:
 def test_what_comes_next_follows_from_the_rules() -> None:
     """Break: `next_of` without the ladder, without the goal's status, or without the pending intent."""
     view = view_of(*plan())
-    assert _next(view) == ("the worker is asked how it stands", 1020.0)
+    assert _next(view) == ("the worker is asked for a status update", 1020.0)
     nudged = tuple(dispatch(f"D_{n}", ts=600.0 + n, purpose="nudge", result=Result.OK) for n in range(2))
-    assert _next(view, dispatch_history=nudged)[0] == "the work is given to somebody else"
+    assert _next(view, dispatch_history=nudged)[0] == "the work is reassigned to another worker"
     doubtful = (dispatch("D_1", ts=900.0, result=Result.TIMEOUT),)
     assert "sent again, under the same id" in _next(view, dispatch_history=doubtful)[0]
-    assert _next(view, retry_count=9)[0] == "a person is asked"
+    assert _next(view, retry_count=9)[0] == "you are asked"
     waits = (dispatch("D_1", ts=900.0),)
-    assert "brought to its end by the next tick" in _next(view, dispatch_history=waits)[0]
-    assert _next(view, status=S.ACTIVE) == ("without a sign of life it counts as stalled", 1000.0)
-    assert "as soon as there is room" in _next(view, status=S.QUEUED)[0]
+    assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
+    assert _next(view, status=S.ACTIVE) == ("counts as stalled unless there is activity", 1000.0)
+    assert "as soon as a slot is free" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what
     assert at == 900.0 + POLICY.reminder_every_s
-    assert _next(view, status=S.DONE) == ("nothing: it is over", None)
+    assert _next(view, status=S.DONE) == ("nothing; it is finished", None)
     paused = replaced(view, goal=replace(view.goal, status=GoalStatus.PAUSED))
     assert f"llmc goal resume {view.goal.goal_id}" in _next(paused)[0]
-    assert "policy does not allow the pool adam" in _next(view, agent_id="adam")[0]
+    assert "policy does not allow pool adam" in _next(view, agent_id="adam")[0]
 
 
 @pytest.mark.req("3-130")
@@ -131,12 +131,12 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert (held_up_by(view, "P1"), held_up_by(view, "T2.1")) == (2, 0)
     text = "\n".join(why_goal(view, 0).lines)
     assert "ready     S1.1.1" in text
-    assert "at work   S1.1.1" in text
+    assert "working   S1.1.1" in text
     assert "waits     T2.1 for P1" in text
-    assert "holds up  S1.1.1: 2 other parts" in text
+    assert "holds up  S1.1.1: 2 other plan items" in text
     part = why_node(view, view.nodes["T2.1"])
     assert part.data["waitsFor"] == ["P1"]
-    assert "it begins when P1 is done" in "\n".join(part.lines)
+    assert "it starts when P1 is done" in "\n".join(part.lines)
     done = {**view.nodes, "S1.1.1": replace(view.nodes["S1.1.1"], status=NodeStatus.DONE)}
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})

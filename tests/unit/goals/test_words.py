@@ -56,12 +56,12 @@ def test_the_first_word_is_work() -> None:
         "Added the tokenizer.",
         "1a2b3c4d5e6f",
         "Use UTC.",
-        "Another worker had this",
+        "Another worker started this",
         "llmc report",
         '"workNodeId": "S1.1.2"',
     ):
         assert part in text, part
-    assert "How does" not in text
+    assert "Status check" not in text
     assert text == words.work_text(
         GOAL,
         LEAF,
@@ -97,7 +97,7 @@ def test_the_question_has_all_a_person_needs() -> None:
         "2. B",
         "nudge",
         "answer A_1",
-        "Asked before: 1",
+        "Previous questions: 1",
     ):
         assert part in text, part
     again = words.reminder_text(GOAL, LEAF, replace(one, reminders=2), reason)

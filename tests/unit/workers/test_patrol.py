@@ -157,6 +157,7 @@ def test_five_minutes_without_progress_are_an_error() -> None:
         ({"rebase_started_at_unix": NOW - 299}, {}, {}),
         ({"since_unix": NOW - 299}, {}, {}),
         ({"validation_due": True}, {}, {}),
+        ({}, {"dialog_open": True}, {}),
         ({}, {}, {"age_cap_s": 299.0}),
         ({}, {}, {"now": 5.0}),
     ],
@@ -168,6 +169,7 @@ def test_five_minutes_without_progress_are_an_error() -> None:
         "begun lately",
         "since lately",
         "validated",
+        "it waits for an answer",
         "after a pause",
         "clock set back",
     ],
@@ -204,8 +206,11 @@ def test_why_nothing_moves_is_said() -> None:
     untold = looked(rebasing(conflict_prompt_due=True, delivery=refused), STUCK)
     assert isinstance(untold, Move)
     assert "its conflicts could not be sent to it: a draft" in untold.change.fields["error_reason"]
-    asks = looked(rebasing(), replace(STUCK, dialog_open=True))
-    assert isinstance(asks, Move)
+    asks = looked(
+        rebasing(assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0)),
+        replace(STUCK, dialog_open=True),
+    )
+    assert isinstance(asks, Move), "an auto worker has nobody who answers"
     assert "a dialog is open" in asks.change.fields["error_reason"]
 
 

@@ -1,7 +1,6 @@
-"""What follows for one assignment: first the facts, then what was begun, then what makes no progress, one step at a time. Pure."""
+"""Decides what follows for one assignment: facts first, then pending intents, then recovery. Pure."""
 
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive import liveness as live
@@ -27,12 +26,12 @@ from llmc.goals.report.crystals import of_merge
 
 
 def ask(work: Round, assignment: Assignment, node: Node, reason: BlockedReason) -> Assignment:
-    """It waits on a person from now on, and the person is asked: both or neither."""
-    assignment = replace(work.drop_pending(assignment, "a person is asked instead"), reminders=0)
+    """Block the assignment and ask the user, in one change."""
+    assignment = replace(work.drop_pending(assignment, "replaced by a question to the user"), reminders=0)
     text = words.question_text(work.goal, node, assignment, reason)
     assignment = work.move(assignment, S.BLOCKED, reason.text, blocked=reason)
     if node.status is NodeStatus.TODO:
-        node = work.move_node(node, NodeStatus.QUEUED, "somebody works on it")
+        node = work.move_node(node, NodeStatus.QUEUED, "work started")
     work.move_node(node, NodeStatus.BLOCKED, reason.text, blocked=reason)
     context = work.goal.origin.origin_delivery_context
     assignment = work.send(assignment, Recovery.ESCALATE.value, Mode.ESCALATE, text, context)
@@ -41,7 +40,7 @@ def ask(work: Round, assignment: Assignment, node: Node, reason: BlockedReason) 
 
 
 def remind(work: Round, assignment: Assignment) -> None:
-    """A person is told again, a few times and far apart; a question that did not reach anybody is asked again."""
+    """Remind the user, a few times with long pauses; a question that was not delivered is sent again."""
     due = ladder.reminder_due(assignment, work.policy)
     if due is None:
         return
@@ -65,7 +64,7 @@ def remind(work: Round, assignment: Assignment) -> None:
 
 
 def recover(work: Round, assignment: Assignment, node: Node, signals: Signals, judged: Liveness) -> None:
-    """What does not get on: found, and helped, one step at a time."""
+    """Find a stall and take the next recovery step."""
     doubtful = is_doubtful(assignment, signals, judged)
     if judged.state is State.ALIVE and not doubtful:
         return
@@ -73,7 +72,7 @@ def recover(work: Round, assignment: Assignment, node: Node, signals: Signals, j
         if work.room.dispatches <= 0:
             work.later()
         else:
-            # the worker was understood: the wait was for an answer, and this is one
+            # the worker waited for an answer, and a question to the user counts as progress
             ask(work, ladder.progressed(assignment, work.now, work.now), node, signals.waiting)
         return
     failed = judged.state is State.FAILED
@@ -89,13 +88,13 @@ def recover(work: Round, assignment: Assignment, node: Node, signals: Signals, j
         return
     if not failed and not doubtful and _wants_sample(work, assignment, signals):
         return
-    why = judged.why if failed or not doubtful else "it is not known whether its instruction arrived"
+    why = judged.why if failed or not doubtful else "delivery of the last instruction is unconfirmed"
     assignment = work.move(assignment, S.STALLED, why)
     _step(work, assignment, node, ladder.Situation(reachable=signals.reachable, failed=failed), why)
 
 
 def is_doubtful(assignment: Assignment, signals: Signals, judged: Liveness) -> bool:
-    """Whether nothing shows that the last instruction arrived: no run of its own, and nobody stirred since."""
+    """Whether nothing confirms the last instruction: no task of its own, and no activity since."""
     last = ladder.last_instruction(assignment)
     if last is None or not ladder.in_doubt(assignment) or judged.active_at is not None:
         return False
@@ -104,17 +103,17 @@ def is_doubtful(assignment: Assignment, signals: Signals, judged: Liveness) -> b
 
 
 def _wants_sample(work: Round, assignment: Assignment, signals: Signals) -> bool:
-    """Whether its last messages are to be read first; only of one that is stale, and only while there is room."""
+    """Whether to read its last messages first; only if it seems stalled and the tick has samples left."""
     if signals.messages is not None or not assignment.session_key or work.room.samples <= 0:
         return False
-    work.room = replaced(work.room, samples=work.room.samples - 1)
+    work.room = replace(work.room, samples=work.room.samples - 1)
     work.wants_samples.append(assignment.assignment_id)
     work.due(work.now)
     return True
 
 
 def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Situation, why: str) -> None:
-    """The next step of the ladder, unless it is too early for it."""
+    """Take the next recovery step, if it is due."""
     step = ladder.next_step(assignment, node, situation, work.policy)
     advised = _advised(work, assignment, node, situation) if step is Recovery.ESCALATE else None
     text = advised[1] if advised else _words_of(work, step, assignment, node)
@@ -137,7 +136,7 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
         case Recovery.RESEND:
             last = ladder.last_instruction(stepped)
             assert last is not None
-            sent = work.move(_expected(work, stepped), S.DISPATCHED, "sent again: it may not have arrived")
+            sent = work.move(_expected(work, stepped), S.DISPATCHED, "sent again: delivery was unconfirmed")
             work.send_again(sent, last, "assignment.resent")
         case Recovery.REASSIGN:
             _reassign(work, stepped, text)
@@ -148,9 +147,9 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
 def _advised(
     work: Round, assignment: Assignment, node: Node, situation: ladder.Situation
 ) -> tuple[str, str] | None:
-    """What comes before a person is asked, as purpose and text: a planner, then what it wants the worker to be told.
+    """The steps before the user is asked, as purpose and text: a diagnosis, then the planner's message to the worker.
 
-    Each of them once, and only where the rules are at their end.
+    Each once, and only after all other recovery steps.
     """
     if situation.failed or not work.policy.diagnose:
         return None
@@ -175,12 +174,12 @@ def _words_of(work: Round, step: Recovery, assignment: Assignment, node: Node) -
         case Recovery.REASSIGN:
             return work.work_text(node, assignment.answer, taken_over=True)
         case Recovery.ESCALATE:
-            # every question is a new one: it is asked once the backoff is over
+            # each question is new: it is asked once the backoff is over
             return f"escalation {assignment.assignment_id} {len(assignment.dispatch_history)}"
 
 
 def _reassign(work: Round, assignment: Assignment, text: str) -> None:
-    """Somebody else gets it; what is observed from now on is theirs."""
+    """Reassign the work; from now on only the new session is observed."""
     moved = replace(
         _expected(work, assignment),
         agent_id=HOME,
@@ -189,7 +188,7 @@ def _reassign(work: Round, assignment: Assignment, text: str) -> None:
         session_id="",
         run_id="",
     )
-    moved = work.move(moved, S.DISPATCHED, "given to somebody else")
+    moved = work.move(moved, S.DISPATCHED, "reassigned to another worker")
     work.send(moved, Recovery.REASSIGN.value, Mode.SPAWN, text)
 
 
@@ -200,18 +199,17 @@ def _expected(work: Round, assignment: Assignment) -> Assignment:
 
 S = AssignmentStatus
 
-#: a withdrawal that fails is tried so often in all
+#: attempts of a withdrawal
 MAX_WITHDRAWALS = 6
-#: the longest wait before something that nobody could try is tried again
+#: longest wait before an action that could not be tried is tried again
 MAX_SETTLE_S = 60.0
 
 _FAILED = (Result.ERROR, Result.TIMEOUT)
-#: what its own run shows to have arrived, whoever did not live to write that down
+#: results that a running task proves wrong
 _UNPROVED = (*_FAILED, Result.PENDING)
 
 
 def attend(work: Round, assignment: Assignment, signals: Signals | None) -> None:
-    """Everything that follows for one assignment."""
     if signals is not None:
         work.seen[assignment.assignment_id] = signals
     if not assignment.status.is_open:
@@ -234,18 +232,17 @@ def attend(work: Round, assignment: Assignment, signals: Signals | None) -> None
 
 
 def _unwanted(work: Round, assignment: Assignment, node: Node | None) -> str:
-    """Why nobody needs this assignment any more; "" if somebody does."""
+    """Why this assignment is no longer needed; "" if it is."""
     if node is None:
-        return f"its part of the plan, {assignment.work_node_id}, is gone"
+        return f"plan item {assignment.work_node_id} no longer exists"
     if work.goal.status.is_over:
         return f"the goal is {work.goal.status}"
     if not node.status.is_open or is_closed(node.node_id, work.nodes, work.shape):
-        return f"{node.node_id} is closed already"
+        return f"{node.node_id} is already closed"
     return ""
 
 
 def _finish(work: Round, assignment: Assignment, node: Node, merged: Merged) -> None:
-    """It has landed: done, with what it came to."""
     assignment = work.drop_pending(assignment, "its work has landed")
     crystal = of_merge(work.ids(), assignment, node, merged, work.crystals.get(node.node_id), work.now)
     assignment = ladder.progressed(assignment, min(merged.at, work.now), work.now)
@@ -257,7 +254,7 @@ def _finish(work: Round, assignment: Assignment, node: Node, merged: Merged) -> 
 
 
 def _close(work: Round, assignment: Assignment, why: str, *, orphan: bool) -> None:
-    """Nobody needs it: cancelled, and taken back from whoever has it."""
+    """Cancel the assignment and withdraw its task."""
     if _is_out(assignment) and work.room.dispatches <= 0:
         work.later()
         return
@@ -270,7 +267,7 @@ def _close(work: Round, assignment: Assignment, why: str, *, orphan: bool) -> No
 
 
 def _is_out(assignment: Assignment) -> bool:
-    """Whether somebody may have an instruction that was not taken back."""
+    """Whether an instruction is out that was not withdrawn."""
     for dispatch in reversed(assignment.dispatch_history):
         if dispatch.purpose == WITHDRAW and dispatch.result is Result.OK:
             return False
@@ -280,13 +277,13 @@ def _is_out(assignment: Assignment) -> bool:
 
 
 def _settle_closed(work: Round, assignment: Assignment) -> None:
-    """Of one that is closed only its withdrawal matters: that is brought to its end."""
+    """A closed assignment only completes its withdrawal."""
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     if last is None:
         return
     withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
     if last.result is Result.PENDING and not withdrawing:
-        work.drop_pending(assignment, f"it is {assignment.status}")
+        work.drop_pending(assignment, f"the assignment is {assignment.status}")
     elif withdrawing:
         _settle_withdrawal(work, assignment, last)
 
@@ -302,7 +299,7 @@ def _settle_withdrawal(work: Round, assignment: Assignment, dispatch: Dispatch) 
 
 
 def _settle(work: Round, assignment: Assignment, dispatch: Dispatch) -> None:
-    """What was intended and whose outcome nobody saw is done now, under its own id."""
+    """Repeat an intent with unknown outcome, under its own id."""
     signals = work.seen.get(assignment.assignment_id)
     earliest = (assignment.last_dispatch_at or 0.0) + _settle_wait_s(dispatch)
     if earliest > work.now:
@@ -315,12 +312,12 @@ def _settle(work: Round, assignment: Assignment, dispatch: Dispatch) -> None:
 
 
 def _settle_wait_s(dispatch: Dispatch) -> float:
-    """What could not even be tried, because a person has the worker or it is busy, is tried less and less often."""
+    """Retry less and less often what could not be tried: the user has the worker, or it is busy."""
     return min(MAX_SETTLE_S, 2.0 ** min(dispatch.attempts - 1, 10))
 
 
 def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
-    """Of a paused goal: what is observed is kept; what nobody has taken is taken back; nothing else leaves."""
+    """A paused goal: record what is observed, withdraw unclaimed tasks, send nothing else."""
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     if last is not None and last.purpose == WITHDRAW and last.result is not Result.OK:
         _settle_withdrawal(work, assignment, last)
@@ -339,18 +336,18 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
 
 
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
-    """Of an active goal: what is seen, what was begun, and then what does not get on."""
+    """An active goal: observe, complete intents, then recover stalls."""
     if assignment.status is S.QUEUED:
         if signals is not None:
             hear(work, assignment, node, signals, ask)
         return
     if _was_unblocked(assignment, node):
-        assignment = work.drop_pending(assignment, "a person unblocked it")
+        assignment = work.drop_pending(assignment, "unblocked by user")
         assignment = ladder.progressed(assignment, work.now, work.now)
-        work.move(assignment, S.QUEUED, "a person unblocked it")
+        work.move(assignment, S.QUEUED, "unblocked by user")
         return
     if node.status is NodeStatus.BLOCKED and assignment.status is not S.BLOCKED:
-        # a person holds it: what is seen is kept, nothing is sent
+        # held by the user: observe, send nothing
         if signals is not None:
             _observed(work, assignment, signals)
         return
@@ -368,13 +365,12 @@ def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | N
 
 
 def _was_unblocked(assignment: Assignment, node: Node) -> bool:
-    """Whether a person said of the node, not of the assignment, that it can go on."""
+    """Whether the user unblocked the node rather than answering the assignment."""
     ready = node.status in (NodeStatus.TODO, NodeStatus.QUEUED) and not node.overridden
     return assignment.status is S.BLOCKED and ready
 
 
 def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> tuple[Assignment, Liveness]:
-    """The assignment after all that was observed, reports included."""
     assignment = work.put(_bound(work, assignment, signals))
     assignment, node = hear(work, assignment, node, signals, ask)
     assignment, judged = _observed(work, assignment, signals)
@@ -385,7 +381,7 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
     if pending is not None and _is_idle_talk(
         assignment, pending, stirs=alive or judged.state is State.WAITING
     ):
-        assignment, pending = work.drop_pending(assignment, "not needed any more"), None
+        assignment, pending = work.drop_pending(assignment, "no longer needed"), None
     on_its_way = pending is not None and pending.purpose in live.INSTRUCTIONS
     if alive and not on_its_way:
         assignment = _is_active(work, assignment, work.nodes[node.node_id], judged)
@@ -393,14 +389,14 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
 
 
 def _is_idle_talk(assignment: Assignment, pending: Dispatch, *, stirs: bool) -> bool:
-    """Whether something that was about to be said has lost its point: the worker stirs, or nobody is asked any more."""
+    """Whether a pending message has become pointless: there is activity, or the question is closed."""
     if pending.mode is Mode.ESCALATE:
         return assignment.status is not S.BLOCKED
     return pending.purpose in (NUDGE, REPLAN, DIAGNOSE) and (stirs or assignment.status is not S.STALLED)
 
 
 def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[Assignment, Liveness]:
-    """The assignment with what was seen of it: who has it, that its instruction arrived, when it last stirred."""
+    """The assignment with its session, confirmed delivery and last activity."""
     assignment = _bound(work, assignment, signals)
     judged = live.judge(assignment, signals, work.policy, work.now, work.granted_until)
     if judged.progress_at is not None:
@@ -418,7 +414,7 @@ def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[As
 
 
 def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
-    """The assignment with the session that has its run, and a delivery that its run proves."""
+    """The assignment with the session that has its task, and a delivery that the task confirms."""
     if live.is_of_former_run(assignment, signals) or signals.run is Run.NONE:
         return assignment
     who = (signals.session_key or assignment.session_key, signals.session_id or assignment.session_id)
@@ -431,29 +427,32 @@ def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
     spawned = last is not None and last.mode is Mode.SPAWN
     if signals.run_id and spawned and last is not None and last.result in _UNPROVED:
         proved = replace(
-            last, result=Result.ACCEPTED, result_at=work.now, run_id=signals.run_id, notes="seen by its run"
+            last,
+            result=Result.ACCEPTED,
+            result_at=work.now,
+            run_id=signals.run_id,
+            notes="confirmed by its task",
         )
         assignment = intents.with_dispatch(assignment, proved)
-        work.note(assignment, "dispatch.accepted", dispatchId=last.dispatch_id, notes="seen by its run")
+        work.note(assignment, "dispatch.accepted", dispatchId=last.dispatch_id, notes="confirmed by its task")
     return assignment
 
 
 def _is_active(work: Round, assignment: Assignment, node: Node, judged: Liveness) -> Assignment:
-    """Somebody is at it."""
     work.due(judged.stalls_at)
     if assignment.status in (S.DISPATCHED, S.STALLED):
         assignment = work.move(assignment, S.ACTIVE, judged.why)
     if assignment.status is S.ACTIVE and node.status in (NodeStatus.TODO, NodeStatus.QUEUED):
         if node.status is NodeStatus.TODO:
-            node = work.move_node(node, NodeStatus.QUEUED, "somebody works on it")
-        work.move_node(node, NodeStatus.IN_PROGRESS, "somebody works on it")
+            node = work.move_node(node, NodeStatus.QUEUED, "work started")
+        work.move_node(node, NodeStatus.IN_PROGRESS, "work started")
     return assignment
 
 
 def _unblock_by_progress(
     work: Round, assignment: Assignment, node: Node, judged: Liveness, signals: Signals
 ) -> Assignment:
-    """A commit after the question was asked, or a message to the worker itself: whoever was asked has helped without us."""
+    """A commit after the question, or a message to the worker: the user has helped directly."""
     asked = ladder.last_question(assignment)
     told = [at for at in signals.prompted_at if asked is not None and at > asked.ts]
     helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)

@@ -1,4 +1,4 @@
-"""A person's word about a part of a plan, as the change that follows from it. Pure."""
+"""Changes of a plan item by the user. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -32,7 +32,7 @@ _CLOSED = (NodeStatus.BLOCKED, NodeStatus.DONE, NodeStatus.CANCELLED)
 def proof_by_word(
     node: Node, text: str, commits: tuple[str, ...], now: float, crystallization_id: str
 ) -> Crystallization:
-    """What a person says of finished work."""
+    """The user's summary of finished work."""
     return Crystallization(
         crystallization_id=crystallization_id,
         goal_id=node.goal_id,
@@ -45,11 +45,11 @@ def proof_by_word(
 
 
 def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Change:
-    """A leaf is done, whoever did it; the next tick takes it back from whoever has it."""
+    """Mark a leaf done; the next tick withdraws it from its worker."""
     if children_of(view).get(node.node_id):
         raise Refused(
-            f"{node.kind} {node.node_id} has parts, and is done when they are",
-            hint=f'To say so all the same: llmc work override {node.node_id} --status done --reason "why"',
+            f"{node.kind} {node.node_id} is done when its children are done",
+            hint=f'To set it anyway: llmc work override {node.node_id} --status done --reason "why"',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
     return joined(Change(crystallizations=(proof,)), moves([moved], []))
@@ -58,7 +58,7 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
 def told_above(
     view: GoalView, change: Change, known: Mapping[str, Crystallization], now: float, ids: Callable[[], str]
 ) -> Change:
-    """The change, and what the parts came to for everything that is done by it: evidence is not lost on the way up."""
+    """The change plus summaries for all parents it completes, so that evidence moves up."""
     then = after(view, change)
     below = children_of(then)
     told = {**known, **{one.work_node_id: one for one in change.crystallizations}}
@@ -81,11 +81,11 @@ def told_above(
 
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
-    """It cannot go on; what has parts is blocked with all of them that are open."""
+    """Block it; a parent is blocked with all of its open leaves."""
     parts = [one for one in leaves_of(view, node) if one is node or one.status not in _CLOSED]
     if not parts:
         raise Refused(
-            f"{node.kind} {node.node_id} has no open parts", hint="`llmc goal show` draws where they stand."
+            f"{node.kind} {node.node_id} has no open children", hint="Run `llmc goal show` to see the plan."
         )
     nodes = [move_node(one, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why) for one in parts]
     given = [
@@ -98,10 +98,10 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
 
 
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    """It can go on, with all of its parts that were blocked."""
+    """Unblock it, with all of its blocked leaves."""
     parts = [one for one in leaves_of(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
-        hint = "Nothing keeps it."
+        hint = "There is nothing to unblock."
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
     change = Change()
     for one in parts:
@@ -110,22 +110,20 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 
 
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    """A leaf was done and is not."""
     if node.status is not NodeStatus.DONE or children_of(view).get(node.node_id):
-        hint = "A part with parts of its own is opened by theirs."
-        raise Refused(f"{node.kind} {node.node_id} is {node.status}, and not opened by itself", hint=hint)
+        hint = "Only done items without children can be reopened; for a parent, reopen a child."
+        raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
     above = {one.node_id: replace(one, status=NodeStatus.TODO) for one in line_of(view, node)}
     ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    word = f"This was done before, and is to be done again: {reason}"
+    word = f"This was done before and has been reopened: {reason}"
     return moves([(replace(moved, overridden=False, word=word), event)], [])
 
 
 def override(
     node: Node, to: NodeStatus, now: float, reason: str, actor: str, proof: Crystallization | None
 ) -> Change:
-    """It is what somebody says, whatever its parts are."""
     moved = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
     return joined(Change(crystallizations=(proof,) if proof else ()), moves([moved], []))
 
@@ -133,17 +131,19 @@ def override(
 def set_recovery(
     view: GoalView, node: Node, now: float, recovery: Recovery | None, idle_after_ms: int | None
 ) -> Change:
-    """How a leaf is recovered, for whoever has it now and for whoever gets it later; None: as for all work."""
+    """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
     if children_of(view).get(node.node_id) or node.kind is NodeKind.PHASE:
-        hint = "`llmc goal show` draws its parts."
-        raise Refused(f"nobody works on {node.kind} {node.node_id} itself; say it of its parts", hint=hint)
+        hint = "Set it on a child; run `llmc goal show` to see the plan."
+        raise Refused(
+            f"{node.kind} {node.node_id} has children and no recovery settings of its own", hint=hint
+        )
     changed = replace(node, recovery_policy=recovery, idle_after_ms=idle_after_ms, updated_at=now)
     given = tuple(
         replace(
             one,
             recovery_policy=recovery or Recovery.NUDGE,
             idle_after_ms=idle_after_ms,
-            expected_next_update_at=None,  # it was reckoned with the other limit
+            expected_next_update_at=None,  # it was computed with the old limit
             updated_at=now,
         )
         for one in at_it(view, node)
@@ -154,37 +154,35 @@ def set_recovery(
 
 
 def follow_again(node: Node, now: float, reason: str) -> Change:
-    """The end of an override: its parts decide again."""
     return moves([release_node(node, now, reason=reason)], [])
 
 
 def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
-    """Out of blocked: queued when its turn has come; the next tick sends it, with the person's word, to whoever does it."""
+    """Out of blocked: queued if it is ready; the next tick sends it with the user's text."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     return moves([(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now))
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
-    """Whoever is at it waits for nobody any more: it is sent again, and the counters of recovery begin anew."""
+    """Blocked assignments of a node are sent again, with fresh recovery counters."""
     given = []
     for one in at_it(view, node):
         if one.status is AssignmentStatus.BLOCKED:
             fresh = progressed(one, now, now)
             given.append(
-                move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="a person freed it", actor=HUMAN)
+                move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="unblocked by user", actor=HUMAN)
             )
     return given
 
 
 def at_it(view: GoalView, node: Node) -> list[Assignment]:
-    """The open assignments of a node."""
     mine = [one for one in view.assignments.values() if one.work_node_id == node.node_id]
     return [one for one in mine if one.status.is_open]
 
 
 def leaves_of(view: GoalView, node: Node) -> list[Node]:
-    """The leaves below it; itself, where there are none."""
+    """The leaves below it, or itself."""
     below = children_of(view).get(node.node_id)
     return [leaf for child in below for leaf in leaves_of(view, child)] if below else [node]
 

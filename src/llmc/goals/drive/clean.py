@@ -1,8 +1,7 @@
-"""What may be kept of a change: no secrets, and no more text than there is room for. Pure.
+"""Cleans a change before it is stored: no secrets, no oversized texts. Pure.
 
-It names the kind and the place, never the value. It is made to find what is pasted by accident, not what is hidden.
-
-The store lets nothing in that did not pass here. What a person typed is refused, what a machine said is mended.
+Findings name the kind and position of a secret, never its value. The rules find secrets pasted by accident, not hidden ones.
+Text that the user typed is refused; text from agents is redacted and cut.
 """
 
 import re
@@ -15,17 +14,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.base.errors import Refused
 from llmc.goals.model import Change, Event, Row
 
-#: instead of a value: a variable, a template, or what stands for "something"
+#: placeholders instead of a value
 _PLACEHOLDER = re.compile(
     r"[$<{\[(%*]|\.\.\.|x{3,}|\*+|(?:your|my|the|some|example|changeme|redacted|placeholder|none|null|true|false)\b",
     re.IGNORECASE,
 )
-#: names that hold where a secret is, or how many tokens there are, not the secret
+#: names of a secret's location or of token counts
 _NOT_ITSELF = re.compile(
     r"(?:file|path|dir|name|url|uri|id|type|ttl|limit|count|max|min|len|length|env|var|hash|expiry|timeout)$",
     re.IGNORECASE,
@@ -37,7 +35,7 @@ _SECRET_NAME = (
 
 
 class Finding(Struct, frozen=True):
-    """A secret in a text: its kind, and where it begins and ends."""
+    """A secret in a text: its kind and position."""
 
     kind: str
     start: int
@@ -45,7 +43,7 @@ class Finding(Struct, frozen=True):
 
 
 class _Rule(Struct, frozen=True):
-    """`group`: the part of a match that is the secret itself; `holds`: whether it really is one."""
+    """`group`: the secret within the match; `holds`: whether it really is one."""
 
     kind: str
     pattern: re.Pattern[str]
@@ -54,7 +52,7 @@ class _Rule(Struct, frozen=True):
 
 
 def _mixed(text: str) -> bool:
-    """Letters and digits, as words of a language never are."""
+    """Letters and digits, unlike words of a language."""
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
@@ -157,7 +155,7 @@ _RULES = (
 
 @lru_cache(maxsize=4096)
 def scan(text: str) -> tuple[Finding, ...]:
-    """Every secret in a text, in order; of two that overlap the one whose rule comes first."""
+    """Every secret in a text, in order; where two overlap, the first rule wins."""
     found: list[Finding] = []
     for rule in _RULES:
         for match in rule.pattern.finditer(text):
@@ -168,7 +166,7 @@ def scan(text: str) -> tuple[Finding, ...]:
 
 
 def redact(text: str) -> str:
-    """The text without its secrets: `[GitHub token removed]` stands where one was."""
+    """The text with secrets replaced by `[GitHub token removed]`."""
     for finding in reversed(scan(text)):
         text = f"{text[: finding.start]}[{finding.kind} removed]{text[finding.end :]}"
     return text
@@ -176,7 +174,7 @@ def redact(text: str) -> str:
 
 R = TypeVar("R", bound=Row)
 
-#: the most bytes of a text, by the name of its field
+#: maximum bytes of a text, by field
 CAPS = {
     "last_instruction_text": 16 * 1024,
     "problem_statement": 16 * 1024,
@@ -187,12 +185,12 @@ CAPS = {
     "data": 1024,
 }
 CAP = 4 * 1024
-#: the most entries of a list of texts
+#: maximum entries of a list of texts
 MOST_ENTRIES = 500
-#: the most bytes that the data of an event may have
+#: maximum bytes of an event's data
 MOST_DATA = 8 * 1024
 
-#: what others refer to: it is never changed, so what cannot be kept of it is refused
+#: keys are never changed: a bad one is refused
 KEYS = frozenset(
     {
         *("goal_id", "node_id", "parent_id", "work_node_id", "assignment_id", "dispatch_id"),
@@ -202,7 +200,7 @@ KEYS = frozenset(
         *("type", "level", "kind"),
     }
 )
-#: half of such a text is worth nothing
+#: texts that are useless when cut
 WHOLE = frozenset({"raw_planner_output_json"})
 _KEY_CAP = 512
 
@@ -212,13 +210,13 @@ class SecretRefused(Refused):
 
 
 def clean(change: Change, *, typed: bool) -> Change:
-    """The change as it may be written; `typed`: a person wrote it just now, and nothing of it is altered."""
-    keep = check_typed if typed else _mended
+    """The change as it may be stored; `typed`: written by the user just now, so refused rather than altered."""
+    keep = check_typed if typed else _cleaned
 
     def each(rows: tuple[R, ...]) -> tuple[R, ...]:
         return tuple(mapped(row, keep) for row in rows)
 
-    return replaced(
+    return replace(
         change,
         goal=mapped(change.goal, keep) if change.goal else None,
         nodes=each(change.nodes),
@@ -229,7 +227,7 @@ def clean(change: Change, *, typed: bool) -> Change:
 
 
 def mapped(record: R, keep: Callable[[str, str], str]) -> R:
-    """The record with each of its texts as `keep(name of the field, text)` wants it."""
+    """The record with `keep(field name, text)` applied to each text."""
     changed = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)
@@ -256,33 +254,33 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
         case Row():
             return mapped(value, keep)
         case float() if not isfinite(value):
-            raise Refused(f"{_in_words(name)} is {value}, which is no amount: nothing was written")
+            raise Refused(f"{_in_words(name)} is {value}, not an amount; nothing was saved")
         case _:
             return value
 
 
 def check_typed(name: str, text: str) -> str:
-    """What a person typed, as it is; refused where it holds a secret or is too long."""
+    """The text as typed; refused if it contains a secret or is too long."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Refused(
-            f"{_in_words(name)} is no valid UTF-8: nothing was written",
+            f"{_in_words(name)} is not valid UTF-8; nothing was saved",
             hint="Check the locale of the terminal.",
         )
     if found := scan(text):
         raise SecretRefused(
-            f"in {_in_words(name)} is a secret ({found[0].kind}, at character {found[0].start + 1}): nothing was written",
-            hint="Say which credential is needed and where it is set up, not the credential itself.",
+            f"found a secret in {_in_words(name)} ({found[0].kind}, at character {found[0].start + 1}); nothing was saved",
+            hint="Name the credential and where it is set up; leave out its value.",
         )
     most = _KEY_CAP if name in KEYS else CAPS.get(name, CAP)
     if len(text.encode("utf-8", "replace")) > most:
         raise Refused(
-            f"{_in_words(name)} is longer than {most} bytes: nothing was written",
-            hint="Put it into a file of the repository and name that.",
+            f"{_in_words(name)} is longer than {most} bytes; nothing was saved",
+            hint="Put the text in a file of the repository and refer to that file.",
         )
     return text
 
 
-def _mended(name: str, text: str) -> str:
+def _cleaned(name: str, text: str) -> str:
     if name in KEYS or name == "key":
         return check_typed(name, text)
     text = redact(text)
@@ -290,21 +288,21 @@ def _mended(name: str, text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many bytes, and a word about the rest."""
+    """Cut to `most` bytes, with a note about the rest."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= most:
         return text
-    mark = f"\n[cut: {len(data)} bytes in all]"
+    mark = f"\n[cut: {len(data)} bytes in total]"
     return data[: most - len(mark)].decode("utf-8", "ignore") + mark
 
 
 def _small(event: Event) -> Event:
-    """An event says what happened; what it is about is elsewhere."""
+    """Events stay small; details are in the records."""
     size = len(msgspec.json.encode(event.data))
     if size <= MOST_DATA:
         return event
     kept = {k: v for k, v in event.data.items() if len(msgspec.json.encode(v)) <= MOST_DATA // 16}
-    return replace(event, data={**dict(list(kept.items())[:12]), "cut": f"{size} bytes in all"})
+    return replace(event, data={**dict(list(kept.items())[:12]), "cut": f"{size} bytes in total"})
 
 
 def _in_words(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What is to be done about a goal now: facts in, one change and the actions that it announces out. Pure.
+"""Decides what to do about a goal: facts in; one change and its actions out. Pure.
 
-The change holds every intent before its action is returned: whoever stores it first and acts then loses nothing in a
-crash. Called again with the same facts at the same time it wants nothing more.
+The change contains the intent of every action, so storing it before acting loses nothing in a crash. The same facts at the
+same time give no further change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +21,6 @@ from llmc.goals.model import (
     AssignmentStatus,
     Change,
     Crystallization,
-    Event,
     GoalStatus,
     GoalView,
     Mode,
@@ -38,7 +37,7 @@ _WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
 
 
 class Workset(Struct, frozen=True):
-    """What a tick looks at: nodes that are worked on, assignments to observe, and those with something due."""
+    """What a tick looks at: open nodes, observed assignments, and assignments that are due."""
 
     nodes: tuple[str, ...]
     assignments: tuple[str, ...]
@@ -46,18 +45,17 @@ class Workset(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """The change, what to do once it is stored, whose messages would help, and when to look again at the latest."""
+    """The change, the actions once it is stored, assignments to sample, and the next due time."""
 
     change: Change
     actions: tuple[Action, ...] = ()
     wants_samples: tuple[str, ...] = ()
     next_due: float | None = None
-    #: what is left for other goals in this tick
+    #: budget left for other goals
     room: Room = NO_ROOM
 
 
 def workset(view: GoalView, now: float) -> Workset:
-    """Queued and running nodes, assignments that somebody has, and those whose update is due."""
     if not view.goal.status.goes_on:
         owed = tuple(a.assignment_id for a in view.assignments.values() if intents.pending(a))
         return Workset((), owed, ())
@@ -78,12 +76,12 @@ def workset(view: GoalView, now: float) -> Workset:
 
 
 def _is_answered(assignment: Assignment) -> bool:
-    """Whether the answer to its question is on its way: who asked is looked at, and may still be there to hear it."""
+    """Whether the answer to its question is being sent; its session may still be there to receive it."""
     return assignment.status is AssignmentStatus.QUEUED and bool(assignment.answer)
 
 
 def has_business(view: GoalView) -> bool:
-    """A goal that goes on, or one that is over or paused, and has something out that must come back."""
+    """An active goal, or one with open assignments or unfinished withdrawals."""
     if view.goal.status is GoalStatus.ACTIVE:
         return True
     return any(a.status.is_open or _is_owed(a) for a in view.assignments.values())
@@ -97,24 +95,24 @@ def _is_owed(assignment: Assignment) -> bool:
 
 
 def at_work(view: GoalView) -> int:
-    """How many leaves of a goal somebody has."""
+    """The number of leaves at work."""
     return sum(a.status.at_work for a in view.assignments.values())
 
 
 def in_order(views: Iterable[GoalView]) -> list[GoalView]:
-    """The goals that come first, first: by priority, then by age."""
+    """By priority, then by age."""
     return sorted(views, key=lambda v: (_PRIORITIES[v.goal.priority], v.goal.created_at, v.goal.goal_id))
 
 
 def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
-    """What one tick may do over all goals, those included that it does not look at; less what was begun just now."""
+    """The budget of one tick over all goals, less what was sent at `now`."""
     busy = sum(at_work(view) for view in views if view.goal.status is GoalStatus.ACTIVE)
     just_now = sum(a.last_dispatch_at == now for view in views for a in view.assignments.values())
     return room_beside(busy, just_now, policy)
 
 
 def room_beside(busy: int, just_now: int, policy: Policy) -> Room:
-    """What is left when so many leaves are at work, and so much was sent in this moment."""
+    """The budget left beside `busy` leaves and `just_now` dispatches."""
     return Room(
         in_progress=policy.max_in_progress - busy,
         dispatches=policy.max_dispatches_per_tick - just_now,
@@ -134,10 +132,10 @@ def decide(
     room: Room | None = None,
     granted_until: float | None = None,
 ) -> Decided:
-    """Everything that follows for one goal.
+    """Decide about one goal.
 
-    `signals` are by assignment; where there are none nothing is known, and nothing is concluded. `crystals` are the
-    newest by node ("" for the goal). `room` is what other goals left; `shape` spares a look at the whole plan.
+    `signals`: by assignment; none means unknown, and nothing is concluded. `crystals`: the newest summaries by node ("" for
+    the goal). `room`: what other goals left; `shape` saves computing the plan's structure.
     """
     work = Round(
         view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy, now), granted_until
@@ -154,30 +152,33 @@ def decide(
 
 
 def answered(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
-    """A person's answer: the assignment may be sent again, with it, and nothing counts against it any more."""
+    """Send the assignment again with the user's answer and fresh counters."""
     assignment = view.assignments.get(assignment_id)
     if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
         return Change()
     said = words.fit(text.strip(), words.MAX_QUESTION)
     fresh = replace(ladder.progressed(assignment, now, now), answer=said)
-    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by a person")
+    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
     nodes: tuple[Node, ...] = ()
     events = [event]
     node = view.nodes.get(assignment.work_node_id)
     if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
-        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by a person")
+        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by user")
         nodes, events = (moved,), [event, told]
     return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
 
 
 def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float) -> Change:
-    """Open assignments of goals that are gone: closed and reported, once, and left alone from then on."""
+    """Close and report open assignments of goals that no longer exist."""
     known = set(goals)
     closed, events = [], []
     for assignment in assignments:
         if assignment.status.is_open and assignment.goal_id not in known:
             moved, event = move_assignment(
-                assignment, AssignmentStatus.CANCELLED, now, reason=f"its goal {assignment.goal_id} is gone"
+                assignment,
+                AssignmentStatus.CANCELLED,
+                now,
+                reason=f"goal {assignment.goal_id} no longer exists",
             )
             closed.append(moved)
             events += [event, replace(event, type="assignment.orphaned")]
@@ -185,22 +186,22 @@ def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float)
 
 
 def _hand_out(work: Round) -> None:
-    """Leaves that are ready become queued, and as many as there is room for are sent, in the order of the plan."""
+    """Queue the leaves that are ready and send as many as there are slots, in plan order."""
     owners = {a.work_node_id: a for a in work.assignments.values() if a.status.is_open}
     waiting = [leaf for leaf in work.shape.leaves if _waits(work, work.nodes[leaf], owners.get(leaf))]
-    # handing one out closes nothing, so what is ready now stays so
+    # sending a leaf closes nothing, so all of these stay ready
     for leaf in ready_among(waiting, work.nodes, work.shape):
         node = work.nodes[leaf]
         if node.status is NodeStatus.TODO:
-            node = work.move_node(node, NodeStatus.QUEUED, "all that it waits for is done")
+            node = work.move_node(node, NodeStatus.QUEUED, "all dependencies are done")
         _send_work(work, node, owners.get(leaf))
 
 
 def _waits(work: Round, node: Node, owner: Assignment | None) -> bool:
-    """Whether a leaf is to be given to somebody once it is ready."""
+    """Whether a leaf is to be sent once it is ready."""
     if node.status not in _WANTED:
         return False
-    # a person who says that it is in progress works on it
+    # overridden to in progress: the user works on it
     if node.overridden and node.status is NodeStatus.IN_PROGRESS:
         return False
     return owner is None or (owner.status is AssignmentStatus.QUEUED and may_touch(owner, work.policy))
@@ -221,14 +222,14 @@ def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
         return
     if mode is Mode.SPAWN:
         assignment = replace(assignment, session_key="", session_id="", run_id="")
-    assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "it is ready")
+    assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "ready")
     expected = work.now + idle_after(assignment, work.policy)
     assignment = replace(assignment, expected_next_update_at=expected)
     work.send(assignment, purpose, mode, text)
 
 
 def _agent_for(node: Node, policy: Policy) -> str:
-    """The pool that the plan suggests, where that is allowed; else the home pool."""
+    """The pool that the plan suggests, if allowed, or the home pool."""
     wanted = node.suggested_agent_id
     return wanted if wanted and may_supervise(wanted, policy) else HOME
 
@@ -246,23 +247,13 @@ def _new_assignment(work: Round, node: Node, agent: str) -> Assignment:
         created_at=work.now,
         updated_at=work.now,
     )
-    event = Event(
-        ts=work.now,
-        type="assignment.queued",
-        goal_id=node.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=node.node_id,
-        data={"agentId": agent},
-    )
-    work.put(assignment, event)
-    return assignment
+    return work.put(assignment, assignment.event("assignment.queued", work.now, {"agentId": agent}))
 
 
 def _instruction(work: Round, node: Node, assignment: Assignment) -> tuple[str, Mode, str]:
-    """What is sent to begin with, or to go on with after an answer, and how.
+    """The instruction to start, or to continue after an answer, and how it is sent.
 
-    A leaf is a chunk of its own with a clear end: a task file for the pool. A person's own worker, and a session that
-    asked and is still there, are talked to.
+    A leaf becomes a task file for the pool. Manual workers, and sessions that asked and still run, get a prompt.
     """
     signals = work.seen.get(assignment.assignment_id)
     reachable = bool(signals and signals.reachable and assignment.session_key)

@@ -1,6 +1,6 @@
-"""When a goal ends: it is reached, its budget is spent, or no plan can be made. Pure.
+"""How a goal ends: it is reached, its budget is spent, or no plan can be made. Pure.
 
-A criterion with a command reads "`COMMAND` passes": `goal create --verify` makes it, a plan or a planner may write it.
+A criterion with a command reads "`COMMAND` passes"; it comes from `goal create --verify`, a plan or a planner.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,42 +28,42 @@ from llmc.goals.report.crystals import joined_evidence, of_parts
 
 
 def is_limited(goal: Goal) -> bool:
-    """Whether it matters what the goal has cost: it goes on, and has a budget."""
+    """Whether the goal is active and has a budget."""
     return goal.status is GoalStatus.ACTIVE and goal.budget_usd > 0
 
 
 def used_up(goal: Goal, spent_usd: float) -> str:
-    """Why nothing more may be spent on it; "" while something may."""
+    """Why the budget is used up; "" if it is not."""
     if goal.budget_usd <= 0 or spent_usd < goal.budget_usd:
         return ""
-    return f"its budget of ${goal.budget_usd:.2f} is used up: ${spent_usd:.2f}"
+    return f"spent ${spent_usd:.2f} of its ${goal.budget_usd:.2f} budget"
 
 
 def pause(goal: Goal, spent_usd: float, now: float) -> Change:
-    """A goal that goes on is paused once its budget is used up; what somebody is at comes to its end."""
+    """Pause an active goal that is over budget; work in progress finishes."""
     why = used_up(goal, spent_usd)
     if not why or not is_limited(goal):
         return Change()
     paused, event = move_goal(goal, GoalStatus.PAUSED, now, reason=why)
-    told = Event(ts=now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
+    told = _event(goal, "goal.budget_reached", now, reason=why)
     return Change(goal=paused, events=(event, told))
 
 
 def word(goal: Goal, why: str) -> tuple[str, str]:
-    """What a person is told of it, and the id under which that is said once for each budget."""
+    """The notification, with an id that is unique per budget."""
     go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
-    text = f"{goal.title} is paused: {why}. To go on: {go_on}"
+    text = f"{goal.title} is paused: {why}. To resume: {go_on}"
     return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
 
 
-#: what kind of question it is when a criterion is not met
+#: kinds of question
 CRITERIA = "criteria"
-CHECK_AGAIN, COMPLETE, CANCEL = "check again", "complete it all the same", "cancel it"
+CHECK_AGAIN, COMPLETE, CANCEL = "check again", "complete it anyway", "cancel it"
 PASSED = "passed"
 
 
 def wants_check(view: GoalView) -> bool:
-    """Whether the plan is done, and nobody has seen yet whether the goal is reached."""
+    """Whether the plan is done and the success criteria were not checked yet."""
     goal = view.goal
     if (
         goal.status is not GoalStatus.ACTIVE
@@ -82,7 +82,7 @@ def checked(
     ids: Callable[[], str],
     latest: Sequence[Crystallization],
 ) -> Change:
-    """What follows from the results: the goal is completed, or a person is asked."""
+    """Complete the goal, or ask the user."""
     failed = [one for one in results if one.result != PASSED]
     found = CriteriaCheck(ts=now, commit=commit, passed=not failed, results=tuple(results))
     asks = Asking(reason=_reason(view.goal, failed, commit), since=now) if failed else None
@@ -95,9 +95,9 @@ def checked(
 
 
 def answered(view: GoalView, answer: str, now: float) -> Change:
-    """A person's answer to a criterion that is not met; to cancel the goal is another way."""
+    """The user's answer to a failed criterion; cancelling is handled elsewhere."""
     goal = replace(view.goal, asks=None, updated_at=now)
-    if answer == COMPLETE and goal.checked is not None:
+    if FORMER.get(answer, answer) == COMPLETE and goal.checked is not None:
         goal = replace(goal, checked=replace(goal.checked, passed=True, by=HUMAN, ts=now))
     else:
         goal = replace(goal, checked=None)
@@ -106,7 +106,7 @@ def answered(view: GoalView, answer: str, now: float) -> Change:
 
 
 def unchecked(goal: Goal) -> tuple[str, ...]:
-    """The criteria that no command can show."""
+    """Criteria without a command."""
     return tuple(text for text in goal.success_criteria if not commands((text,)))
 
 
@@ -119,8 +119,10 @@ def _reason(goal: Goal, failed: Sequence[Tested], commit: str) -> BlockedReason:
     on = f" on {commit[:12]}" if commit else ""
     return BlockedReason(
         kind=CRITERIA,
-        text=fit(f"the plan is done, but not what it is for: {said}{on}", 1000),
-        question=fit(f"The plan is done, and {said}{on}. How shall the goal go on?", 1000),
+        text=fit(f"the plan is done, but success criteria fail: {said}{on}", 1000),
+        question=fit(
+            f"The plan is done, but success criteria fail: {said}{on}. How should the goal proceed?", 1000
+        ),
         options=(CHECK_AGAIN, COMPLETE, CANCEL),
     )
 
@@ -132,81 +134,81 @@ def _crystal(
     ids: Callable[[], str],
     latest: Sequence[Crystallization],
 ) -> Crystallization:
-    """The goal's handoff, with what was run, and what is left for a person to judge."""
+    """The goal's summary, with the commands that ran and the criteria left for the user to judge."""
     newest = {one.work_node_id: one for one in latest}
     parts = [(node, newest.get(node.node_id)) for node in children_of(view).get("", ())]
     former = newest.get("") or of_parts(ids(), view.goal, None, parts, now)
     passed = sum(one.result == PASSED for one in results)
-    asked = [f"Is it so? {text}" for text in unchecked(view.goal)]
+    asked = [f"Is this met? {text}" for text in unchecked(view.goal)]
     return replace(
         former,
         crystallization_id=ids(),
         created_at=now,
-        current_state=f"{passed} of {len(results)} success criteria with a command passed",
+        current_state=f"{passed} of {len(results)} success criteria that run a command pass",
         open_questions=tuple(dict.fromkeys((*former.open_questions, *asked)))[:50],
         evidence=joined_evidence((Evidence(tests_run=tuple(results)), former.evidence)),
     )
 
 
-#: what kind of question it is
+#: kinds of question
 PLAN = "plan"
 REPLAN = "replan"
-PLAN_AGAIN, KEEP, CANCEL_UNPLANNED = "plan it again", "keep the plan there is", "cancel it"
+PLAN_AGAIN, KEEP = "plan it again", "keep the current plan"
+#: former texts of options, in questions that are still open
+FORMER = {"complete it all the same": COMPLETE, "keep the plan there is": KEEP}
 
 
 def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change:
-    """The goal as it is kept after that. One that has a plan goes on with it."""
-    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    """Record that planning failed; a goal without a plan asks the user."""
+    event = _event(view.goal, "plan.failed", now, reason=why)
     if view.nodes or not asks:
         return Change(events=(event,))
     reason = BlockedReason(
         kind=PLAN,
-        text=fit(f"it has no plan: {why}", 1000),
-        question=fit(f"There is no plan: {why}. How shall the goal go on?", 1000),
-        options=(PLAN_AGAIN, CANCEL_UNPLANNED),
+        text=fit(f"no plan: {why}", 1000),
+        question=fit(f"Planning failed: {why}. How should the goal proceed?", 1000),
+        options=(PLAN_AGAIN, CANCEL),
     )
-    return Change(
-        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
-    )
+    return _asking(view.goal, reason, event)
 
 
 def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool = True) -> Change:
-    """The goal goes on with the plan it has; `wish` is what a person wanted of the other one. Another question of it stays."""
-    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    """Record that replanning failed; `wish` is what the user wanted. Another open question stays."""
+    event = _event(view.goal, "plan.failed", now, reason=why)
     other = view.goal.asks is not None and view.goal.asks.reason.kind != REPLAN
     if not asks or other or view.goal.status.is_over:
         return Change(events=(event,))
     reason = BlockedReason(
         kind=REPLAN,
         text=wish,
-        question=fit(f"No other plan was made ({fit(wish, 300)}): {why}. How shall the goal go on?", 1000),
-        options=(PLAN_AGAIN, KEEP, CANCEL_UNPLANNED),
+        question=fit(f"Replanning failed ({fit(wish, 300)}): {why}. How should the goal proceed?", 1000),
+        options=(PLAN_AGAIN, KEEP, CANCEL),
     )
-    return Change(
-        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
-    )
+    return _asking(view.goal, reason, event)
+
+
+def _asking(goal: Goal, reason: BlockedReason, event: Event) -> Change:
+    asks = Asking(reason=reason, since=event.ts)
+    return Change(goal=replace(goal, asks=asks, updated_at=event.ts), events=(event,))
 
 
 def replanned(goal: Goal) -> Goal:
-    """Whether it was to be planned again is asked no more; anything else still is."""
+    """The goal without its question about replanning."""
     is_over = goal.asks is not None and goal.asks.reason.kind == REPLAN
     return replace(goal, asks=None) if is_over else goal
 
 
 def kept(view: GoalView, now: float) -> Change:
-    """A person wants no other plan any more."""
-    event = Event(
-        ts=now, type="goal.answered", goal_id=view.goal.goal_id, data={"answer": KEEP, "actor": HUMAN}
-    )
+    event = _event(view.goal, "goal.answered", now, answer=KEEP, actor=HUMAN)
     return Change(goal=replace(replanned(view.goal), updated_at=now), events=(event,))
 
 
 def wish_of(asked: BlockedReason, answer: str) -> str:
-    """What the next plan is to be, with what a person says about it; a choice alone adds nothing."""
-    return asked.text if answer == PLAN_AGAIN else f"{asked.text}. A person says: {answer}"
+    """The user's request for the next plan, with the answer unless it is a bare choice."""
+    return asked.text if answer == PLAN_AGAIN else f"{asked.text}. The user says: {answer}"
 
 
 def hinted(view: GoalView, answer: str) -> str:
-    """The problem statement with what a person says about it; a choice alone adds nothing."""
+    """The problem statement, with the answer unless it is a bare choice."""
     said = view.goal.problem_statement
-    return said if answer == PLAN_AGAIN else f"{said}\n\nA person says: {answer}".strip()
+    return said if answer == PLAN_AGAIN else f"{said}\n\nThe user says: {answer}".strip()

@@ -1,4 +1,4 @@
-"""What the reports of a worker change; each is heard once. Pure."""
+"""Applies the reports of a worker, each once. Pure."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,7 +23,6 @@ from llmc.goals.drive.updates import (
 from llmc.goals.model import Assignment, AssignmentStatus, BlockedReason, Node, NodeStatus
 from llmc.goals.report.crystals import of_report
 
-#: fingerprints that are kept
 MAX_KEPT = 50
 
 Ask = Callable[[Round, Assignment, Node, BlockedReason], Assignment]
@@ -32,9 +31,9 @@ Ask = Callable[[Round, Assignment, Node, BlockedReason], Assignment]
 def hear(
     work: Round, assignment: Assignment, node: Node, signals: Signals, ask: Ask
 ) -> tuple[Assignment, Node]:
-    """The assignment after every report that is new: all are kept, and the newest says how it stands.
+    """Apply all new reports; the newest sets the status.
 
-    What was said before the last instruction says nothing about how it stands now; what another worker says of it, nothing.
+    Reports from before the last instruction, or from another worker, do not affect the status.
     """
     worker = worker_of(signals.session_key)
     if worker and not may_report(worker, signals.session_id, assignment):
@@ -67,7 +66,7 @@ def hear(
 def _fresh(
     work: Round, assignment: Assignment, said: Iterable[Report], candidates: int
 ) -> tuple[Assignment, list[Report]]:
-    """The reports that were not heard before, each once; those about something else are refused."""
+    """New reports, each once; reports about something else are refused."""
     found: dict[str, Report] = {}
     for report in said:
         print_ = fingerprint(report.update)
@@ -80,9 +79,9 @@ def _fresh(
 
 
 def _said(work: Round, assignment: Assignment, signals: Signals) -> tuple[Report, ...]:
-    """The reports, and the update in the agent's newest message since it was given the work.
+    """The reports, plus the update in the agent's newest message since it got the work.
 
-    Our own messages, and a person's, are never read. One that cannot be taken is refused here.
+    Prompts of llmc and messages of the user are never parsed. An invalid update is refused here.
     """
     began = began_at(assignment)
     own = [m for m in sampled(signals) if m.role == "assistant" and m.at > began and m.text.strip()]
@@ -95,7 +94,7 @@ def _said(work: Round, assignment: Assignment, signals: Signals) -> tuple[Report
 
 
 def _crystallized(work: Round, assignment: Assignment, node: Node, report: Report) -> Assignment:
-    """What a report says is kept, once."""
+    """Store what a report says."""
     update = report.update
     full = merged(update, work.crystals.get(node.node_id))
     crystal = of_report(work.ids(), assignment, node, full, work.now, report.message_id)
@@ -111,22 +110,22 @@ def _got_on(work: Round, assignment: Assignment, said_at: float) -> Assignment:
 
 
 def _goes_on(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
-    """It works, or says that it is done: which the merge decides."""
+    """The worker is at work, or reports done, which only landing confirms."""
     if assignment.status is not AssignmentStatus.ACTIVE:
-        assignment = work.move(assignment, AssignmentStatus.ACTIVE, "the worker reported")
+        assignment = work.move(assignment, AssignmentStatus.ACTIVE, "reported by worker")
     else:
         work.put(assignment)
     if node.status in (NodeStatus.QUEUED, NodeStatus.BLOCKED):
-        work.move_node(node, NodeStatus.IN_PROGRESS, "the worker reported")
+        work.move_node(node, NodeStatus.IN_PROGRESS, "reported by worker")
     if claims_done(update):
         work.note(assignment, "work.says_done")
     elif update.status is Claim.DONE:
-        work.note(assignment, "work.claim_refused", reason="it says that it is done and shows nothing for it")
+        work.note(assignment, "work.claim_refused", reason="reported done without evidence")
     return assignment
 
 
 def _refused(work: Round, assignment: Assignment, print_: str, problems: tuple[str, ...]) -> Assignment:
-    """A bad report changes nothing, and is told of once."""
+    """A bad report changes nothing and is logged once."""
     if print_ in assignment.applied_updates:
         return assignment
     work.note(assignment, "update.refused", problems=list(problems[:5]))

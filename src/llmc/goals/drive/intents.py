@@ -1,4 +1,4 @@
-"""An intent is in the store before anything leaves; what became of it is written beside it. Pure."""
+"""Intents: stored before anything is sent, and completed with the outcome. Pure."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ NUDGE, REPLAN, REASSIGN, ESCALATE = (
 )
 MAX_NOTES = 500
 
-#: results that may still become better known: a timeout by proof, an acceptance by its end
+#: results that may still improve: a timeout by proof, an acceptance by completion
 _LATER: Mapping[Result, tuple[Result, ...]] = {
     Result.PENDING: (Result.ACCEPTED, Result.OK, Result.TIMEOUT, Result.ERROR),
     Result.TIMEOUT: (Result.ACCEPTED, Result.OK),
@@ -40,7 +40,7 @@ _LATER: Mapping[Result, tuple[Result, ...]] = {
 
 
 class Action(Struct, frozen=True):
-    """Something to do now; done twice under the same id it has the effect of once."""
+    """An action; repeating it under the same id has no further effect."""
 
     dispatch_id: str
     goal_id: str
@@ -51,10 +51,10 @@ class Action(Struct, frozen=True):
     text: str
     agent_id: str
     session_key: str = ""
-    #: when it was decided: nothing of it can have happened before
+    #: nothing of it can have happened before this time
     decided_at: float = 0.0
     delivery_context: DeliveryContext | None = None
-    #: earlier dispatches whose task files and runs go first, with their work kept
+    #: earlier dispatches whose tasks are withdrawn first
     replaces: tuple[str, ...] = ()
 
 
@@ -67,7 +67,7 @@ def intend(
     now: float,
     delivery_context: DeliveryContext | None = None,
 ) -> Assignment:
-    """The assignment with the intent to send something, whose outcome nobody has seen yet."""
+    """The assignment with an intent to send something."""
     dispatch = Dispatch(
         dispatch_id=dispatch_id,
         ts=now,
@@ -89,7 +89,7 @@ def intend(
 
 
 def pending(assignment: Assignment) -> Dispatch | None:
-    """The intent that is not settled; there is at most one that matters, the newest."""
+    """The newest dispatch, if its outcome is not known."""
     for dispatch in reversed(assignment.dispatch_history):
         if dispatch.result is Result.PENDING:
             return dispatch
@@ -97,19 +97,16 @@ def pending(assignment: Assignment) -> Dispatch | None:
 
 
 def is_pending(view: GoalView, dispatch_id: str) -> bool:
-    """Whether nobody knows yet what became of a dispatch."""
     known = (d for a in view.assignments.values() for d in a.dispatch_history)
     return any(d.dispatch_id == dispatch_id and d.result is Result.PENDING for d in known)
 
 
 def again(assignment: Assignment, dispatch: Dispatch, now: float) -> Assignment:
-    """The assignment with one more try under the same id."""
     tried = replace(dispatch, result=Result.PENDING, attempts=dispatch.attempts + 1)
     return replace(with_dispatch(assignment, tried), last_dispatch_at=now, updated_at=now)
 
 
 def with_dispatch(assignment: Assignment, dispatch: Dispatch) -> Assignment:
-    """The assignment with one entry of its history brought up to date."""
     history = tuple(
         dispatch if entry.dispatch_id == dispatch.dispatch_id else entry
         for entry in assignment.dispatch_history
@@ -118,13 +115,13 @@ def with_dispatch(assignment: Assignment, dispatch: Dispatch) -> Assignment:
 
 
 def given_up(assignment: Assignment, dispatch: Dispatch, now: float, why: str) -> Assignment:
-    """The assignment with an intent that is not needed any more, and says so."""
+    """The assignment with an intent dropped as no longer needed."""
     closed = replace(dispatch, result=Result.ERROR, result_at=now, notes=why[:MAX_NOTES])
     return replace(with_dispatch(assignment, closed), updated_at=now)
 
 
 def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Dispatch) -> Action:
-    """What is to be done for an intent; it follows from the records alone, also after a crash."""
+    """The action of an intent, from the records alone."""
     return Action(
         dispatch_id=dispatch.dispatch_id,
         goal_id=assignment.goal_id,
@@ -152,16 +149,16 @@ def _text_of(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Di
         return words.diagnose_text(node)
     if dispatch.purpose == NUDGE:
         return words.nudge_as_sent(goal, node, assignment.advice, dispatch.instruction_hash)
-    # what was said is said again in the same words: with what had been tried by then
+    # repeat the same text: as if nothing was tried since
     index = assignment.dispatch_history.index(dispatch)
     then = replace(assignment, dispatch_history=assignment.dispatch_history[:index])
-    reason = assignment.blocked_reason or BlockedReason(kind="stalled", text="it does not get on")
+    reason = assignment.blocked_reason or BlockedReason(kind="stalled", text="no progress")
     say = words.reminder_text if dispatch.purpose == REMINDER else words.question_text
     return say(goal, node, then, reason)
 
 
 def _replaced(assignment: Assignment, dispatch: Dispatch) -> tuple[str, ...]:
-    """Who gives way: everybody who was given the work before; a word to the same session replaces nobody."""
+    """Earlier dispatches that this one replaces; a message to the same session replaces none."""
     if dispatch.purpose not in (WORK, REASSIGN, WITHDRAW) or dispatch.mode is not Mode.SPAWN:
         return ()
     index = assignment.dispatch_history.index(dispatch)
@@ -178,7 +175,7 @@ def outcome(
     run_id: str = "",
     policy: Policy | None = None,
 ) -> Change:
-    """What became of an action, written down; said twice, or too late to matter, it changes nothing."""
+    """Record an outcome; a repeated or late one changes nothing."""
     for assignment in view.assignments.values():
         for dispatch in assignment.dispatch_history:
             if dispatch.dispatch_id == dispatch_id:
@@ -210,9 +207,9 @@ def _settled(
         settled = replace(settled, run_id=run_id)
     elif dispatch.purpose == WITHDRAW and assignment.status is AssignmentStatus.DISPATCHED:
         settled, event = move_assignment(
-            settled, AssignmentStatus.QUEUED, now, reason="withdrawn before anybody took it"
+            settled, AssignmentStatus.QUEUED, now, reason="withdrawn before a worker claimed it"
         )
-        # a person paused it: what was tried before that counts no more
+        # paused by the user: earlier attempts do not count
         settled = ladder.progressed(settled, now, now)
         settled = replace(settled, run_id="", session_key="", session_id="")
         events.append(event)
@@ -220,7 +217,6 @@ def _settled(
 
 
 def outcome_event(assignment: Assignment, dispatch: Dispatch, now: float) -> Event:
-    """The line of the log about what became of a dispatch."""
     data = {
         "dispatchId": dispatch.dispatch_id,
         "purpose": dispatch.purpose,
@@ -228,11 +224,4 @@ def outcome_event(assignment: Assignment, dispatch: Dispatch, now: float) -> Eve
         "attempts": dispatch.attempts,
         "notes": dispatch.notes,
     }
-    return Event(
-        ts=now,
-        type="dispatch." + dispatch.result.value,
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data=data,
-    )
+    return assignment.event(f"dispatch.{dispatch.result.value}", now, data)

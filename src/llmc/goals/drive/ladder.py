@@ -1,7 +1,7 @@
-"""What to try next with an assignment that makes no progress, and when. Pure.
+"""Chooses the next recovery step of an assignment without progress, and when. Pure.
 
-nudge -> resend -> replan -> reassign -> escalate. A step is counted until there is progress; what was tried before
-that counts no more. After the escalation it is silent but for a few reminders.
+nudge -> resend -> replan -> reassign -> escalate. Steps count until there is progress. After the escalation only a few
+reminders follow.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,8 @@ from llmc.goals.model import (
 )
 from llmc.goals.plan.plan_check import Problem, bounded, parse, shape_problems
 
-#: so many steps, so many options of a question
+#: limits of a diagnosis
 MAX_ACTIONS, MAX_OPTIONS = 3, 6
-#: so many of the newest dispatches
 MAX_SENT = 20
 
 _TEXT = {"type": "string", "maxLength": 2000, "pattern": "[^ \\t\\r\\n]"}
@@ -36,13 +35,13 @@ _OPTIONS = {"type": "array", "minItems": 1, "maxItems": MAX_OPTIONS, "items": {*
 
 
 class Nudge(Struct, frozen=True):
-    """Say this to the worker."""
+    """A message to the worker."""
 
     message: str
 
 
 class Escalate(Struct, frozen=True):
-    """Ask a person this."""
+    """A question to the user."""
 
     question: str
     options: tuple[str, ...]
@@ -53,7 +52,7 @@ class Diagnosis(Struct, frozen=True):
 
 
 def diagnosis_schema() -> dict[str, Any]:
-    """As a client is given it; which fields belong to which type, `check_diagnosis` knows."""
+    """The schema for the client; `check_diagnosis` also checks the fields of each type."""
     action = {
         "type": "object",
         "properties": {
@@ -78,7 +77,7 @@ _FIELDS = {"nudge": {"message"}, "escalate": {"question", "options"}}
 
 
 def check_diagnosis(text: str) -> Diagnosis | tuple[Problem, ...]:
-    """The actions that a text names, or everything that is wrong with it."""
+    """The diagnosis in a text, or all problems."""
     value, problems = parse(text)
     if value is None and problems:
         return bounded(problems)
@@ -109,7 +108,7 @@ def _action(action: dict[str, Any]) -> Nudge | Escalate:
 
 
 def advice_of(found: Diagnosis, now: float) -> Advice:
-    """The first of each kind: a worker is told one thing, and a person asked one."""
+    """The first message and the first question."""
     message = next((one.message for one in found.actions if isinstance(one, Nudge)), "")
     asked = next((one for one in found.actions if isinstance(one, Escalate)), Escalate("", ()))
     return Advice(ts=now, message=message, question=asked.question, options=asked.options)
@@ -118,7 +117,7 @@ def advice_of(found: Diagnosis, now: float) -> Advice:
 def seen_of(
     assignment: Assignment, stalled: Event | None, told: Sequence[Crystallization], now: float
 ) -> str:
-    """What a planner is told of a stall: why it is one, what was sent, and what the worker last said."""
+    """A stall as told to a planner: why, what was sent, and the worker's last report."""
     why = str(stalled.data.get("reason", "")) if stalled else ""
     rows = [f"{assignment.status}: {why}" if why else str(assignment.status)]
     rows += [
@@ -129,34 +128,31 @@ def seen_of(
     if told:
         rows += [
             f"The worker last said: {told[-1].summary}",
-            *(f"It needs: {one}" for one in told[-1].known_blockers),
+            *(f"The worker needs: {one}" for one in told[-1].known_blockers),
         ]
     return "\n".join(rows)
 
 
 LADDER = (Recovery.NUDGE, Recovery.RESEND, Recovery.REPLAN, Recovery.REASSIGN, Recovery.ESCALATE)
 
-#: so many dispatches more than `max_retries` may leave between two marks of progress: the first, two steps, the escalation
+#: dispatches beyond `max_retries` between two marks of progress: the first, two steps, the escalation
 BEYOND_RETRIES = 4
-#: more criteria than these in one leaf are a sign that it is too large
+#: a leaf with more criteria is too large
 MANY_CRITERIA = 5
 
 
 class Situation(Struct, frozen=True):
-    """What the choice of a step depends on besides the assignment."""
-
-    #: the session can be talked to
     reachable: bool
-    #: the run failed: there is nobody to nudge
+    #: nobody to nudge
     failed: bool = False
 
 
 def next_step(assignment: Assignment, node: Node, situation: Situation, policy: Policy) -> Recovery:
-    """The next step: from the assignment's own first one upwards, the first that fits and is not used up."""
+    """The first step from the assignment's own entry upwards that applies and is not used up."""
     if assignment.retry_count >= policy.max_retries + BEYOND_RETRIES - 2:
         return Recovery.ESCALATE
     entry = LADDER.index(assignment.recovery_policy)
-    # where it is not known whether the instruction arrived, that is settled before anything else
+    # an unconfirmed instruction is sent again before anything else
     if entry <= LADDER.index(Recovery.RESEND) and _fits(Recovery.RESEND, assignment, node, situation, policy):
         return Recovery.RESEND
     for step in LADDER[entry:]:
@@ -166,18 +162,17 @@ def next_step(assignment: Assignment, node: Node, situation: Situation, policy: 
 
 
 def in_doubt(assignment: Assignment) -> bool:
-    """Whether the instruction may not have arrived: its delivery timed out, or failed."""
+    """Whether the last instruction may not have arrived."""
     last = last_instruction(assignment)
     return last is not None and last.result in (Result.TIMEOUT, Result.ERROR)
 
 
 def last_instruction(assignment: Assignment) -> Dispatch | None:
-    """The newest dispatch that gave the work to somebody."""
     return next((d for d in reversed(assignment.dispatch_history) if d.purpose in INSTRUCTIONS), None)
 
 
 def episode(assignment: Assignment) -> tuple[Dispatch, ...]:
-    """What was sent since the last progress."""
+    """Dispatches since the last progress."""
     mark = assignment.last_progress_at
     if mark is None:
         return assignment.dispatch_history
@@ -185,13 +180,13 @@ def episode(assignment: Assignment) -> tuple[Dispatch, ...]:
 
 
 def backoff_s(step: int, policy: Policy) -> float:
-    """The wait after the n-th step in a row: the base after the first, then doubling up to the cap."""
+    """The wait after the n-th step in a row: doubles up to the cap."""
     doublings = min(max(step, 1) - 1, 32)
     return min(policy.backoff_max_s, policy.backoff_base_s * 2.0**doublings)
 
 
 def not_before(assignment: Assignment, instruction_hash: str, policy: Policy) -> float:
-    """When this instruction may leave at the earliest: after the backoff, and the same words not too soon again."""
+    """The earliest time for this instruction: after the backoff, and not the same text again too soon."""
     until = assignment.backoff_until or 0.0
     same = [
         sent_at(assignment, d) for d in assignment.dispatch_history if d.instruction_hash == instruction_hash
@@ -200,13 +195,13 @@ def not_before(assignment: Assignment, instruction_hash: str, policy: Policy) ->
 
 
 def sent_at(assignment: Assignment, dispatch: Dispatch) -> float:
-    """When a dispatch was last tried; never later than the assignment's own last try, which a set-back clock corrects."""
+    """When a dispatch was last tried; capped by the assignment's own last try, which survives a clock set back."""
     tried = max(dispatch.ts, dispatch.result_at or dispatch.ts)
     return tried if assignment.last_dispatch_at is None else min(tried, assignment.last_dispatch_at)
 
 
 def stepped(assignment: Assignment, policy: Policy, now: float) -> Assignment:
-    """The assignment with one more step counted, and the wait that follows it."""
+    """Count one step, and back off."""
     steps = assignment.retry_count + 1
     return replace(
         assignment,
@@ -218,7 +213,7 @@ def stepped(assignment: Assignment, policy: Policy, now: float) -> Assignment:
 
 
 def progressed(assignment: Assignment, at: float, now: float) -> Assignment:
-    """The assignment as it is after progress: nothing counts against it any more."""
+    """Reset all recovery counters."""
     return replace(
         assignment,
         retry_count=0,
@@ -232,7 +227,7 @@ def progressed(assignment: Assignment, at: float, now: float) -> Assignment:
 
 
 def reminder_due(assignment: Assignment, policy: Policy) -> float | None:
-    """When a person is told again of what they were asked; None: never again."""
+    """When the next reminder is due; None: never."""
     asked = last_question(assignment)
     if asked is None or assignment.reminders >= policy.max_reminders:
         return None
@@ -242,12 +237,11 @@ def reminder_due(assignment: Assignment, policy: Policy) -> float | None:
 
 
 def last_question(assignment: Assignment) -> Dispatch | None:
-    """The newest escalation, or reminder of one."""
     return next((d for d in reversed(assignment.dispatch_history) if d.mode is Mode.ESCALATE), None)
 
 
 def unskewed(assignment: Assignment, policy: Policy, now: float) -> Assignment:
-    """The assignment with times that a clock set back left in the future brought back to now."""
+    """Move times that a clock set back left in the future back to now."""
 
     def past(at: float | None) -> float | None:
         return at if at is None or at <= now else now
@@ -283,7 +277,7 @@ def _fits(step: Recovery, assignment: Assignment, node: Node, situation: Situati
 
 
 def is_too_large(node: Node) -> bool:
-    """Whether smaller steps could help: not split yet, risky, or asked for too much at once."""
+    """Whether splitting could help."""
     return (
         node.kind is NodeKind.TASK
         or node.risk_level == "high"

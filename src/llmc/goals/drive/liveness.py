@@ -1,7 +1,7 @@
-"""How an assignment is, from what could be observed of it: each is judged on its own. Pure.
+"""Judges whether an assignment is alive, from what was observed. Pure.
 
-In the order of trust: the run that is in flight, the session's own signs, and for those that seem stale the last few
-messages. What we sent ourselves is never a sign of life.
+In order of trust: the task in flight, the session's activity, and for stale ones the last messages. Our own prompts never
+count as activity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,13 +16,13 @@ from llmc.goals.plan.plan import Shape, is_closed, is_ready, shape_of
 
 
 class Waits(Struct, frozen=True):
-    """The open leaves of a plan, in its order."""
+    """The open leaves of a plan, in plan order."""
 
-    #: could be worked on, and nobody has them yet
+    #: ready and not assigned
     ready: tuple[str, ...]
-    #: of each leaf that cannot begin: what it waits for, as the plan names it
+    #: unmet dependencies of each leaf, as the plan names them
     waiting: Mapping[str, tuple[str, ...]]
-    #: of each open leaf that others wait for, directly or not: how many those are; the most first
+    #: number of leaves that depend on each leaf, largest first
     holds_up: Mapping[str, int]
 
 
@@ -39,7 +39,7 @@ def waits_of(view: GoalView) -> Waits:
 
 
 def held_up_by(view: GoalView, node_id: str) -> int:
-    """How many open leaves wait for a part of the plan, directly or not."""
+    """How many open leaves depend on a node, directly or not."""
     shape = shape_of(view.nodes)
     found = waits_of(view).holds_up
     return max((found.get(leaf, 0) for leaf in shape.leaves_below(node_id)), default=0)
@@ -50,7 +50,7 @@ def _open_needs(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> tuple[str
 
 
 def _holds_up(needs: Mapping[str, tuple[str, ...]], shape: Shape, open_: set[str]) -> dict[str, int]:
-    """Who waits for each leaf in the end; a part of the plan is waited for in all its open leaves."""
+    """The dependents of each leaf; a dependency on a parent counts for all its open leaves."""
     behind: dict[str, set[str]] = {}
     for leaf, wanted in needs.items():
         for dep in wanted:
@@ -72,49 +72,47 @@ def _holds_up(needs: Mapping[str, tuple[str, ...]], shape: Shape, open_: set[str
     return dict(sorted(counts.items(), key=lambda row: -row[1]))
 
 
-#: at most so many messages of one session are looked at
+#: messages that are read of one session
 MAX_MESSAGES = 20
-#: a session stirs when our own prompt arrives; so soon after one, that it did says nothing
+#: activity this soon after our own prompt proves nothing
 ECHO_S = 5.0
-#: purposes of a dispatch that gives somebody the work, or lets them go on with it
+#: purposes of dispatches that give out work or continue it
 INSTRUCTIONS = ("work", "answer", "reassign")
 
 
 class Run(StrEnum):
-    """What is known of the run under the assignment's run id."""
+    """The state of the assignment's task."""
 
-    #: nobody knows of one
+    #: no task known
     NONE = "none"
-    #: its task file is there, and waits until a worker is free
+    #: waits for a free worker
     WAITING = "waiting"
-    #: a worker has it, from the claim until it is merged, given back or failed
+    #: claimed and not yet merged, returned or failed
     IN_FLIGHT = "in_flight"
-    #: it ended, and what it was for has not happened
+    #: ended without landing
     ENDED = "ended"
     FAILED = "failed"
 
 
 class Message(Struct, frozen=True):
-    """One message of a session, as sampled."""
-
     message_id: str
-    #: assistant, person (who typed into the session), llmc (our own words), or error (of the client or the API)
+    #: assistant, person (typed into the session), llmc (our own prompt), or error (of the client or the API)
     role: str
     at: float
     text: str
 
 
 class Report(Struct, frozen=True):
-    """What came with `llmc report`, and when."""
+    """A report and its time."""
 
     at: float
     update: Update
-    #: the message of the conversation that it was made in; "" where nobody knows
+    #: "": not known
     message_id: str = ""
 
 
 class Merged(Struct, frozen=True):
-    """The work has landed: the only thing, but for a person's word, that makes a leaf done."""
+    """The work has landed; besides the user, only this makes a leaf done."""
 
     commit: str
     at: float
@@ -123,39 +121,36 @@ class Merged(Struct, frozen=True):
 
 
 class Signals(Struct, frozen=True):
-    """What was observed of one assignment; None where nothing is known."""
+    """Observations of one assignment; None: not known."""
 
-    #: the run these signals are about; "" where that is not known
+    #: "": not known
     run_id: str = ""
     run: Run = Run.NONE
     run_ended_at: float | None = None
     run_error: str = ""
-    #: who has the run
     session_key: str = ""
     session_id: str = ""
-    #: whether that session can be talked to now
+    #: whether a prompt can be sent to the session now
     reachable: bool = False
     session_updated_at: float | None = None
-    #: newest entry of the transcript that the agent wrote itself
+    #: newest transcript entry written by the agent itself
     agent_wrote_at: float | None = None
     committed_at: float | None = None
-    #: when we typed into that session
+    #: times of our own prompts
     prompted_at: tuple[float, ...] = ()
-    #: the session waits on a person, by its own word or by a hook
+    #: the session waits for the user, by its own report or a hook
     waiting: BlockedReason | None = None
     waiting_since: float | None = None
     merged: Merged | None = None
-    #: reports, oldest first; each is given until its fingerprint is among the applied ones
+    #: oldest first; repeated until applied
     reports: tuple[Report, ...] = ()
-    #: the last messages; None: they were not read
+    #: None: not read
     messages: tuple[Message, ...] | None = None
-    #: a delivery for this assignment is on its way just now
+    #: a delivery is in progress
     delivering: bool = False
 
 
 class State(StrEnum):
-    """How an assignment is."""
-
     ALIVE = "alive"
     QUIET = "quiet"
     WAITING = "waiting"
@@ -164,20 +159,18 @@ class State(StrEnum):
 
 
 class Liveness(Struct, frozen=True):
-    """The judgement, and why."""
-
     state: State
     why: str
-    #: newest sign of life
+    #: newest activity
     active_at: float | None = None
-    #: newest thing that is more than a sign of life
+    #: newest confirmed progress
     progress_at: float | None = None
-    #: from when on it is stalled, if nothing comes; None: no silence makes it so
+    #: None: silence is no stall
     stalls_at: float | None = None
 
 
 def idle_after(assignment: Assignment, policy: Policy) -> float:
-    """How long this assignment may be silent; its own limit wins."""
+    """Time without activity before a stall; the assignment's own limit wins."""
     return policy.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
 
 
@@ -188,7 +181,7 @@ def judge(
     now: float,
     granted_until: float | None = None,
 ) -> Liveness:
-    """How an assignment is; before `granted_until`, after a jump of the clock, no silence counts."""
+    """Judge an assignment; before `granted_until`, after a clock jump, silence does not count."""
     if signals.merged is not None:
         return Liveness(State.MERGED, f"merged as {signals.merged.commit[:12]}")
     if is_of_former_run(assignment, signals):
@@ -196,13 +189,13 @@ def judge(
     active_at = activity(assignment, signals, now)
     progress_at = progress(assignment, signals, policy, now)
     if waits_on_a_person(assignment, signals):
-        return Liveness(State.WAITING, "it waits on a person", active_at, progress_at)
+        return Liveness(State.WAITING, "waiting for user", active_at, progress_at)
     if signals.run is Run.FAILED:
-        return Liveness(State.FAILED, signals.run_error or "the run failed", active_at, progress_at)
+        return Liveness(State.FAILED, signals.run_error or "the task failed", active_at, progress_at)
     if signals.run is Run.IN_FLIGHT:
-        return Liveness(State.ALIVE, "its run is in flight", active_at, progress_at)
+        return Liveness(State.ALIVE, "the task is in progress", active_at, progress_at)
     if signals.run is Run.WAITING:
-        return Liveness(State.QUIET, "it waits for a free worker", active_at, progress_at)
+        return Liveness(State.QUIET, "waiting for a free worker", active_at, progress_at)
     error = error_in_sample(assignment, signals)
     if error:
         return Liveness(State.FAILED, error, active_at, progress_at)
@@ -214,9 +207,9 @@ def judge(
 
 
 def activity(assignment: Assignment, signals: Signals, now: float) -> float | None:
-    """The newest sign of life of the agent's own since the last dispatch; None: there is none.
+    """The agent's newest own activity since the last dispatch, or None.
 
-    The session's own time counts only where it is not the echo of a prompt of ours.
+    The session's own time counts only if it is not the echo of our prompt.
     """
     if is_of_former_run(assignment, signals):
         return None
@@ -231,20 +224,19 @@ def activity(assignment: Assignment, signals: Signals, now: float) -> float | No
 
 
 def sampled(signals: Signals) -> tuple[Message, ...]:
-    """The last messages that were read; never more than the limit."""
     return (signals.messages or ())[-MAX_MESSAGES:]
 
 
 def error_in_sample(assignment: Assignment, signals: Signals) -> str:
-    """The error that the session ended with, if the newest message of this work is one; what we said does not count."""
+    """The error that the session ended with, if its newest message is one."""
     own = [m for m in sampled(signals) if m.role != "llmc" and m.at > began_at(assignment)]
     return own[-1].text[:300] if own and own[-1].role == "error" else ""
 
 
 def progress(assignment: Assignment, signals: Signals, policy: Policy, now: float) -> float | None:
-    """The newest proof that it gets on: a commit, or an agent at work a whole silence after we last stepped in.
+    """The newest progress: a commit, or an agent active a full idle limit after our last message.
 
-    An answer to a nudge alone proves nothing: an agent that only ever answers would be nudged for ever.
+    A reply to a nudge is no progress: an agent that only replies would be nudged forever.
     """
     if is_of_former_run(assignment, signals):
         return None
@@ -260,30 +252,30 @@ def progress(assignment: Assignment, signals: Signals, policy: Policy, now: floa
 
 
 def began_at(assignment: Assignment) -> float:
-    """When the present holder was given the work; what came before is of another time."""
+    """When the current worker got the work; earlier signals do not count."""
     for dispatch in reversed(assignment.dispatch_history):
         if dispatch.purpose in INSTRUCTIONS:
-            # the history stays as it was written; the newer of the two is put right after a jump of the clock
+            # the history stays as written; after a clock jump the newer of the two is corrected
             return min(dispatch.ts, assignment.last_dispatch_at or dispatch.ts)
     return assignment.created_at
 
 
 def waits_on_a_person(assignment: Assignment, signals: Signals) -> bool:
-    """Whether the session waits, and not just still: what it waited for before our last word was answered by that."""
+    """Whether the session waits for the user since our last message."""
     if signals.waiting is None:
         return False
     return signals.waiting_since is None or signals.waiting_since > began_at(assignment)
 
 
 def is_of_former_run(assignment: Assignment, signals: Signals) -> bool:
-    """Whether the signals are of a run that this assignment has left behind."""
+    """Whether the signals are of a task that this assignment no longer has."""
     if not signals.run_id or signals.run_id == assignment.run_id:
         return False
     return bool(assignment.run_id) or any(d.run_id == signals.run_id for d in assignment.dispatch_history)
 
 
 def _sent_at(assignment: Assignment) -> float | None:
-    """When the last instruction was last tried: one that was sent again has its full time from then on."""
+    """When the last instruction was last tried; a repeated one gets its full time."""
     given = [d for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
     if not given:
         return None
@@ -292,20 +284,20 @@ def _sent_at(assignment: Assignment) -> float | None:
 
 
 def is_echo(at: float, prompted_at: Iterable[float]) -> bool:
-    """Whether that may be our own prompt: it is in the transcript before anybody has noted that it arrived."""
+    """Whether this may be our own prompt, which is in the transcript before its receipt."""
     return any(abs(at - prompted) <= ECHO_S for prompted in prompted_at)
 
 
 def _due(assignment: Assignment, policy: Policy, active_at: float | None, now: float) -> tuple[float, str]:
-    """When silence becomes a stall, and which silence: the earlier of the two limits, neither older than the last sign."""
+    """When silence becomes a stall, and why: the earlier of two limits, never before the last activity."""
     idle_s = idle_after(assignment, policy)
     observed = assignment.last_observed_activity_at
     known = (observed, active_at, began_at(assignment), _sent_at(assignment))
     last_sign = max(min(at, now) for at in known if at is not None)
     silent = last_sign + idle_s
     expected = assignment.expected_next_update_at
-    # what stirred since the last look has moved the expected time on already
+    # activity since the last tick has moved the expected time already
     stirred = active_at is not None and (observed is None or active_at > observed)
     if expected is None or stirred or expected <= last_sign or expected >= silent:
-        return silent, f"no sign of life for {idle_s:g} s"
-    return expected, "the update it was expected to give did not come"
+        return silent, f"no activity for {idle_s:g} s"
+    return expected, "the expected update did not arrive"

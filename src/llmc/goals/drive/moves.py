@@ -1,6 +1,6 @@
-"""Which status may follow which, for goals, nodes and assignments: three tables, and one function each. Pure.
+"""Status transitions of goals, nodes and assignments: three tables, one function each. Pure.
 
-A move returns the record as it is then, and the event that tells of it. One that is not in its table is refused.
+A move returns the new record and its event. A transition that is not in the table is refused.
 """
 
 from typing import Any
@@ -23,79 +23,79 @@ from llmc.goals.model import (
 
 G, N, A = GoalStatus, NodeStatus, AssignmentStatus
 
-#: who wanted it
+#: actors
 HUMAN, OVERSEER = "human", "overseer"
 
 GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
-    (G.ACTIVE, G.PAUSED): "a person wants nothing sent for it",
-    (G.PAUSED, G.ACTIVE): "a person lets it go on",
-    (G.ACTIVE, G.COMPLETED): "all of its phases are done, and its criteria with a command pass",
-    (G.PAUSED, G.COMPLETED): "the same; what was out came back",
-    (G.COMPLETED, G.ACTIVE): "a part of it was opened again",
-    (G.ACTIVE, G.CANCELLED): "a person gave it up",
-    (G.PAUSED, G.CANCELLED): "a person gave it up",
-    (G.COMPLETED, G.ARCHIVED): "put away",
-    (G.CANCELLED, G.ARCHIVED): "put away",
+    (G.ACTIVE, G.PAUSED): "paused by user",
+    (G.PAUSED, G.ACTIVE): "resumed by user",
+    (G.ACTIVE, G.COMPLETED): "all phases are done and all commands in its criteria pass",
+    (G.PAUSED, G.COMPLETED): "the same, while paused: work in progress landed",
+    (G.COMPLETED, G.ACTIVE): "one of its plan items was reopened",
+    (G.ACTIVE, G.CANCELLED): "cancelled by user",
+    (G.PAUSED, G.CANCELLED): "cancelled by user",
+    (G.COMPLETED, G.ARCHIVED): "archived",
+    (G.CANCELLED, G.ARCHIVED): "archived",
 }
 
 NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
-    (N.TODO, N.QUEUED): "all that it waits for is done",
-    (N.QUEUED, N.IN_PROGRESS): "somebody works on it",
+    (N.TODO, N.QUEUED): "all dependencies are done",
+    (N.QUEUED, N.IN_PROGRESS): "work started",
     (N.IN_PROGRESS, N.DONE): "its work has landed",
-    (N.QUEUED, N.BLOCKED): "it cannot go on until something happens",
-    (N.IN_PROGRESS, N.BLOCKED): "it cannot go on until something happens",
-    (N.BLOCKED, N.QUEUED): "what it waited for has happened",
-    (N.QUEUED, N.CANCELLED): "not wanted any more",
-    (N.IN_PROGRESS, N.CANCELLED): "not wanted any more",
-    (N.BLOCKED, N.CANCELLED): "not wanted any more",
-    # Not in the document's list, and they happen: a plan is given up, or changed, before its parts are ready;
-    (N.TODO, N.CANCELLED): "not wanted any more",
-    (N.QUEUED, N.TODO): "it waits for something again",
-    (N.BLOCKED, N.TODO): "no longer blocked, but it waits for others",
-    # a worker gives its task back;
-    (N.IN_PROGRESS, N.QUEUED): "the one who worked on it does not any more",
-    # an agent goes on by itself after a question;
-    (N.BLOCKED, N.IN_PROGRESS): "somebody works on it again",
-    # a person knows better, at any time;
-    (N.TODO, N.BLOCKED): "a person says that it cannot begin",
-    (N.TODO, N.DONE): "a person did it",
-    (N.QUEUED, N.DONE): "a person did it, or it landed unseen",
-    (N.BLOCKED, N.DONE): "it is done after all",
-    # and finished work turns out to be unfinished.
-    (N.DONE, N.TODO): "opened again",
-    (N.DONE, N.QUEUED): "opened again",
+    (N.QUEUED, N.BLOCKED): "blocked",
+    (N.IN_PROGRESS, N.BLOCKED): "blocked",
+    (N.BLOCKED, N.QUEUED): "unblocked",
+    (N.QUEUED, N.CANCELLED): "no longer needed",
+    (N.IN_PROGRESS, N.CANCELLED): "no longer needed",
+    (N.BLOCKED, N.CANCELLED): "no longer needed",
+    # a plan is cancelled or changed before its items are ready;
+    (N.TODO, N.CANCELLED): "no longer needed",
+    (N.QUEUED, N.TODO): "a dependency is open again",
+    (N.BLOCKED, N.TODO): "unblocked, but dependencies are open",
+    # a worker returns its task;
+    (N.IN_PROGRESS, N.QUEUED): "its worker stopped working on it",
+    # an agent resumes by itself after a question;
+    (N.BLOCKED, N.IN_PROGRESS): "work resumed",
+    # the user decides;
+    (N.TODO, N.BLOCKED): "blocked by user",
+    (N.TODO, N.DONE): "done by user",
+    (N.QUEUED, N.DONE): "done by user, or landed before work was seen to start",
+    (N.BLOCKED, N.DONE): "done after all",
+    # finished work turns out to be unfinished.
+    (N.DONE, N.TODO): "reopened",
+    (N.DONE, N.QUEUED): "reopened",
 }
 
 ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
-    (A.QUEUED, A.DISPATCHED): "an instruction is on its way",
-    (A.DISPATCHED, A.ACTIVE): "progress was seen",
+    (A.QUEUED, A.DISPATCHED): "instruction sent",
+    (A.DISPATCHED, A.ACTIVE): "progress seen",
     (A.ACTIVE, A.STALLED): "no progress for too long",
-    (A.STALLED, A.ACTIVE): "progress was seen again",
-    (A.STALLED, A.BLOCKED): "it waits for a person, and that is certain",
+    (A.STALLED, A.ACTIVE): "progress seen again",
+    (A.STALLED, A.BLOCKED): "confirmed: waiting for user",
     (A.ACTIVE, A.DONE): "its work has landed",
     (A.STALLED, A.DONE): "its work has landed",
     (A.BLOCKED, A.DONE): "its work has landed",
-    # Not in the document's list, and they happen: nobody ever begins, or the first sign is the end or a question;
-    (A.DISPATCHED, A.STALLED): "nobody began for too long",
-    (A.DISPATCHED, A.BLOCKED): "it waits for a person, and that is certain",
+    # never started, or first seen when it ends or asks;
+    (A.DISPATCHED, A.STALLED): "not started in time",
+    (A.DISPATCHED, A.BLOCKED): "confirmed: waiting for user",
     (A.DISPATCHED, A.DONE): "its work has landed",
-    (A.ACTIVE, A.BLOCKED): "the worker says that it waits",
-    (A.QUEUED, A.BLOCKED): "it cannot be sent until a person decides",
-    (A.QUEUED, A.DONE): "a person did it before it was sent",
-    # an answer came;
-    (A.BLOCKED, A.ACTIVE): "the worker goes on",
-    (A.BLOCKED, A.DISPATCHED): "the answer is on its way",
-    (A.BLOCKED, A.QUEUED): "it is to be sent",
-    # it is sent again, or to somebody else, or taken back.
-    (A.STALLED, A.DISPATCHED): "another instruction is on its way",
-    (A.STALLED, A.QUEUED): "it is to be sent to somebody else",
-    (A.ACTIVE, A.DISPATCHED): "another instruction is on its way",
-    (A.ACTIVE, A.QUEUED): "the worker gave it back",
-    (A.DISPATCHED, A.QUEUED): "the instruction was taken back",
-    **{(status, A.CANCELLED): "not wanted any more" for status in A if status.is_open},
+    (A.ACTIVE, A.BLOCKED): "reported blocked by worker",
+    (A.QUEUED, A.BLOCKED): "waiting for a decision by the user",
+    (A.QUEUED, A.DONE): "done by user before it was sent",
+    # answered;
+    (A.BLOCKED, A.ACTIVE): "worker resumed",
+    (A.BLOCKED, A.DISPATCHED): "answer sent",
+    (A.BLOCKED, A.QUEUED): "to be sent again",
+    # sent again, reassigned or withdrawn.
+    (A.STALLED, A.DISPATCHED): "another instruction sent",
+    (A.STALLED, A.QUEUED): "to be sent to another worker",
+    (A.ACTIVE, A.DISPATCHED): "another instruction sent",
+    (A.ACTIVE, A.QUEUED): "returned by worker",
+    (A.DISPATCHED, A.QUEUED): "instruction withdrawn",
+    **{(status, A.CANCELLED): "no longer needed" for status in A if status.is_open},
 }
 
-#: the events of moves that are called otherwise than the status they lead to
+#: events named differently from the status they lead to
 _GOAL_EVENTS = {
     (G.PAUSED, G.ACTIVE): "goal.resumed",
     (G.COMPLETED, G.ACTIVE): "goal.reopened",
@@ -103,7 +103,7 @@ _GOAL_EVENTS = {
 
 
 class IllegalMove(Refused):
-    """Nothing was changed."""
+    """Raised before anything changes."""
 
 
 def move_goal(
@@ -145,12 +145,12 @@ def override_node(
     actor: str = HUMAN,
     proof: Crystallization | Evidence | None = None,
 ) -> tuple[Node, Event]:
-    """What somebody says it is, whatever its children are, until `release_node`. Cancelled stays cancelled."""
+    """Set a status whatever its children are, until `release_node`. Cancelled stays cancelled."""
     what = f"{node.kind} {node.node_id}"
     if node.status is N.CANCELLED and to is not N.CANCELLED:
         raise _illegal(what, node.status, to)
     if not reason.strip():
-        raise IllegalMove(f"{what} is not overridden without a reason", hint='Give one: --reason "why"')
+        raise IllegalMove(f"cannot override {what} without a reason", hint='Pass --reason "why".')
     shown = _shown_proof(what, to, proof)
     blocked = BlockedReason(kind=actor, text=reason) if to is N.BLOCKED else None
     data = {**_data(node.status, to, reason, actor), **shown}
@@ -159,10 +159,9 @@ def override_node(
 
 
 def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> tuple[Node, Event]:
-    """It follows its children again."""
     if not node.overridden:
         raise IllegalMove(
-            f"{node.kind} {node.node_id} is not overridden", hint="Its status is that of its work."
+            f"{node.kind} {node.node_id} is not overridden", hint="There is no override to clear."
         )
     data = {"reason": reason, "actor": actor}
     event = Event(ts=now, type="work.released", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
@@ -172,10 +171,10 @@ def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> 
 def follow_children(
     node: Node, to: NodeStatus, now: float, children: tuple[str, ...], blocked: BlockedReason | None
 ) -> tuple[Node, Event]:
-    """For rollups only: the status that its children give a node. Cancelled is left by nobody."""
+    """For rollups only: the status derived from its children. Cancelled stays cancelled."""
     if node.status is N.CANCELLED:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
-    data = {**_data(node.status, to, "follows its parts", OVERSEER), "children": list(children)}
+    data = {**_data(node.status, to, "follows its children", OVERSEER), "children": list(children)}
     return _set_node(node, to, now, blocked, data)
 
 
@@ -199,15 +198,8 @@ def move_assignment(
     moved = replace(
         assignment, status=to, updated_at=now, blocked_reason=blocked if to is A.BLOCKED else None
     )
-    event = Event(
-        ts=now,
-        type=f"assignment.{to}",
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data={**_data(assignment.status, to, why, actor), **shown},
-    )
-    return moved, event
+    data = {**_data(assignment.status, to, why, actor), **shown}
+    return moved, assignment.event(f"assignment.{to}", now, data)
 
 
 def _set_node(
@@ -234,12 +226,12 @@ def _data(before: str, after: str, reason: str, actor: str) -> dict[str, Any]:
 def _check_reason(what: str, to: str, blocked: BlockedReason | None) -> None:
     if to == N.BLOCKED and not (blocked and blocked.kind.strip() and blocked.text.strip()):
         raise IllegalMove(
-            f"{what} is not blocked without a reason", hint="Say what it waits for, and of what kind that is."
+            f"cannot block {what} without a reason", hint="Pass --reason, and --kind for the kind of blocker."
         )
 
 
 def _shown_proof(what: str, to: str, proof: Crystallization | Evidence | None) -> dict[str, Any]:
-    """What an event says of the proof: where it is, or the anchors themselves."""
+    """The evidence as an event shows it."""
     if to != N.DONE:
         return {}
     if isinstance(proof, Crystallization) and proof.summary.strip():
@@ -248,10 +240,12 @@ def _shown_proof(what: str, to: str, proof: Crystallization | Evidence | None) -
         anchors = {"commits": proof.commits, "filesTouched": proof.files_touched, "prs": proof.prs}
         more = {"tests": tuple(test.command for test in proof.tests_run), "refs": proof.external_refs}
         return {"evidence": {name: list(found[:20]) for name, found in {**anchors, **more}.items() if found}}
-    raise IllegalMove(f"{what} is not done without a proof", hint="Name a commit, or say what came of it.")
+    raise IllegalMove(
+        f"cannot mark {what} done without evidence", hint="Pass --commit SHA or --summary TEXT."
+    )
 
 
 def _illegal(what: str, before: str, to: str) -> IllegalMove:
     return IllegalMove(
-        f"{what} is {before} and cannot become {to}", hint="`llmc goal show` draws where it stands."
+        f"{what} is {before} and cannot become {to}", hint="Run `llmc goal show` to see the plan."
     )

@@ -1,4 +1,4 @@
-"""What waits for a person's word, and what follows from it. Pure."""
+"""Open questions to the user, and what follows from an answer. Pure."""
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from llmc.goals.model import (
 
 
 class Question(Struct, frozen=True):
-    """Something that waits for a person; `id` is what `answer` takes. Of the goal itself it has no part of the plan."""
+    """An open question; `id` is what `answer` takes. A question of the goal itself has no plan item."""
 
     id: str
     goal_id: str
@@ -35,7 +35,7 @@ class Question(Struct, frozen=True):
 
 
 def questions(view: GoalView) -> list[Question]:
-    """Of the parts that wait: each assignment, or the leaf itself where nobody is at it."""
+    """One for each blocked assignment, or for a blocked leaf without one."""
     waiting: dict[str, list[Assignment]] = {}
     for one in view.assignments.values():
         if one.status is AssignmentStatus.BLOCKED:
@@ -65,9 +65,11 @@ def _of_goal(goal: Goal, asks: Asking) -> Question:
 
 
 def answered(view: GoalView, question: Question, text: str, now: float) -> Change:
-    """The work goes on; the answer is an event, for whoever delivers it."""
+    """Unblock the work; the answer is recorded as an event."""
     if question not in questions(view):
-        raise Refused("this was answered meanwhile", hint="`llmc inbox` shows what is open.")
+        raise Refused(
+            "this question has already been answered", hint="Run `llmc inbox` to see open questions."
+        )
     node = view.nodes[question.work_node_id]
     event = Event(
         ts=now,
@@ -83,13 +85,12 @@ def answered(view: GoalView, question: Question, text: str, now: float) -> Chang
     )
     said = str(event.data["answer"])
     goes_on = decide.answered(view, question.assignment_id, said, now)
-    if goes_on.is_empty():  # nobody is at it: the part itself was blocked
+    if goes_on.is_empty():  # no assignment: the plan item itself was blocked
         goes_on = freed(view, node, now, "answered", word=said)
     return joined(Change(events=(event,)), goes_on)
 
 
 def chosen(text: str, options: tuple[str, ...]) -> str:
-    """The number of an option stands for it."""
     if text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1]
     return text
@@ -103,6 +104,6 @@ def _question(view: GoalView, node: Node, reason: BlockedReason | None, given: A
         work_node_id=node.node_id,
         node_name=node.name,
         assignment_id=given.assignment_id if given else "",
-        reason=reason or BlockedReason(kind="unknown", text="nobody said why"),
+        reason=reason or BlockedReason(kind="unknown", text="no reason given"),
         since=given.updated_at if given else node.updated_at,
     )

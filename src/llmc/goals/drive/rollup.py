@@ -1,4 +1,4 @@
-"""What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
+"""Status and progress of parents, derived from their children. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,41 +24,37 @@ _COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")
 
 
 def criterion(command: str) -> str:
-    """The criterion that a command passes, in words."""
     return f"`{command.strip()}` passes"
 
 
 def commands(criteria: Iterable[str]) -> tuple[str, ...]:
-    """The commands of those criteria that have one."""
     found = (_COMMAND.match(text.strip()) for text in criteria)
     return tuple(match[1].strip() for match in found if match)
 
 
 def is_reached(goal: Goal) -> bool:
-    """Whether nothing but its plan decides about a goal: no criterion has a command, or all of them are met."""
+    """Whether no criterion has a command, or all commands passed."""
     return not commands(goal.success_criteria) or (goal.checked is not None and goal.checked.passed)
 
 
 S = NodeStatus
 
-#: what nobody needs to do any more
 _DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
 
 
 class Progress(NamedTuple):
-    """Leaves that are done, of those that were not cancelled."""
+    """Done leaves, of those that were not cancelled."""
 
     done: int = 0
     total: int = 0
 
     @property
     def percent(self) -> int:
-        """100 only when all of it is done."""
+        """100 only when everything is done."""
         return 100 * self.done // self.total if self.total else 0
 
 
 def after(view: GoalView, change: Change) -> GoalView:
-    """The goal once a change is made."""
     gone = set(change.removed_nodes)
     nodes = {**view.nodes, **{node.node_id: node for node in change.nodes}}
     return GoalView(
@@ -69,12 +65,12 @@ def after(view: GoalView, change: Change) -> GoalView:
 
 
 def settled(view: GoalView, change: Change, now: float) -> Change:
-    """The change, and what follows from it for tasks, phases and the goal."""
+    """The change plus the new status of tasks, phases and the goal."""
     return joined(change, rolled_up(after(view, change), now))
 
 
 def joined(first: Change, then: Change) -> Change:
-    """Both; of a record that is in both, the second."""
+    """Both changes; of a record in both, the second."""
     nodes = {node.node_id: node for node in (*first.nodes, *then.nodes)}
     assignments = {one.assignment_id: one for one in (*first.assignments, *then.assignments)}
     return replace(
@@ -89,7 +85,7 @@ def joined(first: Change, then: Change) -> Change:
 
 
 def rolled_up(view: GoalView, now: float) -> Change:
-    """What has to change so that every parent says what its children say; nothing when that is so."""
+    """What must change so that every parent matches its children."""
     nodes, children = dict(view.nodes), children_of(view)
     changed: dict[str, Node] = {}
     events: list[Event] = []
@@ -110,12 +106,12 @@ def rolled_up(view: GoalView, now: float) -> Change:
 
 
 def follows(node: Node, children: list[Node]) -> bool:
-    """A leaf, one that somebody overrode, and a cancelled one stay as they are."""
+    """Leaves, overridden nodes and cancelled nodes keep their status."""
     return bool(children) and not node.overridden and node.status is not S.CANCELLED
 
 
 def status_of(node: Node, children: list[Node]) -> NodeStatus:
-    """What a node's children make of it."""
+    """The status derived from the children."""
     if not follows(node, children):
         return node.status
     found = {child.status for child in children}
@@ -127,29 +123,28 @@ def status_of(node: Node, children: list[Node]) -> NodeStatus:
         return S.IN_PROGRESS
     if S.QUEUED in found:
         return S.IN_PROGRESS if S.DONE in found else S.QUEUED
-    if S.BLOCKED in found:  # and nothing else moves
+    if S.BLOCKED in found:
         return S.BLOCKED
     return S.IN_PROGRESS if S.DONE in found else S.TODO
 
 
 def is_completed(phases: list[Node]) -> bool:
-    """Whether a goal with these phases has got what it wanted; one whose whole plan was cancelled has not."""
+    """Whether all phases are closed and at least one is done."""
     found = {phase.status for phase in phases}
     return S.DONE in found and not any(status.is_open for status in found)
 
 
 def progress(view: GoalView) -> dict[str, Progress]:
-    """Of each node, and of the goal itself under "". Of a goal that was given up nothing that is missing is left out."""
+    """By node id, and of the goal under "". A cancelled goal counts its cancelled work as open."""
     return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
 
 
 def whole_progress(view: GoalView) -> Progress:
-    """Of the goal itself."""
     return Progress(*_counted(view)[""])
 
 
 def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
-    """Leaves that are done, and leaves in all, of each node and of the goal."""
+    """Done leaves and all leaves, of each node and of the goal."""
     given_up = view.goal.status is GoalStatus.CANCELLED
     every = view.nodes.values()
     parts = ([node for node in every if node.kind is kind] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST))
@@ -168,7 +163,7 @@ def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
 
 
 def children_of(view: GoalView) -> Mapping[str, list[Node]]:
-    """The nodes below each node, in their order; the phases are below ""."""
+    """The children of each node, in order; phases are under ""."""
     found: dict[str, list[Node]] = {}
     for node in sorted(view.nodes.values(), key=lambda one: (one.position, one.node_id)):
         found.setdefault(node.parent_id, []).append(node)
@@ -176,13 +171,11 @@ def children_of(view: GoalView) -> Mapping[str, list[Node]]:
 
 
 def leaves(view: GoalView) -> list[Node]:
-    """What gets dispatched: subtasks, and tasks without subtasks."""
     parents = {node.parent_id for node in view.nodes.values()}
     return [n for n in view.nodes.values() if n.kind is not NodeKind.PHASE and n.node_id not in parents]
 
 
 def line_of(view: GoalView, node: Node) -> list[Node]:
-    """The node and those above it."""
     found = [node]
     while (parent := view.nodes.get(found[-1].parent_id)) is not None and parent not in found:
         found.append(parent)
@@ -203,7 +196,7 @@ def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Even
     goal, is_done = before, is_completed(phases)
     if (
         phases and not is_done and goal.checked is not None
-    ):  # what was found then says nothing about what comes
+    ):  # an earlier check says nothing about the new work
         goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
     if is_done and is_reached(goal) and goal.status.goes_on:

@@ -1,4 +1,4 @@
-"""One look at one goal while it goes on: what has changed so far, and what is to be done. Pure."""
+"""The working state of one decision about one goal. Pure."""
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +6,6 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.goals.drive import intents, words
 from llmc.goals.drive.intents import Action
@@ -34,7 +33,7 @@ R = TypeVar("R")
 
 
 class Room(Struct, frozen=True):
-    """How much a tick may still do."""
+    """What a tick may still do."""
 
     in_progress: int = 0
     dispatches: int = 0
@@ -45,7 +44,7 @@ NO_ROOM = Room()
 
 
 class Round:
-    """What the rules write into; only its own copies are ever changed."""
+    """Collects the changes; the caller's records are never modified."""
 
     def __init__(
         self,
@@ -65,7 +64,6 @@ class Round:
         self.actions: list[Action] = []
         self.wants_samples: list[str] = []
         self.seen: dict[str, Signals] = {}
-        #: how many open assignments a session has
         self.of_session = Counter[str]()
         self._shape = shape
         self._new_crystals: list[Crystallization] = []
@@ -79,23 +77,13 @@ class Round:
         return self._shape
 
     def put(self, assignment: Assignment, *events: Event) -> Assignment:
-        """Keep an assignment as it is now."""
         self.assignments[assignment.assignment_id] = assignment
         self._events.extend(events)
         return assignment
 
     def note(self, assignment: Assignment, kind: str, **data: Any) -> None:
-        """A line in the goals' log."""
-        self._events.append(
-            Event(
-                ts=self.now,
-                type=kind,
-                goal_id=assignment.goal_id,
-                assignment_id=assignment.assignment_id,
-                work_node_id=assignment.work_node_id,
-                data=data,
-            )
-        )
+        """Add an event."""
+        self._events.append(assignment.event(kind, self.now, data))
 
     def move(
         self,
@@ -105,12 +93,11 @@ class Round:
         blocked: BlockedReason | None = None,
         proof: Crystallization | None = None,
     ) -> Assignment:
-        """Another status, if it is another."""
         if assignment.status is to:
             return self.put(assignment)
         moved, event = move_assignment(assignment, to, self.now, reason=reason, blocked=blocked, proof=proof)
         freed = assignment.status.at_work - to.at_work
-        self.room = replaced(self.room, in_progress=self.room.in_progress + freed)
+        self.room = replace(self.room, in_progress=self.room.in_progress + freed)
         return self.put(moved, event)
 
     def move_node(
@@ -121,7 +108,7 @@ class Round:
         blocked: BlockedReason | None = None,
         proof: Crystallization | None = None,
     ) -> Node:
-        """Another status, if it is another, and nobody said what it has to be."""
+        """Change the status, unless the user overrode it."""
         if node.status is to or node.overridden:
             return node
         moved, event = move_node(node, to, self.now, reason=reason, blocked=blocked, proof=proof)
@@ -137,20 +124,19 @@ class Round:
         text: str,
         delivery_context: DeliveryContext | None = None,
     ) -> Assignment:
-        """A new intent, and the action for it."""
         dispatch_id = self.ids()
         intended = intents.intend(assignment, dispatch_id, purpose, mode, text, self.now, delivery_context)
         kind = {intents.ESCALATE: "assignment.escalated", intents.REMINDER: "assignment.reminded"}
         return self._act(intended, intended.dispatch_history[-1], kind.get(purpose, "dispatch.intended"))
 
     def send_again(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
-        """The same intent once more, under the same id."""
+        """Repeat an intent under the same id."""
         tried = intents.again(assignment, dispatch, self.now)
         entry = next(d for d in tried.dispatch_history if d.dispatch_id == dispatch.dispatch_id)
         return self._act(tried, entry, kind)
 
     def drop_pending(self, assignment: Assignment, why: str) -> Assignment:
-        """With nothing left that was begun: what is not needed any more says so in its record."""
+        """Drop the pending intent, with a note in its record."""
         pending = intents.pending(assignment)
         if pending is None:
             return assignment
@@ -161,7 +147,7 @@ class Round:
         return dropped
 
     def _act(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
-        self.room = replaced(self.room, dispatches=self.room.dispatches - 1)
+        self.room = replace(self.room, dispatches=self.room.dispatches - 1)
         self.put(assignment)
         self.note(
             assignment,
@@ -176,19 +162,18 @@ class Round:
         return assignment
 
     def due(self, at: float | None) -> None:
-        """Something will have to be done then, if nothing comes before."""
+        """Note when something is due."""
         if at is not None:
             self._dues.append(at)
 
     def later(self) -> None:
-        """There was no room for something in this tick."""
         self.due(self.now + self.policy.tick_every_s)
 
     def next_due(self) -> float | None:
         return min(self._dues, default=None)
 
     def work_text(self, node: Node, answer: str, taken_over: bool = False) -> str:
-        """The instruction for a leaf, with what its dependencies left behind."""
+        """The instruction for a leaf, with the results of its dependencies."""
         parents = [self.nodes[parent] for parent in self.shape.parents[node.node_id]]
         built_on = [(self.nodes[dep], self.crystals.get(dep)) for dep in self.shape.needs[node.node_id]]
         said = "\n".join(dict.fromkeys(filter(None, (node.word, answer))))
@@ -199,7 +184,7 @@ class Round:
         self._new_crystals.append(crystal)
 
     def crystallize_above(self, leaf: str) -> None:
-        """What the parts came to becomes what the whole came to, for every parent that is finished with this leaf."""
+        """Summarize every parent that this leaf completes."""
         for parent in self.shape.parents[leaf]:
             if not self._all_closed(self.shape.children[parent]):
                 return
@@ -216,7 +201,7 @@ class Round:
         return crystal_rules.of_parts(self.ids(), self.goal, node, rows, self.now)
 
     def _as_closed(self, node_id: str) -> Node:
-        """A finished parent, whose own status is brought up to date after this round."""
+        """A parent as it will be after this round."""
         node = self.nodes[node_id]
         return node if node_id in self.shape.leaf_set else replace(node, status=NodeStatus.DONE)
 

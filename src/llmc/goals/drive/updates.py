@@ -1,4 +1,4 @@
-"""What a worker says about its own assignment: a strict reading of the structured block, or nothing at all. Pure."""
+"""Parses a worker's report: a strict reading of the structured block, or nothing. Pure."""
 
 import json
 import re
@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from llmc.goals.model import Assignment, Crystallization, Decision, Evidence, Row, Tested
 
-#: the one key of the block
 KEY = "overseerUpdate"
 MAX_MESSAGE_CHARS, MAX_BLOCK_CHARS = 1_000_000, 65_536
 MAX_ID, MAX_SUMMARY, MAX_NEXT, MAX_ITEM, MAX_ITEMS = 100, 4_000, 1_000, 500, 50
@@ -21,7 +20,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)")
 
 
 class Claim(StrEnum):
-    """What a worker may say of its work; everything else is decided by others."""
+    """Statuses that a worker may report."""
 
     IN_PROGRESS = "in_progress"
     BLOCKED = "blocked"
@@ -29,31 +28,29 @@ class Claim(StrEnum):
 
 
 class Update(Row, frozen=True, kw_only=True):
-    """One report; None where it says nothing about that."""
+    """One report; None: not mentioned."""
 
     goal_id: str = ""
     work_node_id: str = ""
     status: Claim | None = None
     summary: str | None = None
-    #: the next steps, in their order
     next: tuple[str, ...] | None = None
     blockers: tuple[str, ...] | None = None
     evidence: Evidence | None = None
-    #: what exists now
     current_state: str | None = None
     decisions: tuple[Decision, ...] | None = None
     open_questions: tuple[str, ...] | None = None
 
 
 class Parsed(Struct, frozen=True):
-    """An update, or what is wrong with the block; neither: there was none."""
+    """An update or problems; neither if there was no block."""
 
     update: Update | None = None
     problems: tuple[str, ...] = ()
 
 
 def parse(message: str | bytes) -> Parsed:
-    """The update in the last fenced json block of one message of the assistant's own."""
+    """The update in the last fenced json block of an assistant message."""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     if len(text) > MAX_MESSAGE_CHARS:
         return Parsed(problems=(f"the message has more than {MAX_MESSAGE_CHARS} characters",))
@@ -72,7 +69,7 @@ def parse(message: str | bytes) -> Parsed:
 
 
 def last_json_block(text: str) -> str | None:
-    """What stands in the last closed fence labelled json; one inside another fence is text of that one."""
+    """The content of the last closed json fence; fences inside other fences do not count."""
     last: str | None = None
     fence, is_json, inside = "", False, list[str]()
     for line in re.split(r"\r\n|\n|\r", text):
@@ -93,9 +90,9 @@ KINDS = {"done": Claim.DONE, "blocked": Claim.BLOCKED, "progress": Claim.IN_PROG
 
 
 def from_report(kind: str, text: str, more: Any = None) -> Update:
-    """The same structure from `llmc report`; `more`: fields of a block besides status, summary and blockers.
+    """An update from `llmc report`; `more`: further fields of a block.
 
-    An agent can write that by hand: what is wrong with it is left out, and the text counts all the same.
+    Agents can write `more` by hand: if it is invalid it is ignored, and the text still counts.
     """
     said = clean(text)[:MAX_SUMMARY]
     status = KINDS[kind]
@@ -106,7 +103,7 @@ def from_report(kind: str, text: str, more: Any = None) -> Update:
 
 
 def fingerprint(update: Update) -> str:
-    """The same words are the same report, however often they are read, and whichever llmc read them first."""
+    """The same report has the same fingerprint, also across versions of llmc."""
     said = msgspec.to_builtins(update)
     said = {key: value for key, value in said.items() if value is not None or key not in _LATER}
     if update.next is not None and len(update.next) == 1:
@@ -114,35 +111,33 @@ def fingerprint(update: Update) -> str:
     return sha256(msgspec.json.encode(said)).hexdigest()[:32]
 
 
-#: fields that reports did not always have
+#: fields that older reports lack
 _LATER = ("currentState", "decisions", "openQuestions")
-#: fields that `llmc report` has options for
 _MORE = ("next", "evidence", "current_state", "decisions", "open_questions")
 
 
 def text_fingerprint(text: str) -> str:
-    """Of a message that could not be taken: so that this is said once."""
+    """Fingerprint of a refused message, so that it is logged once."""
     return "refused:" + sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def not_about(update: Update, assignment: Assignment, candidates: int) -> str:
-    """Why an update is not about this assignment, one of so many that its session has; "" if it is."""
+    """Why an update is not about this assignment, one of `candidates` of its session; "" if it is."""
     if update.goal_id and update.goal_id != assignment.goal_id:
-        return f"it names the goal {update.goal_id}, not {assignment.goal_id}"
+        return f"the report is for goal {update.goal_id}, not {assignment.goal_id}"
     if update.work_node_id and update.work_node_id != assignment.work_node_id:
-        return f"it names {update.work_node_id}, not {assignment.work_node_id}"
+        return f"the report is for {update.work_node_id}, not {assignment.work_node_id}"
     if not update.work_node_id and candidates > 1:
-        return f"it may be about any of {candidates} assignments"
+        return f"the report names no plan item and the session has {candidates} assignments"
     return ""
 
 
 def is_blocked(update: Update) -> bool:
-    """Blockers count, whatever else is said beside them."""
     return update.status is Claim.BLOCKED or bool(update.blockers)
 
 
 def claims_done(update: Update) -> bool:
-    """Says that it is done, and shows something for it; whether it is done is decided by the merge."""
+    """Reports done with evidence; only landing makes it done."""
     return update.status is Claim.DONE and not is_blocked(update) and has_evidence(update.evidence)
 
 
@@ -151,10 +146,10 @@ def has_evidence(evidence: Evidence | None) -> bool:
 
 
 def merged(update: Update, former: Crystallization | None) -> Update:
-    """The update with what it leaves out taken from what was known before."""
+    """The update, completed from the previous summary."""
     if former is None:
         return update
-    # who says that it goes on, or is done, says that nothing blocks it
+    # in progress or done means not blocked
     kept = former.known_blockers if update.status in (None, Claim.BLOCKED) else ()
     return msgspec.structs.replace(
         update,
@@ -162,41 +157,41 @@ def merged(update: Update, former: Crystallization | None) -> Update:
         next=former.next_actions if update.next is None else update.next,
         blockers=kept if update.blockers is None else update.blockers,
         evidence=former.evidence if update.evidence is None else update.evidence,
-        # what was decided, or is open, does not end because the next report speaks of something else
+        # decisions and open questions outlive later reports
         decisions=tuple(dict.fromkeys((*former.decisions, *(update.decisions or ())))),
         open_questions=tuple(dict.fromkeys((*former.open_questions, *(update.open_questions or ())))),
     )
 
 
 def clean(text: str) -> str:
-    """Without halves of characters, which no file can hold."""
+    """Without lone surrogates, which no file can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("duplicate key")
     return dict(pairs)
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _checked(found: dict[str, Any]) -> Parsed:
     problems = [f"unknown key {clean(str(key))[:60]}" for key in found if key != KEY]
     body = found[KEY]
     if not isinstance(body, dict):
-        return Parsed(problems=(*problems, f"{KEY} is no object"))
+        return Parsed(problems=(*problems, f"{KEY} must be an object"))
     fields, wrong = read_fields(body)
     problems += [f"{KEY}{problem}" for problem in wrong]
     if not problems and not (fields.keys() - {"goal_id", "work_node_id"}):
-        problems.append(f"{KEY} says nothing")
+        problems.append(f"{KEY} is empty")
     return Parsed(problems=tuple(problems[:20])) if problems else Parsed(update=Update(**fields))
 
 
 def read_fields(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a block by the names of `Update`, and what is wrong with those that are not among them."""
+    """Fields by the names of `Update`, and problems."""
     fields: dict[str, Any] = {}
     problems: list[str] = []
     for key, value in body.items():
@@ -242,7 +237,6 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _steps(value: Any) -> tuple[str, ...]:
-    """One step, or several in their order."""
     return _texts(value) if isinstance(value, list) else tuple(filter(None, (_text(MAX_NEXT)(value),)))
 
 
@@ -253,7 +247,7 @@ def _decisions(value: Any) -> tuple[Decision, ...]:
 def _decision(entry: Any) -> Decision:
     if isinstance(entry, dict):
         if not {"decision"} <= entry.keys() <= {"decision", "rationale"}:
-            raise ValueError("a decision is a `decision` and its `rationale`")
+            raise ValueError("a decision has `decision` and `rationale` only")
         why = _text(MAX_NEXT)(entry.get("rationale", ""))
         return Decision(decision=_text(MAX_ITEM)(entry["decision"]), rationale=why)
     return Decision(decision=_text(MAX_ITEM)(entry))
@@ -266,7 +260,7 @@ def _tests(value: Any) -> tuple[Tested, ...]:
 def _tested(entry: Any) -> Tested:
     if isinstance(entry, dict):
         if not {"command"} <= entry.keys() <= {"command", "result"}:
-            raise ValueError("a test is a command and its result")
+            raise ValueError("a test has `command` and `result` only")
         return Tested(
             command=_text(MAX_ITEM)(entry["command"]), result=_text(MAX_ITEM)(entry.get("result", ""))
         )
@@ -308,7 +302,7 @@ _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-#: what `--evidence KIND:VALUE` may begin with
+#: kinds of `--evidence KIND:VALUE`
 EVIDENCE = {
     "file": "filesTouched",
     "command": "commandsRun",
@@ -328,7 +322,7 @@ def flags(
     steps: Iterable[str] = (),
     evidence: Iterable[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """The options of `llmc report` as fields of a block, and what is wrong with them."""
+    """The options of `llmc report` as fields of a block, and problems."""
     proofs: dict[str, list[Any]] = {}
     for entry in evidence:
         kind, _, value = entry.partition(":")

@@ -1,4 +1,4 @@
-"""Everything that is said to workers and people about goals. Pure; the same facts make the same words."""
+"""Texts to workers and the user about goals. Pure: the same facts give the same text."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -6,9 +6,9 @@ from hashlib import sha256
 from llmc.goals.drive.updates import KEY
 from llmc.goals.model import Advice, Assignment, BlockedReason, Crystallization, Goal, Node
 
-#: an instruction, a question and a handed-over summary are at most so long, in bytes of UTF-8
+#: maximum bytes of an instruction, a question and a summary of a dependency
 MAX_INSTRUCTION, MAX_QUESTION, MAX_HANDOFF = 16_000, 4_000, 1_000
-#: finished dependencies that are named in full
+#: dependencies that are shown with their summary
 MAX_HANDOFFS = 8
 
 _CUT = " [...]"
@@ -16,12 +16,11 @@ _NOT_TRIED = ("escalate", "reminder", "withdraw")
 
 
 def instruction_hash(text: str) -> str:
-    """What makes two instructions the same."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def fit(text: str, limit: int) -> str:
-    """The text within so many bytes; what is cut away is marked."""
+    """Cut to `limit` bytes, with a mark."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit:
         return raw.decode()
@@ -36,69 +35,69 @@ def work_text(
     answer: str = "",
     taken_over: bool = False,
 ) -> str:
-    """The instruction to do a leaf of the plan: what, what for, when it is done, and how to say so."""
+    """The instruction for a leaf: what, why, when it is done, and how to report."""
     how = _how_to_report(goal.goal_id, node.node_id)
     parts = [
         f"# {node.name}",
         _taken_over() if taken_over else "",
         _section("Objective", node.objective),
         _section("Expected outcome", node.expected_outcome),
-        _section("It is done when", _bullets(node.acceptance_criteria), node.definition_of_done),
-        _section("This command must pass; it is run before the work is merged", node.verify),
-        _section("A person says", answer),
-        _section("Where it belongs", _place(goal, node, parents)),
+        _section("Done when", _bullets(node.acceptance_criteria), node.definition_of_done),
+        _section("This command must pass; llmc runs it before the work lands", node.verify),
+        _section("From the user", answer),
+        _section("Context", _place(goal, node, parents)),
         _section("Constraints", _bullets(goal.constraints)),
-        _section("What it builds on", _built_on(handoffs)),
+        _section("Builds on", _built_on(handoffs)),
     ]
     body = "\n\n".join(part for part in parts if part)
-    # how to report comes last and is never cut away
+    # the report instructions come last and are never cut
     return f"{fit(body, MAX_INSTRUCTION - len(how.encode()) - 2)}\n\n{how}"
 
 
 def answer_text(goal: Goal, node: Node, answer: str) -> str:
-    """A person's answer, for the session that asked."""
+    """The user's answer, for the session that asked."""
     how = _how_to_report(goal.goal_id, node.node_id)
-    body = f"About {node.node_id}, {node.name}. You asked, and a person answered:\n\n{answer.strip()}\n\nGo on with it."
+    body = (
+        f"{node.node_id}, {node.name}: the answer to your question:\n\n{answer.strip()}\n\nContinue the work."
+    )
     return f"{fit(body, MAX_INSTRUCTION - len(how.encode()) - 2)}\n\n{how}"
 
 
 def nudge_text(goal: Goal, node: Node) -> str:
-    """The request for a status; it asks for the block, and holds nothing that could be taken for one."""
+    """A request for a status update; contains nothing that parses as a report."""
     return (
-        f"How does {node.node_id} stand, {fit(node.name, 300)}?\n\n"
+        f"Status check: {node.node_id}, {fit(node.name, 300)}. Report:\n\n"
         "Status: what changed since the last instruction\n"
         "Next: the next concrete action\n"
-        "Blockers: what you need to go on\n"
+        "Blockers: what you need to continue\n"
         "If finished: reply DONE, a short summary, and the evidence (commits, files, tests)\n\n"
         f"{_how_to_report(goal.goal_id, node.node_id)}"
     )
 
 
 def advised_text(goal: Goal, node: Node, message: str) -> str:
-    """What a planner wants the worker to be told; it may hold no block that could be taken for a report."""
+    """A planner's message to the worker; code fences are removed, so that nothing parses as a report."""
     said = fit(message.replace("`" * 3, ""), MAX_QUESTION)
-    return f"About {node.node_id}, {fit(node.name, 300)}:\n\n{said}\n\n{_how_to_report(goal.goal_id, node.node_id)}"
+    return f"{node.node_id}, {fit(node.name, 300)}:\n\n{said}\n\n{_how_to_report(goal.goal_id, node.node_id)}"
 
 
 def nudge_as_sent(goal: Goal, node: Node, advice: Advice | None, sent_hash: str) -> str:
-    """A nudge in the words it was decided in."""
+    """A nudge with the text it was decided with."""
     if advice is not None and instruction_hash(text := advised_text(goal, node, advice.message)) == sent_hash:
         return text
     return nudge_text(goal, node)
 
 
 def diagnose_text(node: Node) -> str:
-    """What a planner is asked about a leaf that the rules do not get going."""
-    return fit(f"{node.node_id}, {node.name}, does not get on. Say what to do.", 1000)
+    return fit(f"{node.node_id}, {node.name}, has stalled. Propose what to do.", 1000)
 
 
 def replan_text(node: Node) -> str:
-    """What a planner is asked to do about a leaf that does not get on."""
-    return fit(f"{node.node_id}, {node.name}, does not get on. Split it into smaller steps.", 1000)
+    return fit(f"{node.node_id}, {node.name}, has stalled. Split it into smaller steps.", 1000)
 
 
 def question_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
-    """The escalation: what stands still, why, what was tried, what can be chosen."""
+    """A question to the user: what is blocked, why, what was tried, and the options."""
     sent = [d.purpose for d in assignment.dispatch_history]
     tried = ", ".join(dict.fromkeys(purpose for purpose in sent if purpose not in _NOT_TRIED))
     asked = sent.count("escalate")
@@ -108,14 +107,14 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
         f"Question: {fit(reason.question, 1000)}" if reason.question else "",
         *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
         f"Tried so far: {tried}" if tried else "",
-        f"Asked before: {asked} times" if asked else "",
+        f"Previous questions: {asked}" if asked else "",
         f'Answer with: llmc answer {assignment.assignment_id} "..."',
     ]
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)
 
 
 def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
-    """What a goal itself asks, and asks again."""
+    """A question of the goal itself, or its reminder."""
     lines = [
         f"Reminder {told}: still waiting for you." if told else "",
         f"{fit(goal.title, 200)} needs you.",
@@ -127,7 +126,6 @@ def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
 
 
 def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
-    """The escalation once more, numbered."""
     number = assignment.reminders
     return fit(
         f"Reminder {number}: still waiting for you.\n{question_text(goal, node, assignment, reason)}",
@@ -136,7 +134,7 @@ def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
 
 
 def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = None) -> BlockedReason:
-    """What a person is asked when the ladder has ended: what a planner wants to know, or how it shall go on."""
+    """The question after all recovery steps: the planner's, or how to proceed."""
     if advice is not None and advice.question and not failed:
         return BlockedReason(
             kind="stalled", text=fit(why, 1000), question=fit(advice.question, 1000), options=advice.options
@@ -144,23 +142,22 @@ def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = N
     return BlockedReason(
         kind="failed" if failed else "stalled",
         text=fit(why, 1000),
-        question=f"How shall {node.node_id} go on?",
+        question=f"How should {node.node_id} proceed?",
         options=("try again", "try again, with this hint: ...", "cancel it"),
     )
 
 
 def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
-    """What a person is asked when a worker said what it needs: just that, in its own words."""
-    text = "; ".join(blockers) or summary or "it says that it is blocked"
+    """The question when a worker reports blockers: its own words."""
+    text = "; ".join(blockers) or summary or "reported as blocked"
     return BlockedReason(kind="blockers", text=fit(text, 1000))
 
 
 def _how_to_report(goal_id: str, node_id: str) -> str:
-    """The contract, with an example whose status is none: read back, it is refused."""
+    """How to report; the example's status is invalid on purpose, so that it never parses as a report."""
     return (
         'To report, run `llmc report progress|blocked|done "..."` (with `--decision "what | why"`, `--question`,'
-        " `--next`, `--evidence test:...` where they apply), or end a reply with one block like this, with what"
-        " applies:\n\n"
+        " `--next`, `--evidence test:...` where they apply), or end a reply with one block like this:\n\n"
         "```json\n"
         f'{{"{KEY}": {{"goalId": "{goal_id}", "workNodeId": "{node_id}",'
         ' "status": "in_progress | blocked | done",\n'
@@ -202,6 +199,6 @@ def _built_on(handoffs: Iterable[tuple[Node, Crystallization | None]]) -> str:
 
 def _taken_over() -> str:
     return (
-        "Another worker had this and did not finish it. Its unfinished work was kept in the trash, not merged: look at"
-        " what is there, and begin anew where in doubt."
+        "Another worker started this task and did not finish. Its unfinished work is in the trash and was not merged."
+        " Check the current state of the repository; when in doubt, start over."
     )

@@ -1,6 +1,6 @@
-"""A plan before it is kept: phases, tasks and subtasks, and its shape. Pure.
+"""A plan before it is stored: phases, tasks and subtasks, and its structure. Pure.
 
-It follows from the plan alone, not from how far it is; so it can be kept while the plan stays the same.
+The structure depends on the plan alone, not on any status, so it can be cached until the plan changes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from llmc.goals.model import (
 
 
 class Limits(Struct, frozen=True):
-    """How large a plan may be; never larger than the model allows."""
+    """Limits of a plan; never above those of the model."""
 
     phases: int = MAX_PHASES
     tasks: int = MAX_TASKS
@@ -43,7 +43,7 @@ class RiskLevel(StrEnum):
 
 
 class PlanNode(Struct, frozen=True):
-    """A phase, a task or a subtask of a plan, with what is below it."""
+    """A phase, a task or a subtask of a plan, with its children."""
 
     id: str
     kind: NodeKind
@@ -60,14 +60,14 @@ class PlanNode(Struct, frozen=True):
     estimated_effort: str = ""
     risk_level: str = ""
     verify: str = ""
-    #: the first step when nothing moves, and how long it may be silent; None: as for all work
+    #: None: the defaults
     recovery: Recovery | None = None
     idle_after_ms: int | None = None
-    #: somebody who wrote the plan says that it is done already
+    #: marked done in the plan
     done: bool = False
 
     def walk(self, parent: str = "") -> Iterator[tuple["PlanNode", str]]:
-        """This node and all below it, each with the id of its parent."""
+        """This node and its descendants, each with its parent's id."""
         yield self, parent
         for child in self.children:
             yield from child.walk(self.id)
@@ -77,39 +77,34 @@ class PlanNode(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What a planner, or a person, made of a goal."""
-
     title: str
     success_criteria: tuple[str, ...]
     constraints: tuple[str, ...]
     phases: tuple[PlanNode, ...]
-    #: only a plan in Markdown has one
+    #: Markdown plans only
     problem_statement: str = ""
 
     def walk(self) -> Iterator[tuple[PlanNode, str]]:
-        """Every node with the id of its parent, parents first."""
         for phase in self.phases:
             yield from phase.walk()
 
 
 class Split(Struct, frozen=True):
-    """What a leaf becomes that was too large."""
-
     subtasks: tuple[PlanNode, ...]
 
 
 class Provenance(Struct, frozen=True):
-    """Where a plan comes from: it is kept with the goal."""
+    """Where a plan comes from; stored with the goal."""
 
     planner: PlannerRef
     inputs: Mapping[str, str] = field(default_factory=dict)
     raw_json: str = ""
-    #: of every answer that was refused before this one
+    #: of all refused answers
     validation_errors: tuple[str, ...] = ()
 
 
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:
-    """One node of a plan as it is kept, before anybody has begun it."""
+    """A node record for a node of a plan."""
     return Node(
         goal_id=goal_id,
         node_id=node.id,
@@ -138,7 +133,7 @@ def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: flo
 
 
 def with_blocks(nodes: list[Node]) -> tuple[Node, ...]:
-    """The same records, `blocks` made from everybody's `depends_on`."""
+    """The records with `blocks` filled from `depends_on`."""
     waiting: dict[str, list[str]] = {node.node_id: [] for node in nodes}
     for node in nodes:
         for needed in node.depends_on:
@@ -150,18 +145,18 @@ _KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 
 
 class Shape(Struct, frozen=True):
-    """Leaves in plan order, everybody's children and parents, and the leaves each leaf waits for."""
+    """The structure of a plan: leaves in plan order, children, parents and dependencies."""
 
     leaves: tuple[str, ...]
     children: Mapping[str, tuple[str, ...]]
-    #: parents of a node, the nearest first
+    #: nearest first
     parents: Mapping[str, tuple[str, ...]]
-    #: what a leaf depends on by its own word or a parent's, as it is written in the plan
+    #: dependencies of a leaf and of its parents, as written in the plan
     needs: Mapping[str, tuple[str, ...]]
     leaf_set: frozenset[str] = field(default_factory=frozenset)
 
     def leaves_below(self, node_id: str) -> Iterator[str]:
-        """The leaves of a part of the plan; of a leaf, itself."""
+        """The leaves of a node; a leaf's own is itself."""
         below = self.children.get(node_id, ())
         if not below:
             yield node_id
@@ -170,7 +165,6 @@ class Shape(Struct, frozen=True):
 
 
 def shape_of(nodes: Mapping[str, Node]) -> Shape:
-    """The structure of a plan."""
     children: dict[str, list[Node]] = {}
     roots: list[Node] = []
     for node in nodes.values():
@@ -202,12 +196,11 @@ def shape_of(nodes: Mapping[str, Node]) -> Shape:
 
 
 def _order(node: Node) -> tuple[int, str]:
-    """Siblings are of one kind."""
     return node.position, node.node_id
 
 
 def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:
-    """Whether the structure of both is the same, however far they are."""
+    """Whether both have the same structure, whatever their status."""
     return before.keys() == now.keys() and all(
         node is before[node_id] or _place(node) == _place(before[node_id]) for node_id, node in now.items()
     )
@@ -218,7 +211,7 @@ def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
 
 
 def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    """Whether nothing is left to do there: closed itself, by a person's word above it, or in all its leaves."""
+    """Whether nothing is left to do: closed itself, overridden above, or closed in all its leaves."""
     if not nodes[node_id].status.is_open or _closed_above(node_id, nodes, shape):
         return True
     below = shape.children.get(node_id, ())
@@ -226,12 +219,12 @@ def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
 
 
 def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    """Whether a leaf can be worked on: all it waits for is closed, and no person holds it or a parent of it."""
+    """Whether a leaf can start: all dependencies are closed, and the user holds neither it nor a parent."""
     return bool(ready_among((leaf,), nodes, shape))
 
 
 def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
-    """The leaves that can be worked on; what many of them wait for is looked at once."""
+    """The leaves that can start."""
     barred: dict[tuple[str, ...], bool] = {}
     closed: dict[str, bool] = {}
     ready = []
@@ -256,10 +249,10 @@ def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool
 
 
 def _closes(parent: Node) -> bool:
-    """Whether by this alone everything below is closed."""
+    """Whether its own status closes everything below."""
     return parent.status is NodeStatus.CANCELLED or (parent.overridden and parent.status is NodeStatus.DONE)
 
 
 def _bars(parent: Node) -> bool:
-    """Whether nothing below can begin: it is closed, or a person holds it."""
+    """Whether it is closed or held by the user."""
     return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)

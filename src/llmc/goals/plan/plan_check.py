@@ -1,14 +1,11 @@
-"""Whether a text is a plan: JSON alone, of the right shape, within the limits, and a graph without circles. Pure.
+"""Checks plans: valid JSON, the right shape, within the limits, and no dependency cycles. Pure.
 
-A schema is the single source of a shape: the same dict goes to `claude -p --json-schema`. Only the keywords that
-are used here are known; another one is a fault of ours, and raises.
+One schema defines the shape; the same dict goes to `claude -p --json-schema`. Schema keywords that are not used here raise.
 
-What no schema can say (ids that are known, no cycles) is in `plan_graph.py`.
+A node that depends on a phase or a task depends on all of its leaves. To keep the graph small, cycles are searched among
+starts and ends: a parent starts before its children and ends after them; a leaf starts and ends at once.
 
-A node that waits for a phase or a task waits for every leaf of it. Leaves may be many, so the circles are looked for
-among beginnings and ends: a group begins before its parts and ends after them, a leaf begins and ends at once.
-
-Every problem is listed, each with its JSON path: a planner is told all of them at once.
+All problems are listed, each with its JSON path, so that a planner sees them at once.
 """
 
 import json
@@ -28,9 +25,9 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+')
 
 
 def json_lines(text: str) -> dict[str, int]:
-    """The line in which each path of a JSON text begins; nothing where it is no JSON."""
+    """The line at which each path of a JSON text starts; empty if it is not JSON."""
     found: dict[str, int] = {"$": 1}
-    stack: list[tuple[str, str | int]] = []  # the path of each open container, and the key or index within it
+    stack: list[tuple[str, str | int]] = []  # path of each open container, and its current key or index
     line = 1
     path = "$"
     wants_key = False
@@ -63,20 +60,18 @@ def json_lines(text: str) -> dict[str, int]:
     return found
 
 
-#: a longer answer is not read at all
 MAX_CHARS = 1_000_000
-#: of this many problems the rest is only counted
 MAX_PROBLEMS = 100
 
 Schema = Mapping[str, Any]
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is wrong: where, as a JSON path, and what."""
+    """One problem at a JSON path."""
 
     path: str
     text: str
-    #: a schema alone would have found it
+    #: found by the schema alone
     of_shape: bool = True
 
     def __str__(self) -> str:
@@ -84,7 +79,7 @@ class Problem(Struct, frozen=True):
 
 
 class _Pairs:
-    """Makes objects, and remembers the keys that came twice in one."""
+    """Builds objects and remembers duplicate keys."""
 
     def __init__(self) -> None:
         self.twice: list[str] = []
@@ -99,9 +94,11 @@ class _Pairs:
 
 
 def parse(text: str) -> tuple[Any, list[Problem]]:
-    """The value, and why it is not JSON alone; with a problem at "$" there is no value."""
+    """The value and problems; with a problem at "$" there is no value."""
     if len(text) > MAX_CHARS:
-        return None, [Problem("$", f"{len(text)} characters; at most {MAX_CHARS} are read", of_shape=False)]
+        return None, [
+            Problem("$", f"{len(text)} characters; at most {MAX_CHARS} are allowed", of_shape=False)
+        ]
     pairs = _Pairs()
     try:
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
@@ -110,35 +107,34 @@ def parse(text: str) -> tuple[Any, list[Problem]]:
     except (ValueError, RecursionError) as error:
         return None, [Problem("$", f"not JSON: {str(error)[:200]}", of_shape=False)]
     return value, [
-        Problem("$", f"the key {_shown(key)} comes twice in one object", of_shape=False)
-        for key in pairs.twice
+        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in pairs.twice
     ]
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _not_json(text: str, error: json.JSONDecodeError) -> str:
     place = f"line {error.lineno}, column {error.colno}"
     if text.lstrip().startswith("```"):
-        return "it is wrapped in a Markdown fence; JSON alone is wanted"
+        return "wrapped in a Markdown fence; expected only JSON"
     if not text.strip():
-        return "it is empty"
+        return "the answer is empty"
     if not text.lstrip().startswith(("{", "[")):
-        return "it begins with text; JSON alone is wanted"
+        return "starts with text; expected only JSON"
     if error.msg == "Extra data":
-        return f"something follows the JSON ({place}); JSON alone is wanted"
+        return f"text after the JSON ({place}); expected only JSON"
     return f"not JSON: {error.msg} ({place})"
 
 
 def shape_problems(value: Any, schema: Schema, path: str = "$") -> list[Problem]:
-    """Everything in which a value differs from a schema, in the order of the value."""
+    """All differences between a value and a schema."""
     return [*_problems(value, schema, path)]
 
 
 def bounded(problems: list[Problem]) -> tuple[Problem, ...]:
-    """At most so many, and how many more there are."""
+    """Cut to MAX_PROBLEMS, with a count of the rest."""
     if len(problems) <= MAX_PROBLEMS:
         return tuple(problems)
     rest = len(problems) - MAX_PROBLEMS
@@ -160,7 +156,7 @@ _KNOWN = {
 
 def _problems(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
     if unknown := schema.keys() - _KNOWN:
-        raise ValueError(f"no such keyword of a schema: {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown schema keyword: {', '.join(sorted(unknown))}")
     kind = schema.get("type")
     if kind is not None and not _is(value, kind):
         yield Problem(path, f"must be {_named(kind)}, is {_of(value)}")
@@ -202,10 +198,10 @@ def _of_text(value: str, schema: Schema, path: str) -> Iterator[Problem]:
     elif len(value) < schema.get("minLength", 0):
         yield Problem(path, "must not be empty")
     elif "pattern" in schema and not re.search(schema["pattern"], value):
-        what = "must not be blank" if not value.strip() else f"{_shown(value)} does not fit"
+        what = "must not be blank" if not value.strip() else f"{_shown(value)} does not match"
         yield Problem(path, f"{what}: {schema['description']}" if "description" in schema else what)
     if any("\ud800" <= char <= "\udfff" for char in value):
-        yield Problem(path, "half a character (a lone surrogate)", of_shape=False)
+        yield Problem(path, "invalid character (a lone surrogate)", of_shape=False)
 
 
 def _of_array(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
@@ -218,7 +214,7 @@ def _of_array(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
         seen: list[Any] = []
         for item in value:
             if item in seen:
-                yield Problem(path, f"{_shown(item)} comes twice")
+                yield Problem(path, f"duplicate entry {_shown(item)}")
             seen.append(item)
     for index, item in enumerate(value):
         yield from _problems(item, schema.get("items", {}), f"{path}[{index}]")
@@ -240,9 +236,7 @@ def _of_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Pro
             yield Problem(path, f"unknown key {_shown(key)}" + (f"; did you mean `{near}`?" if near else ""))
 
 
-#: longer texts are refused, not cut
 NAME_CHARS, TEXT_CHARS, LINE_CHARS = 120, 4000, 1000
-#: so many criteria, constraints, dependencies or tools
 MAX_LIST = 50
 
 PlanSchema = dict[str, Any]
@@ -251,7 +245,7 @@ _ID = {
     "type": "string",
     "maxLength": 40,
     "pattern": "^[A-Za-z][A-Za-z0-9_.-]*(?![\\n])$",
-    "description": "an id begins with a letter, then letters, digits, `.`, `_` and `-`",
+    "description": "an id starts with a letter, followed by letters, digits, `.`, `_` and `-`",
 }
 _NAME = {
     "type": "string",
@@ -261,7 +255,7 @@ _NAME = {
 }
 _TEXT = {"type": "string", "maxLength": TEXT_CHARS, "pattern": "[^ \\t\\r\\n]"}
 _LINE = {"type": "string", "maxLength": LINE_CHARS, "pattern": "[^ \\t\\r\\n]"}
-#: of what somebody is given to work on: its check, the first step when nothing moves, and how long it may be silent
+#: leaves only
 _LEAF_FIELDS = {
     "verify": _LINE,
     "recoveryPolicy": {"type": "string", "enum": [str(step) for step in Recovery]},
@@ -274,7 +268,6 @@ _LEAF_FIELDS = {
 
 
 def plan_schema(limits: Limits) -> PlanSchema:
-    """A whole plan."""
     goal = {"title": {**_NAME, "maxLength": 200}, "successCriteria": _lines(), "constraints": _lines()}
     phases = {"type": "array", "minItems": 1, "maxItems": limits.phases, "items": _phase(limits)}
     return _object(
@@ -288,7 +281,7 @@ def plan_schema(limits: Limits) -> PlanSchema:
 
 
 def split_schema(most: int) -> PlanSchema:
-    """A leaf that is too large, as subtasks: at least two, or nothing was split."""
+    """Subtasks for a leaf; at least two."""
     subtasks = {"type": "array", "minItems": 2, "maxItems": most, "items": _subtask()}
     return _object(
         {"planVersion": {"type": "integer", "const": 1}, "subtasks": subtasks}, ("planVersion", "subtasks")
@@ -342,35 +335,33 @@ def _object(properties: PlanSchema, required: tuple[str, ...]) -> PlanSchema:
     }
 
 
-#: so many circles are named
 MAX_CYCLES = 20
 
-#: the beginning (False) or the end (True) of a node
+#: the start (False) or the end (True) of a node
 _Moment = tuple[str, bool]
 
 
 class Wait(Struct, frozen=True):
-    """What the graph has to know of one node."""
+    """A node of the dependency graph."""
 
     id: str
     parent: str
     deps: tuple[str, ...]
-    #: where it stands, for problems
     path: str
 
 
 def graph_problems(waits: Sequence[Wait], elsewhere: frozenset[str] = frozenset()) -> list[Problem]:
-    """Ids that come twice, dependencies that nobody knows or that are part of the node, and circles.
+    """Duplicate ids, unknown dependencies, dependencies on parents or children, and cycles.
 
-    `elsewhere`: ids that exist besides these, and may be waited for.
+    `elsewhere`: other ids that may be depended on.
     """
     first: dict[str, Wait] = {}
     problems: list[Problem] = []
-    # A node without an id is a problem of its shape; "" is also what is no part of anything.
+    # A missing id is a shape problem; "" also means no parent.
     waits = [wait for wait in waits if wait.id]
     for wait in waits:
         if wait.id in first:
-            text = f"the id {wait.id} is in {first[wait.id].path} already"
+            text = f"duplicate id {wait.id}, already used at {first[wait.id].path}"
             problems.append(_sense(f"{wait.path}.id", text))
         first.setdefault(wait.id, wait)
     for wait in waits:
@@ -387,14 +378,14 @@ def _of_deps(wait: Wait, known: Mapping[str, Wait], elsewhere: frozenset[str]) -
     for index, needed in enumerate(wait.deps):
         path = f"{wait.path}.deps[{index}]"
         if needed == wait.id:
-            problems.append(_sense(path, f"{wait.id} cannot wait for itself"))
+            problems.append(_sense(path, f"{wait.id} cannot depend on itself"))
         elif needed not in known:
             if needed not in elsewhere:
                 problems.append(_sense(path, f"no phase, task or subtask has the id {needed}"))
         elif needed in _ancestors(wait, known):
-            problems.append(_sense(path, f"{wait.id} is part of {needed}, and cannot wait for it"))
+            problems.append(_sense(path, f"{wait.id} cannot depend on its parent {needed}"))
         elif wait.id in _ancestors(known[needed], known):
-            problems.append(_sense(path, f"{needed} is part of {wait.id}, which cannot wait for it"))
+            problems.append(_sense(path, f"{wait.id} cannot depend on its child {needed}"))
     return problems
 
 
@@ -407,7 +398,7 @@ def _ancestors(wait: Wait, known: Mapping[str, Wait]) -> list[str]:
 
 
 def _cycles(known: Mapping[str, Wait]) -> list[Problem]:
-    """One problem for each circle; a circle is opened where it was found, to see the next one."""
+    """One problem per dependency cycle; each found cycle is cut to find the next."""
     parents = {wait.parent for wait in known.values()}
     leaves = {id for id in known if id not in parents}
     before = _moments(known, leaves)
@@ -417,14 +408,16 @@ def _cycles(known: Mapping[str, Wait]) -> list[Problem]:
             TopologicalSorter(before).prepare()
             break
         except CycleError as error:
-            circle: list[_Moment] = error.args[1]  # each is before the next, the first is the last
+            circle: list[_Moment] = error.args[
+                1
+            ]  # each comes before the next, and the first is also the last
         path, opened = _kind_named(circle, known, leaves)
-        problems.append(_sense(f"{known[opened[0]].path}.deps", f"a circle: {path}"))
+        problems.append(_sense(f"{known[opened[0]].path}.deps", f"dependency cycle: {path}"))
         del before[(opened[0], False)][(opened[1], opened[1] not in leaves)]
     return problems
 
 
-#: what has to come before each moment; dicts, so that the same plan has its problems in the same order
+#: predecessors of each moment; dicts keep the order of problems stable
 _Before = dict[_Moment, dict[_Moment, None]]
 
 
@@ -442,7 +435,7 @@ def _moments(known: Mapping[str, Wait], leaves: set[str]) -> _Before:
 def _kind_named(
     circle: Sequence[_Moment], known: Mapping[str, Wait], leaves: set[str]
 ) -> tuple[str, tuple[str, str]]:
-    """The circle as leaves that wait for each other, and one dependency of it."""
+    """The cycle as a chain of leaves, and one dependency in it."""
     opened = next(
         (later[0], earlier[0])
         for earlier, later in pairwise(circle)
@@ -451,7 +444,7 @@ def _kind_named(
     around = [id for id, _ in circle[:-1] if id in leaves][::-1]
     turn = around.index(min(around))
     around = around[turn:] + around[:turn]
-    return " waits for ".join([*around, around[0]]), opened
+    return " -> ".join([*around, around[0]]), opened
 
 
 Problems = tuple[Problem, ...]
@@ -461,9 +454,9 @@ _KINDS = {"phases": NodeKind.PHASE, "tasks": NodeKind.TASK, "subtasks": NodeKind
 
 
 def check_plan(text: str, limits: Limits, elsewhere: Iterable[str] = ()) -> Plan | Problems:
-    """The plan that a text is, or everything that is wrong with it.
+    """The plan in a text, or all problems.
 
-    `elsewhere`: ids of finished work that stays whatever the plan says, and may be waited for.
+    `elsewhere`: ids of finished work, which stays in any plan and may be depended on.
     """
     value, problems = parse(text)
     if value is None and problems:
@@ -475,7 +468,6 @@ def check_plan(text: str, limits: Limits, elsewhere: Iterable[str] = ()) -> Plan
 
 
 def check_value(value: Any, limits: Limits, elsewhere: Iterable[str] = ()) -> Plan | Problems:
-    """The same for JSON that has been read already."""
     value = completed(value)
     problems = shape_problems(value, plan_schema(limits))
     problems += graph_problems([*_waits(value, "phases", "$", "")], frozenset(elsewhere))
@@ -484,9 +476,9 @@ def check_value(value: Any, limits: Limits, elsewhere: Iterable[str] = ()) -> Pl
 
 
 def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Problems:
-    """The subtasks that a leaf is to become, or everything that is wrong with them.
+    """The subtasks for a leaf, or all problems.
 
-    `elsewhere`: the ids of the plan. They may be waited for, and must not be used again.
+    `elsewhere`: ids of the plan, which may be depended on but not reused.
     """
     value, problems = parse(text)
     if value is None and problems:
@@ -497,7 +489,7 @@ def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Probl
     waits = [*_waits(value, "subtasks", "$", "")]
     problems += graph_problems(waits, taken)
     problems += [
-        Problem(f"{wait.path}.id", f"the plan has a {wait.id} already", of_shape=False)
+        Problem(f"{wait.path}.id", f"the plan already has {wait.id}", of_shape=False)
         for wait in waits
         if wait.id in taken
     ]
@@ -505,10 +497,9 @@ def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Probl
 
 
 def completed(value: Any) -> Any:
-    """The plan with the two things that the document's own example leaves out, though it demands them.
+    """The plan with two fields filled in that planners often omit.
 
-    A phase without criteria is accepted when its tasks are; the objective of a subtask is its name. Nothing else is
-    filled in, and what is no plan stays as it is.
+    A phase without criteria is accepted when its tasks are done; a subtask's objective defaults to its name.
     """
     return _each(value, "phases", _completed_phase)
 
@@ -531,7 +522,7 @@ def _each(holder: Any, key: str, change: Callable[[dict[str, Any]], dict[str, An
 
 
 def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
-    """The graph of whatever has the shape of one, so that its problems are listed beside those of the shape."""
+    """The graph of everything that looks like a node, so that graph problems are listed with shape problems."""
     children = holder.get(key) if isinstance(holder, dict) else None
     for index, node in enumerate(children if isinstance(children, list) else ()):
         if not isinstance(node, dict) or not isinstance(node.get("id"), str):
@@ -544,21 +535,16 @@ def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
             yield from _waits(node, below, here, node["id"])
 
 
-#: what only a leaf can have, and why
-_OF_LEAVES = {
-    "verify": "a task with subtasks is not verified itself; its subtasks are",
-    "recoveryPolicy": "nobody works on a task with subtasks itself; say it of its subtasks",
-    "idleAfter": "nobody works on a task with subtasks itself; say it of its subtasks",
-}
+_NOT_OF_GROUPS = "a task with subtasks cannot have this; set it on the subtasks"
 
 
 def _of_groups(value: Any) -> list[Problem]:
-    """Only what is dispatched is driven and lands, and only what lands is verified."""
+    """Only leaves are dispatched and verified."""
     return [
-        Problem(f"$.phases[{p}].tasks[{t}].{key}", why, False)
+        Problem(f"$.phases[{p}].tasks[{t}].{key}", _NOT_OF_GROUPS, False)
         for p, phase in enumerate(_list(value, "phases"))
         for t, task in enumerate(_list(phase, "tasks"))
-        for key, why in _OF_LEAVES.items()
+        for key in _LEAF_FIELDS
         if _list(task, "subtasks") and key in task
     ]
 

@@ -1,6 +1,6 @@
-"""Plans that a person wrote: Markdown, or the planner's JSON. Pure.
+"""Reads plans written by hand, in Markdown or in the planner's JSON. Pure.
 
-Both are checked by the rules of every plan, and what is wrong is said with the line it stands in.
+Both pass the same checks as a planner's answer; problems are reported with their line.
 """
 
 import re
@@ -16,7 +16,7 @@ from llmc.goals.model import NodeKind
 from llmc.goals.plan.plan import Limits, Plan, PlanNode
 from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines
 
-#: a line's key, and the plan's field it fills; several lines of one of `_LISTS` add up
+#: keys of lines and their fields
 _FIELDS = {
     "accept": "acceptance",
     "deps": "deps",
@@ -47,7 +47,7 @@ _BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 
 
 class LineProblem(Struct, frozen=True):
-    """What is wrong with a plan that a person wrote, and in which line; 0: in none in particular."""
+    """A problem in a handwritten plan; line 0: no particular line."""
 
     line: int
     text: str
@@ -57,7 +57,7 @@ class LineProblem(Struct, frozen=True):
 
 
 class _Part(Struct):
-    """A heading or a box with the lines that belong to it, while the text is read."""
+    """A heading or a checkbox with its lines, while parsing."""
 
     kind: NodeKind | None
     line: int
@@ -73,12 +73,12 @@ class _Part(Struct):
 def read_plan(
     text: str, limits: Limits, *, fallback_title: str = "", is_json: bool = False
 ) -> Plan | tuple[LineProblem, ...]:
-    """A plan in Markdown or JSON, or everything that is wrong with it.
+    """A plan in Markdown or JSON, or all problems.
 
-    `fallback_title`: what a plan without a heading for its goal is called.
+    `fallback_title`: the goal's title if the plan has no `#` heading.
     """
     if len(text) > MAX_CHARS:
-        return (LineProblem(0, f"{len(text)} characters; at most {MAX_CHARS} are read"),)
+        return (LineProblem(0, f"{len(text)} characters; at most {MAX_CHARS} are allowed"),)
     if is_json or text.lstrip().startswith("{"):
         return _read_json(text, limits)
     return _Markdown(text).plan(limits, fallback_title)
@@ -93,20 +93,20 @@ def _read_json(text: str, limits: Limits) -> Plan | tuple[LineProblem, ...]:
 
 
 def _nearest(path: str, lines: Mapping[str, int]) -> int:
-    """The line of a path, or of the closest thing around it."""
+    """The line of a path, or of its closest ancestor."""
     while path not in lines and path != "$":
         path = path[: max(path.rfind("."), path.rfind("["))]
     return lines.get(path, 0)
 
 
 class _Markdown:
-    """Reads a plan from top to bottom: a heading or a box begins a part, the lines below it belong to it."""
+    """Parses a plan: a heading or a checkbox starts an item, the lines below belong to it."""
 
     def __init__(self, text: str) -> None:
         self.goal = _Part(None, 0, "")
         self.problems: list[LineProblem] = []
         self._part = self.goal
-        self._open: list[_Part] = []  # the phase, task and subtask that were begun last
+        self._open: list[_Part] = []  # the open phase, task and subtask
         self._last_key = ""
         self._key_indent = 0
         fenced = False
@@ -141,9 +141,9 @@ class _Markdown:
             self.goal.line, self.goal.name = number, _sort_removed(text)
             self._part = self.goal
         elif level == 1:
-            self._problem(number, "a second goal; a plan has one `#` heading, at its top")
+            self._problem(number, "second goal; a plan has one `#` heading, at the top")
         elif level > 3:
-            self._problem(number, "subtasks are boxes (`- [ ] name`); headings go down to `###`")
+            self._problem(number, "subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading")
         else:
             ticked = _TICKED.match(text)
             self._begin(number, _KINDS[level - 2], ticked["text"] if ticked else text, done=bool(ticked))
@@ -174,7 +174,7 @@ class _Markdown:
         self._part = part
 
     def _places(self) -> list[int]:
-        """Where the open phase and task stand, counted from 1."""
+        """Positions of the open phase and task, from 1."""
         parents = [self.goal, *self._open]
         return [len(parent.children) for parent in parents[: len(self._open)]]
 
@@ -182,8 +182,8 @@ class _Markdown:
         known = _GOAL_FIELDS if self._part.kind is None else _FIELDS
         if key not in known:
             near = closest(key, known)
-            hint = f"did you mean `{near}:`?" if near else f"known here: {', '.join(known)}"
-            self._problem(number, f"`{key}:` is no key; {hint}")
+            hint = f"did you mean `{near}:`?" if near else f"known keys: {', '.join(known)}"
+            self._problem(number, f"unknown key `{key}:`; {hint}")
             return
         name = known[key]
         self._last_key, self._key_indent = name, indent
@@ -197,13 +197,13 @@ class _Markdown:
                     lines[f"{name}[{len(fields.get(name, ()))}]"] = number
                     fields.setdefault(name, []).append(item)
         elif name in fields:
-            self._problem(number, f"`{key}:` comes twice; it is in line {lines[name]} already")
+            self._problem(number, f"duplicate `{key}:`, already in line {lines[name]}")
         else:
             fields[name] = value
         lines.setdefault(name, number)
 
     def _continue(self, text: str) -> None:
-        """A field goes on in the next line, if that is indented deeper."""
+        """A field continues on more deeply indented lines."""
         fields, name = self._part.fields, self._last_key
         if name in _ONE_A_LINE:
             fields[name][-1] = f"{fields[name][-1]} {text}".strip()
@@ -221,7 +221,7 @@ class _Markdown:
             self._value(part, f"$.phases[{index}]", lines) for index, part in enumerate(self.goal.children)
         ]
         if not phases:
-            self._problem(0, "the plan has no phase (a heading with `##`)")
+            self._problem(0, "the plan has no phase (a `##` heading)")
             return tuple(self.problems)
         goal = {"title": self.goal.name or fallback_title, "successCriteria": [], "constraints": []}
         goal |= self.goal.fields
@@ -242,13 +242,13 @@ class _Markdown:
         )
 
     def _value(self, part: _Part, path: str, lines: dict[str, int]) -> dict[str, Any]:
-        """A part as the JSON that a planner would have written."""
+        """An item as a planner would write it."""
         assert part.kind is not None
         lines[path] = part.line
         lines |= {f"{path}.{name}": line for name, line in part.lines.items()}
         below = _BELOW.get(part.kind, "")
         if part.done and any(not found.done for found in _all(part) if not found.children):
-            self._problem(part.line, f"{part.id} is ticked, and something below it is not")
+            self._problem(part.line, f"{part.id} is checked, but not all of its children are")
         children = [
             self._value(child, f"{path}.{below}[{index}]", lines) for index, child in enumerate(part.children)
         ]
@@ -269,7 +269,7 @@ def _all(part: _Part) -> list[_Part]:
 
 
 def _marked(node: PlanNode, parts: Mapping[str, _Part]) -> PlanNode:
-    """With the boxes that were ticked."""
+    """With checked boxes marked done."""
     children = tuple(_marked(child, parts) for child in node.children)
     return replace(node, children=children, done=parts[node.id].done)
 
@@ -290,13 +290,13 @@ def _indent(line: str) -> int:
 
 
 def _in_words(problem: Problem, lines: Mapping[str, int]) -> str:
-    """A problem of the JSON in the words of the Markdown."""
+    """A JSON problem in terms of the Markdown."""
     if problem.path == "$.goal.title":
-        return "the goal has no title of one line (a heading with `#`)"
+        return "the goal needs a one-line title (a `#` heading)"
     if problem.text == "`acceptance` is missing":
-        return "no `accept:` line says when it is done"
+        return "`accept:` is missing"
     if problem.path.endswith("tasks") and problem.text == "must not be empty":
-        return "a phase without a task (a heading with `###`)"
+        return "the phase has no task (a `###` heading)"
     name = problem.path.rpartition(".")[2].partition("[")[0]
     key = next((key for key, value in {**_GOAL_FIELDS, **_FIELDS}.items() if value == name), "")
     text = re.sub(r"\$[\w.\[\]]+", lambda path: f"line {_nearest(path[0], lines)}", problem.text)

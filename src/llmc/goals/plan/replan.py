@@ -1,6 +1,6 @@
-"""A plan that is made again: what stays, what changes, what goes. Pure.
+"""Replaces or splits a plan: what stays, what changes, what is removed. Pure.
 
-Nothing is decided about a plan that would not fit: the problems come back, and nothing changes.
+If the result would not be a valid plan, the problems are returned and nothing changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +32,8 @@ from llmc.goals.plan.plan import (
 )
 from llmc.goals.plan.plan_check import Problem, Wait, bounded, graph_problems
 
-#: so many revisions are kept with the goal; the events keep all of them
+#: the events have all revisions
 MAX_REVISIONS = 100
-#: so much of a reason
 WHY_CHARS = 1000
 
 _BEGUN = (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS, NodeStatus.BLOCKED)
@@ -48,7 +47,7 @@ def change_of(
     why: str,
     provenance: Provenance | None,
 ) -> Change:
-    """Everything that has to be written for a plan to be the new one; nothing, if it is the same."""
+    """The change that makes this the plan; empty if nothing differs."""
     nodes = {id: _reset_if_regrouped(view, node, moved, after, now) for id, node in after.items()}
     former = {new: old for old, new in moved.items()}
     same = {id: view.nodes.get(former.get(id, id)) for id in nodes}
@@ -83,7 +82,7 @@ def _is_group(nodes: Mapping[str, Node], node_id: str) -> bool:
 def _reset_if_regrouped(
     view: GoalView, node: Node, moved: Mapping[str, str], after: Mapping[str, Node], now: float
 ) -> Node:
-    """A leaf that has become a group is not under way any more, nor is a group that has become a leaf."""
+    """A leaf that became a parent, or the other way round, is no longer in progress."""
     former = next((old for old, new in moved.items() if new == node.node_id), node.node_id)
     if former not in view.nodes or node.status not in _BEGUN:
         return node
@@ -93,7 +92,7 @@ def _reset_if_regrouped(
 
 
 def _differs(old: Node | None, new: Node) -> bool:
-    """Whether a node says something else; where it stands and who waits for it do not count."""
+    """Whether the content of a node differs; position and dependents do not count."""
     if old is None:
         return False
     neutral = {"node_id": "", "position": 0, "blocks": (), "updated_at": 0.0, "parent_id": ""}
@@ -103,7 +102,7 @@ def _differs(old: Node | None, new: Node) -> bool:
 def _assignments(
     view: GoalView, after: Mapping[str, Node], moved: Mapping[str, str], now: float
 ) -> list[tuple[Assignment, Event]]:
-    """Those that follow their node to another id, and those that nobody has to finish any more."""
+    """Assignments that follow their node to a new id, and those that are cancelled."""
     found = []
     for assignment in view.assignments.values():
         node_id = moved.get(assignment.work_node_id, assignment.work_node_id)
@@ -112,17 +111,17 @@ def _assignments(
             found.append(_cancelled(assignment, node_id, reason, now))
         elif node_id != assignment.work_node_id:
             new = replace(assignment, work_node_id=node_id, updated_at=now)
-            found.append((new, _event(new, "assignment.moved", {"from": assignment.work_node_id}, now)))
+            found.append((new, new.event("assignment.moved", now, {"from": assignment.work_node_id})))
     return found
 
 
 def _why_over(node_id: str, after: Mapping[str, Node]) -> str:
     if node_id not in after:
-        return f"the new plan has no {node_id} any more"
+        return f"{node_id} is not in the new plan"
     if _is_group(after, node_id):
-        return f"{node_id} has become several subtasks"
+        return f"{node_id} was split into subtasks"
     if after[node_id].status is NodeStatus.DONE:
-        return f"{node_id} is done, says the new plan"
+        return f"{node_id} is marked done in the new plan"
     return ""
 
 
@@ -136,22 +135,11 @@ def _cancelled(assignment: Assignment, node_id: str, reason: str, now: float) ->
         backoff_until=None,
         updated_at=now,
     )
-    return new, _event(new, "assignment.cancelled", {"from": str(assignment.status), "reason": reason}, now)
-
-
-def _event(assignment: Assignment, type: str, data: dict[str, object], now: float) -> Event:
-    return Event(
-        ts=now,
-        type=type,
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data=data,
-    )
+    return new, new.event("assignment.cancelled", now, {"from": str(assignment.status), "reason": reason})
 
 
 def _plan_event(view: GoalView, revision: PlanRevision) -> Event:
-    """The first plan of a goal was generated, every later one is a revision."""
+    """The first plan is generated, later ones are revisions."""
     data = {
         "why": revision.why,
         "added": list(revision.added),
@@ -166,15 +154,12 @@ def _plan_event(view: GoalView, revision: PlanRevision) -> Event:
 def _restarted(
     view: GoalView, after: Mapping[str, Node], former: Mapping[str, str], now: float
 ) -> list[Event]:
-    """Every status that a new plan has changed."""
     events = []
     for id, node in after.items():
         old = view.nodes.get(former.get(id, id))
         before = old.status if old is not None else NodeStatus.TODO
         if before is not node.status:
-            said = (
-                "the plan says so" if node.status is NodeStatus.DONE else "it is not the same work any more"
-            )
+            said = "marked done in the plan" if node.status is NodeStatus.DONE else "the work changed"
             data = {"from": str(before), "reason": said}
             goal_id = view.goal.goal_id
             events.append(
@@ -186,7 +171,7 @@ def _restarted(
 def _done_already(
     view: GoalView, after: Mapping[str, Node], same: Mapping[str, Node | None], now: float
 ) -> list[Crystallization]:
-    """Nothing is done without a word about it; here that word is the plan's."""
+    """Summaries for items that the plan marks done."""
     found = []
     for id, node in after.items():
         old = same[id]
@@ -198,7 +183,7 @@ def _done_already(
                     work_node_id=id,
                     level=str(node.kind),
                     created_at=now,
-                    summary="The plan says that it was done already.",
+                    summary="Marked done in the plan.",
                 )
             )
     return found
@@ -218,11 +203,10 @@ def _goal(goal: Goal, revision: PlanRevision, provenance: Provenance | None, now
     )
 
 
-#: between two plans that nobody asked for, and so many of them in a day
+#: automatic replans: time between two, and most per day
 REPLAN_EVERY_S, MAX_REPLANS_A_DAY = 1800.0, 6
 _DAY_S = 86400.0
 
-#: their nodes are never touched by a new plan
 
 Problems = tuple[Problem, ...]
 
@@ -233,7 +217,7 @@ def may_replan(
     every_s: float = REPLAN_EVERY_S,
     most_a_day: int = MAX_REPLANS_A_DAY,
 ) -> bool:
-    """Whether rules may ask for another plan now; a person always may."""
+    """Whether the rules may replan now; the user always may."""
     return replan_wait_s(history, now, every_s, most_a_day) == 0.0
 
 
@@ -243,7 +227,7 @@ def replan_wait_s(
     every_s: float = REPLAN_EVERY_S,
     most_a_day: int = MAX_REPLANS_A_DAY,
 ) -> float:
-    """How long rules have to wait for that; 0: not at all. A clock that was set back makes nothing old."""
+    """Seconds until the rules may replan; a clock set back makes nothing old."""
     ages = sorted(max(0.0, now - revision.ts) for revision in history)
     since_last = every_s - ages[0] if ages else 0.0
     of_today = [age for age in ages if age < _DAY_S]
@@ -252,19 +236,18 @@ def replan_wait_s(
 
 
 def current_id(goal: Goal, node_id: str) -> str:
-    """Under which id a node lives on, if a new plan has given it another one."""
+    """The current id of a node after replans."""
     for revision in goal.plan_revision_history:
         node_id = revision.moved.get(node_id, node_id)
     return node_id
 
 
 def wants_plan(view: GoalView) -> bool:
-    """Whether a planner is needed at all: a goal with a plan has one already."""
     return not view.nodes
 
 
 def settled_ids(view: GoalView) -> frozenset[str]:
-    """The ids that stay whatever a new plan says, and may be waited for."""
+    """Ids that stay in any new plan, and may be depended on."""
     return frozenset(id for id, node in view.nodes.items() if not node.status.is_open)
 
 
@@ -276,7 +259,7 @@ def merge_plan(
     provenance: Provenance | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Change | Problems:
-    """The goal with this plan: its first, or one in place of another."""
+    """Set the goal's plan, or replace it."""
     places = _places(plan)
     if problems := _contradictions(view, places):
         return bounded(problems)
@@ -292,7 +275,7 @@ def merge_plan(
 
 
 def room_for_split(view: GoalView, leaf_id: str, limits: Limits) -> int:
-    """How many subtasks a leaf may become; fewer than 2: it cannot be split."""
+    """How many subtasks a leaf may be split into; below 2 it cannot be split."""
     leaf = view.nodes.get(leaf_id)
     if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
         return 0
@@ -310,9 +293,11 @@ def split_leaf(
     provenance: Provenance | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Change | Problems:
-    """A leaf that was too large as several: a task gets subtasks, a subtask makes room for others."""
+    """Split a leaf: a task gets subtasks, a subtask is replaced by several."""
     if room_for_split(view, leaf_id, limits) < len(split.subtasks):
-        return (Problem("$.subtasks", f"{leaf_id} cannot become {len(split.subtasks)} subtasks", False),)
+        return (
+            Problem("$.subtasks", f"{leaf_id} cannot be split into {len(split.subtasks)} subtasks", False),
+        )
     if problems := _used_before(view, [part.id for part in split.subtasks]):
         return bounded(problems)
     leaf = view.nodes[leaf_id]
@@ -350,12 +335,12 @@ def _union(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
 
 
 def _order_with(view: GoalView, leaf: Node, parts: list[str]) -> list[str]:
-    """The ids in the order in which siblings stand, the parts where the leaf was."""
+    """Ids in order, with the new subtasks in the leaf's position."""
     ordered = sorted(view.nodes.values(), key=lambda node: node.position)
     return [id for node in ordered for id in (parts if node.node_id == leaf.node_id else [node.node_id])]
 
 
-#: the id of a node in a new plan, to the node, the id of its parent, and its path
+#: by id: the node, its parent's id, and its path
 _Places = Mapping[str, tuple[PlanNode, str, str]]
 
 
@@ -371,31 +356,31 @@ def _places(plan: Plan) -> _Places:
 
 
 def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
-    """Where a plan gives an id another meaning, or adds to what is finished."""
+    """Ids whose kind changes, and additions to finished items."""
     problems = []
     for id, (node, parent, path) in places.items():
         old = view.nodes.get(id)
         if old is not None and old.kind is not node.kind:
-            problems.append(Problem(f"{path}.id", f"{id} is a {old.kind} of the plan already", False))
+            problems.append(Problem(f"{path}.id", f"{id} is already a {old.kind} of the plan", False))
         above = view.nodes.get(parent)
         if old is None and above is not None and not above.status.is_open:
-            text = f"{parent} is {above.status}; new work cannot be a part of it"
+            text = f"{parent} is {above.status}; new work cannot be added to it"
             problems.append(Problem(path, text, False))
     return problems
 
 
 def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
-    """Ids that were of a node which has another one now: they still mean that node."""
+    """Former ids of renamed nodes: they still mean that node."""
     now = {id: current_id(view.goal, id) for id in ids if id not in view.nodes}
     return [
-        Problem("$", f"the id {id} was of {other} before; give new work another one", False)
+        Problem("$", f"the id {id} was used for {other}; give new work a new id", False)
         for id, other in now.items()
         if other != id
     ]
 
 
 def _moved(old: Mapping[str, Node], places: _Places) -> dict[str, str]:
-    """Nodes of the same kind and name that were given another id, where that is beyond doubt."""
+    """Nodes that unambiguously got a new id: same kind and name."""
     gone = [(_sameness(n.kind, n.name), id) for id, n in old.items() if id not in places and n.status.is_open]
     new = [(_sameness(n.kind, n.name), id) for id, (n, _, _) in places.items() if id not in old]
     return {
@@ -410,7 +395,7 @@ def _sameness(kind: NodeKind, name: str) -> tuple[str, str]:
 
 
 def _planned(view: GoalView, places: _Places, moved: Mapping[str, str], now: float) -> dict[str, Node]:
-    """The nodes of the new plan: settled ones as they are, those that go on with their status, and new ones."""
+    """The nodes of the new plan: finished ones unchanged, open ones with their status, and new ones."""
     former = {new: old for old, new in moved.items()}
     found: dict[str, Node] = {}
     for id, (node, parent, _) in places.items():
@@ -426,7 +411,7 @@ def _planned(view: GoalView, places: _Places, moved: Mapping[str, str], now: flo
 
 
 def _going_on(old: Node, new: Node, now: float) -> Node:
-    """What the new plan says of a node, with what has become of it so far."""
+    """The new content of a node, with its current status."""
     if new.status is NodeStatus.DONE:
         return replace(new, created_at=old.created_at, started_at=old.started_at, updated_at=now)
     return replace(
@@ -435,7 +420,7 @@ def _going_on(old: Node, new: Node, now: float) -> Node:
         overridden=old.overridden,
         blocked_reason=old.blocked_reason,
         word=old.word,
-        # what a person set stays, unless the new plan says otherwise
+        # the user's settings stay unless the new plan has its own
         recovery_policy=new.recovery_policy or old.recovery_policy,
         idle_after_ms=new.idle_after_ms or old.idle_after_ms,
         created_at=old.created_at,
@@ -446,7 +431,7 @@ def _going_on(old: Node, new: Node, now: float) -> Node:
 
 
 def _kept(old: Mapping[str, Node], after: Mapping[str, Node], moved: Mapping[str, str]) -> dict[str, Node]:
-    """Finished nodes that the new plan does not name, and what they are a part of."""
+    """Finished nodes that the new plan does not list, and their parents."""
     kept: dict[str, Node] = {}
     for settled in old.values():
         node: Node | None = settled if not settled.status.is_open else None
@@ -458,16 +443,16 @@ def _kept(old: Mapping[str, Node], after: Mapping[str, Node], moved: Mapping[str
 
 
 def _arranged(after: Mapping[str, Node], moved: Mapping[str, str], order: list[str]) -> dict[str, Node]:
-    """With parents and dependencies that exist, places among siblings, and both directions of waiting."""
+    """With existing parents and dependencies, positions, and `blocks`."""
     rank = {id: place for place, id in enumerate(order)}
     tidy = []
     for node in after.values():
         parent = moved.get(node.parent_id, node.parent_id)
         deps = [moved.get(id, id) for id in node.depends_on]
-        if not node.status.is_open or node.node_id not in rank:  # what it once waited for may be gone
+        if not node.status.is_open or node.node_id not in rank:  # its dependencies may no longer exist
             deps = [id for id in deps if id in after]
         tidy.append(replace(node, parent_id=parent, depends_on=tuple(dict.fromkeys(deps))))
-    # what only the former plan had stands first, as it did
+    # items that only the old plan had come first
     tidy.sort(key=lambda node: (rank.get(node.node_id, -1), node.position, node.node_id))
     seen: dict[str, int] = {}
     placed = []
@@ -479,7 +464,7 @@ def _arranged(after: Mapping[str, Node], moved: Mapping[str, str], order: list[s
 
 
 def _too_many(found: Mapping[str, Node], limits: Limits) -> list[Problem]:
-    """Bounds hold for the plan as it will be, with what stays of the former one."""
+    """The limits apply to the resulting plan, finished items included."""
     most = {NodeKind.PHASE: limits.phases, NodeKind.TASK: limits.tasks, NodeKind.SUBTASK: limits.subtasks}
     families: dict[tuple[str, NodeKind], list[Node]] = {}
     for node in found.values():
@@ -489,7 +474,7 @@ def _too_many(found: Mapping[str, Node], limits: Limits) -> list[Problem]:
         if len(family) > most[kind]:
             stays = sum(not node.status.is_open for node in family)
             where = parent or "the goal"
-            text = f"{where} would have {len(family)} {kind}s ({stays} of them finished); at most {most[kind]} are allowed"
+            text = f"{where} would have {len(family)} {kind}s ({stays} finished); at most {most[kind]} are allowed"
             problems.append(Problem("$", text, False))
     return problems
 
@@ -499,9 +484,9 @@ def _graph(found: Mapping[str, Node]) -> list[Problem]:
 
 
 def _with_goal(view: GoalView, plan: Plan) -> GoalView:
-    """What a person left open about the goal, the plan may say; what must be true in the end, both may.
+    """Fill in what the user left open about the goal from the plan; success criteria of both are kept.
 
-    A later plan adds no criteria: those are the person's by then, who may have taken some away.
+    A later plan adds no criteria: by then they are the user's, who may have removed some.
     """
     goal = view.goal
     both = tuple(dict.fromkeys([*goal.success_criteria, *plan.success_criteria]))

@@ -1,4 +1,4 @@
-"""What parts of the plan came to, and old events of the log summed up. Pure."""
+"""Summaries of plan items, and compaction of old events. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ MILESTONE = "overseer.milestone"
 
 
 def milestones(rows: Iterable[tuple[int, Event]]) -> dict[int, Event]:
-    """One event for each goal instead of all of these, under the number of its last one; none is left uncounted."""
+    """Replace these events by one per goal, under the number of its last one; the counts are kept."""
     groups: dict[str, list[tuple[int, Event]]] = {}
     for number, event in rows:
         groups.setdefault(event.goal_id, []).append((number, event))
@@ -53,18 +53,18 @@ def _summed(goal_id: str, events: list[Event]) -> Event:
     return Event(ts=events[-1].ts, type=MILESTONE, goal_id=goal_id, data=data)
 
 
-#: bounds of one record: bytes of a summary, entries of a list, bytes of an entry
+#: limits of a record: bytes of a summary, entries of a list, bytes of an entry
 MAX_SUMMARY, MAX_ENTRIES, MAX_ENTRY = 4_000, 50, 500
-#: a part's own summary within that of the whole
+#: bytes of a child's summary within its parent's
 MAX_LINE = 300
 
 
 def of_report(
     crystal_id: str, assignment: Assignment, node: Node, update: Update, now: float, message_id: str = ""
 ) -> Crystallization:
-    """What a worker's report says, with the fields it left out already filled in."""
+    """Summary of a worker's report."""
     state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
-    said = "says it is done; not merged yet" if claims_done(update) else state[update.status]
+    said = "reported done; not landed yet" if claims_done(update) else state[update.status]
     return Crystallization(
         crystallization_id=crystal_id,
         goal_id=node.goal_id,
@@ -90,7 +90,7 @@ def of_merge(
     former: Crystallization | None,
     now: float,
 ) -> Crystallization:
-    """What a merged leaf came to: the commit, and what git, the transcript and the worker's report say of it."""
+    """Summary of a merged leaf: the commit, and what git and the worker's report say."""
     told = former.evidence if former else Evidence()
     commits = Evidence(commits=(merged.commit,))
     return Crystallization(
@@ -115,7 +115,7 @@ def of_parts(
     parts: Sequence[tuple[Node, Crystallization | None]],
     now: float,
 ) -> Crystallization:
-    """What a task, a phase or (without a node) the goal came to, from what its parts did."""
+    """Summary of a task, a phase or (without a node) the goal, from its children."""
     known = [crystal for _, crystal in parts if crystal is not None]
     lines = [fit(f"{part.node_id} {part.name}: {_gist(part, crystal)}", MAX_LINE) for part, crystal in parts]
     title = node.name if node else goal.title
@@ -126,7 +126,7 @@ def of_parts(
         level=node.kind.value if node else "goal",
         created_at=now,
         summary=fit("\n".join([title, *lines]), MAX_SUMMARY),
-        current_state=f"{sum(part.status.value == 'done' for part, _ in parts)} of {len(parts)} parts done",
+        current_state=f"{sum(part.status.value == 'done' for part, _ in parts)} of {len(parts)} children done",
         decisions=_distinct_decisions(known),
         next_actions=_bounded(entry for crystal in known for entry in crystal.next_actions),
         open_questions=_bounded(entry for crystal in known for entry in crystal.open_questions),
@@ -137,7 +137,7 @@ def of_parts(
 
 
 def joined_evidence(parts: Iterable[Evidence]) -> Evidence:
-    """All of it, each thing once, in the order in which it was found; bounded."""
+    """Merged without duplicates, in order; bounded."""
     each = list(parts)
     tests: dict[str, Tested] = {}
     for part in each:
@@ -181,10 +181,10 @@ def _distinct_decisions(known: Iterable[Crystallization]) -> tuple[Decision, ...
 
 
 def _gist(part: Node, crystal: Crystallization | None) -> str:
-    """The first line of what a part came to."""
+    """The first line of a summary."""
     if crystal is None:
         return part.status.value
-    # a part's own summary begins with its name, where it was made of parts
+    # a parent's summary starts with its name
     lines = [line for line in crystal.summary.splitlines() if line.strip() and line.strip() != part.name]
     return lines[0] if lines else crystal.current_state
 

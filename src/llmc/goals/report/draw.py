@@ -1,6 +1,6 @@
-"""The plan of a goal as a tree for a terminal, and as a Mermaid diagram. Pure.
+"""Draws a goal's plan as a tree for the terminal, and as a Mermaid diagram. Pure.
 
-How far things are comes in as percentages: there is one rule for that, and it is not here.
+Percentages come from the caller (drive/rollup.py).
 """
 
 import re
@@ -12,16 +12,15 @@ from llmc.base.text import cells, printable, shortened
 from llmc.goals.drive.policy import worker_of
 from llmc.goals.model import Assignment, AssignmentStatus, GoalStatus, GoalView, Node, NodeKind, NodeStatus
 
-#: a text and its style: the name of a colour, "bold", "dim", or "" for none
+#: a text and its style: a colour, "bold", "dim" or ""
 Span = tuple[str, str]
 Line = tuple[Span, ...]
 
-#: narrower than this nothing can be read, wider than that nobody can follow
+#: limits of the width
 LEAST_WIDTH, MOST_WIDTH = 40, 160
 BAR_CELLS = 20
-#: so much of a name stays, whatever else there is to say
+#: cells of a name that always stay
 LEAST_NAME = 16
-#: so many ids of what a node waits for
 MAX_WAITS = 4
 
 STYLES = {
@@ -50,7 +49,7 @@ _GOAL_STYLES = {
 
 
 class Tree(Struct, frozen=True):
-    """The nodes of a goal by their parents, in their order."""
+    """The nodes of a goal by parent, in order."""
 
     below: Mapping[str, Sequence[Node]]
 
@@ -75,9 +74,9 @@ class Tree(Struct, frozen=True):
 
 
 def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Line]:
-    """The goal, its progress, and every node with its status, owner, blocker, or what it waits for.
+    """The goal, its progress, and every node with status, worker, blocker or dependencies.
 
-    `percent`: of each node by its id, and of the goal under "". Each line fits into `width` cells.
+    `percent`: by node id, and of the goal under "". Lines fit into `width` cells.
     """
     width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
     tree = Tree.of(view)
@@ -109,7 +108,7 @@ def _progress(tree: Tree, percent: int) -> Line:
 
 
 def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]]:
-    """Every node below a parent, with the lines of the tree in front of it."""
+    """Every node below a parent, with its tree lines."""
     siblings = tree.children(parent)
     for node in siblings:
         last = node is siblings[-1]
@@ -118,7 +117,7 @@ def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]
 
 
 def _row(node: Node, indent: str, end: list[Span], width: int) -> Line:
-    """A name gives way to what has become of the node."""
+    """A long name is shortened first."""
     start: list[Span] = [
         (indent, "dim"),
         (MARKS[node.status], STYLES[node.status]),
@@ -132,18 +131,17 @@ def _row(node: Node, indent: str, end: list[Span], width: int) -> Line:
 def _end(
     view: GoalView, tree: Tree, assignment: Assignment | None, percent: Mapping[str, int], node: Node
 ) -> list[Span]:
-    """What stands behind a name: the status, and what there is to know about it."""
     spans: list[Span] = []
     if tree.children(node.node_id):
         spans.append((f"  {percent.get(node.node_id, 0)}%", STYLES[node.status]))
     elif node.status is not NodeStatus.TODO:
         spans.append((f"  [{node.status}]", STYLES[node.status]))
     spans += _about(view, node, assignment)
-    return [*spans, ("  (set by a person)", "dim")] if node.overridden else spans
+    return [*spans, ("  (set by user)", "dim")] if node.overridden else spans
 
 
 def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Span]:
-    """Who has it and how that goes, why it is stuck, or what has to come first."""
+    """The worker and its status, the blocker, or open dependencies."""
     spans: list[Span] = []
     if assignment is not None:
         spans.append((f"  {owner_of(assignment)}", "bold"))
@@ -159,7 +157,7 @@ def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Sp
 
 
 def open_waits(view: GoalView, node: Node) -> list[str]:
-    """What a node that has not begun still waits for."""
+    """Open dependencies of a node that has not started."""
     if node.status not in (NodeStatus.TODO, NodeStatus.QUEUED):
         return []
     found = [(id, view.nodes.get(id)) for id in node.depends_on]
@@ -167,18 +165,17 @@ def open_waits(view: GoalView, node: Node) -> list[str]:
 
 
 def _owners(view: GoalView) -> dict[str, Assignment]:
-    """The live assignment of each node; of several the newest."""
+    """The open assignment of each node; the newest, if several."""
     live = [assignment for assignment in view.assignments.values() if assignment.status.is_open]
     return {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
 
 
 def owner_of(assignment: Assignment) -> str:
-    """The worker's name, or the pool while nobody has taken it."""
-    return printable(worker_of(assignment.session_key) or f"for {assignment.agent_id}")
+    """The worker's name, or the pool until it is claimed."""
+    return printable(worker_of(assignment.session_key) or f"pool {assignment.agent_id}")
 
 
 def _fitted(line: Line, width: int) -> Line:
-    """As much of a line as there is room for."""
     fitted: list[Span] = []
     room = width
     for text, style in line:
@@ -199,7 +196,7 @@ _MERMAID_STYLES = {
 
 
 def mermaid(view: GoalView) -> str:
-    """A flowchart: groups around their parts, an arrow from what comes first to what waits for it."""
+    """A flowchart: parents as groups, arrows from dependencies to dependents."""
     tree = Tree.of(view)
     names = {node.node_id: f"n{number}" for number, node in enumerate(tree.walk())}
     lines = ["flowchart LR", *_mermaid_nodes(tree, "", names, "  ")]
@@ -223,5 +220,5 @@ def _mermaid_nodes(tree: Tree, parent: str, names: Mapping[str, str], indent: st
 
 
 def _mermaid_text(text: str) -> str:
-    """Inside quotes Mermaid knows entities only, and reads Markdown between backticks."""
+    """Inside quotes Mermaid only knows entities, and reads backticks as Markdown."""
     return re.sub(r'["#<>&`\\;]', lambda match: f"#{ord(match[0])};", shortened(printable(text), 60))

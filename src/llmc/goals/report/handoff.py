@@ -1,6 +1,6 @@
-"""A goal for others: everything needed to go on with it, as Markdown, and the whole store as one JSON object. Pure.
+"""The handoff document of a goal as Markdown, and the export of the store as JSON. Pure.
 
-The same records give the same text, letter by letter; what others wrote is escaped, and lists are bounded.
+The same records give the same text. Texts of others are escaped, and lists are bounded.
 """
 
 import re
@@ -28,7 +28,7 @@ from llmc.goals.plan.plan import is_ready, shape_of
 from llmc.goals.plan.replan import current_id
 from llmc.goals.report.draw import Tree, open_waits, owner_of
 
-#: of the shape, not of the file it is kept in
+#: version of the export format, not of the store
 VERSION = 1
 
 _BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
@@ -37,7 +37,7 @@ _BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 def export(
     views: Iterable[GoalView], crystallizations: Iterable[Crystallization], events: Iterable[Event]
 ) -> dict[str, Any]:
-    """Goals with their plans inside, assignments with their dispatches, handoffs, an index, and the log."""
+    """All goals with plans, assignments with dispatches, summaries, an index, and the events."""
     goals, assignments, index = {}, {}, {}
     for view in views:
         goals[view.goal.goal_id] = goal_tree(view)
@@ -57,7 +57,7 @@ def export(
 
 
 def goal_tree(view: GoalView) -> dict[str, Any]:
-    """One goal with its phases, their tasks and their subtasks; each with what is done of it."""
+    """A goal with its phases, tasks and subtasks, each with its progress."""
     children, done = children_of(view), progress(view)
 
     def row(node: Node, path: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def goal_tree(view: GoalView) -> dict[str, Any]:
 
 
 def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict[str, Any]:
-    """What workers decided and asked, and what they say comes next: from the newest of each leaf, in plan order."""
+    """Decisions, open questions and next actions of workers: from the newest report of each leaf, in plan order."""
     newest = {one.work_node_id: one for one in crystallizations}
     found = [(leaf, newest[leaf]) for leaf in shape_of(view.nodes).leaves if leaf in newest]
     is_open = {leaf: view.nodes[leaf].status.is_open for leaf, _ in found}
@@ -97,21 +97,21 @@ def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """Without the ids that it does not have."""
+    """Without empty ids."""
     plain: dict[str, Any] = msgspec.to_builtins(event)
     return {key: value for key, value in plain.items() if value != "" or key in ("ts", "type")}
 
 
-#: so many characters of one text, so many entries of one list, so many revisions of the plan
+#: limits: characters of a text, entries of a list, plan revisions
 TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
-#: and so many characters in all
+#: limit of the document
 MAX_CHARS = 200_000
 
 _BOXES = {NodeStatus.DONE: "x", NodeStatus.CANCELLED: "-"}
 
 
 def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent: Mapping[str, int]) -> str:
-    """The whole handoff. `percent`: of each node by its id, and of the goal under ""."""
+    """The handoff document. `percent`: by node id, and of the goal under ""."""
     tree = Tree.of(view)
     found = [replace(c, work_node_id=current_id(view.goal, c.work_node_id)) for c in crystallizations]
     kept = sorted(found, key=lambda c: (c.created_at, c.crystallization_id))
@@ -129,29 +129,28 @@ def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent
 
 
 def _bounded(parts: list[str]) -> str:
-    """As many paragraphs as there is room for."""
     kept: list[str] = []
     room = MAX_CHARS
     for part in parts:
         room -= len(part) + 2
         if room < 0:
-            kept.append(f"(cut here: {len(parts) - len(kept)} more paragraphs)")
+            kept.append(f"({len(parts) - len(kept)} more paragraphs omitted)")
             break
         kept.append(part)
     return "\n\n".join(kept) + "\n"
 
 
 def escaped(text: str) -> str:
-    """In one line, and read as it was written: nothing in it is Markdown or HTML."""
+    """On one line, with Markdown and HTML escaped."""
     line = " ".join(printable(text[:TEXT_CHARS]).split())
     if len(text) > TEXT_CHARS:
-        line = f"{line} (cut here: {len(text) - TEXT_CHARS} more characters)"
+        line = f"{line} ({len(text) - TEXT_CHARS} more characters omitted)"
     line = re.sub(r"([\\`*_{}\[\]<>|~&!])", r"\\\1", line)
     return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", line)
 
 
 def code(text: str) -> str:
-    """A command or a path, in as many backticks as it needs."""
+    """Code, in as many backticks as it needs."""
     line = " ".join(printable(text[:TEXT_CHARS]).split())
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
@@ -178,19 +177,19 @@ def _purpose(view: GoalView) -> list[str]:
     risks = [
         escaped(risk.risk)
         + (f"; impact: {escaped(risk.impact)}" if risk.impact else "")
-        + (f"; against it: {escaped(risk.mitigation)}" if risk.mitigation else "")
+        + (f"; mitigation: {escaped(risk.mitigation)}" if risk.mitigation else "")
         for risk in goal.risks
     ]
     return [
-        "## What it is for",
-        escaped(goal.problem_statement) or "Nobody wrote down which problem it solves.",
-        _labelled("It is reached when", goal.success_criteria),
-        _labelled("It is not", goal.non_goals),
+        "## Purpose",
+        escaped(goal.problem_statement) or "No problem statement was given.",
+        _labelled("Success criteria", goal.success_criteria),
+        _labelled("Non-goals", goal.non_goals),
         _labelled("Constraints", goal.constraints),
         _labelled("Assumptions", goal.assumptions),
         f"Risks:\n\n{_bullets(risks)}" if risks else "",
         _labelled(
-            "The repository, when it was planned",
+            "Repository at planning time",
             [goal.repo_context_snapshot] if goal.repo_context_snapshot else [],
         ),
     ]
@@ -202,7 +201,7 @@ def _state(
     goal = view.goal
     leaves = tree.leaves()
     done = sum(leaf.status is NodeStatus.DONE for leaf in leaves)
-    progress = f"{percent.get('', 0)} %: {done} of {len(leaves)} leaves done."
+    progress = f"{percent.get('', 0)}%: {done} of {len(leaves)} plan items done."
     facts = [
         f"Goal {code(goal.goal_id)}, {goal.status}, priority {goal.priority}, {progress}",
         f"Created {_when(goal.created_at)}, last changed {_when(goal.updated_at)}."
@@ -214,9 +213,8 @@ def _state(
 
 
 def _plan(view: GoalView, tree: Tree) -> str:
-    """Every node as a box of a list."""
     if not view.nodes:
-        return "There is no plan yet."
+        return "No plan yet."
     live = [a for a in view.assignments.values() if a.status.is_open]
     owners = {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
     rows = []
@@ -250,7 +248,7 @@ def _decisions(kept: Sequence[Crystallization]) -> list[str]:
 
 
 def _next(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
-    """What those at work said comes next, then the leaves that could begin."""
+    """Next actions from reports, then leaves that can start."""
     found = []
     for node_id in ["", *(node.node_id for node in tree.walk() if node.status is not NodeStatus.DONE)]:
         latest = _latest(kept, node_id)
@@ -258,21 +256,17 @@ def _next(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[s
         found += [f"{escaped(action)} ({escaped(node_id or 'goal')})" for action in actions]
     shape, waiting = shape_of(view.nodes), (NodeStatus.TODO, NodeStatus.QUEUED)
     ready = [n for n in tree.leaves() if n.status in waiting and is_ready(n.node_id, view.nodes, shape)]
-    found += [f"Begin {escaped(node.node_id)}: {escaped(node.name)}" for node in ready]
+    found += [f"Start {escaped(node.node_id)}: {escaped(node.name)}" for node in ready]
     return _section("Next actions", found)
 
 
 def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
-    """Questions and blockers of what is not finished; a newer word replaces an older one of the same node."""
+    """Questions and blockers of unfinished items; the newest report of an item wins."""
     open_nodes = ["", *(id for id, node in view.nodes.items() if node.status is not NodeStatus.DONE)]
     latest = [crystal for id in open_nodes if (crystal := _latest(kept, id))]
     asked = [
         f"{escaped(a.blocked_reason.question or a.blocked_reason.text)} ({escaped(a.work_node_id)}"
-        + (
-            f"; to choose from: {escaped(', '.join(a.blocked_reason.options))}"
-            if a.blocked_reason.options
-            else ""
-        )
+        + (f"; options: {escaped(', '.join(a.blocked_reason.options))}" if a.blocked_reason.options else "")
         + ")"
         for a in sorted(view.assignments.values(), key=lambda a: (a.created_at, a.assignment_id))
         if a.blocked_reason is not None and a.status.is_open
@@ -283,7 +277,7 @@ def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
 
 
 def _evidence(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
-    """What each part came to, and what proves it; parts that a later plan removed come last."""
+    """Summaries and evidence of each item; items that a later plan removed come last."""
     order = [*(node.node_id for node in tree.walk()), ""]
     order += sorted({crystal.work_node_id for crystal in kept} - set(order))
     parts = []
@@ -299,9 +293,7 @@ def _heading(view: GoalView, node_id: str) -> str:
         return "The goal as a whole"
     node = view.nodes.get(node_id)
     return (
-        f"{escaped(node_id)}: {escaped(node.name)}"
-        if node
-        else f"{escaped(node_id)} (not in the plan any more)"
+        f"{escaped(node_id)}: {escaped(node.name)}" if node else f"{escaped(node_id)} (no longer in the plan)"
     )
 
 
@@ -345,7 +337,7 @@ def _history(view: GoalView) -> list[str]:
         rows.append(f"{_when(revision.ts)}: {escaped(revision.why)} ({what or 'moved'})")
     if goal.planner.model_ref:
         rows.append(_planner(goal.planner))
-    return _section("The plan's history", rows)
+    return _section("Plan history", rows)
 
 
 def _planner(planner: PlannerRef) -> str:

@@ -1,4 +1,4 @@
-"""Why work stands where it does, from what is stored alone: what was seen, sent and counted, and what comes next. Pure."""
+"""Explains the state of goals, plan items and assignments from the store alone. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,26 +26,25 @@ from llmc.goals.model import (
 
 S = AssignmentStatus
 
-#: so many ids, or rows, of one kind
 MAX_SHOWN = 10
 _MEANS = {
-    Result.PENDING: "its outcome is not known yet",
+    Result.PENDING: "outcome not known yet",
     Result.ACCEPTED: "accepted",
-    Result.OK: "accepted and done",
-    Result.TIMEOUT: "not confirmed in time",
+    Result.OK: "done",
+    Result.TIMEOUT: "unconfirmed",
     Result.ERROR: "failed",
 }
 _STEPS = {
-    Recovery.NUDGE: "the worker is asked how it stands",
+    Recovery.NUDGE: "the worker is asked for a status update",
     Recovery.RESEND: "the instruction is sent again, under the same id",
     Recovery.REPLAN: "the planner is asked for smaller steps",
-    Recovery.REASSIGN: "the work is given to somebody else",
-    Recovery.ESCALATE: "a person is asked",
+    Recovery.REASSIGN: "the work is reassigned to another worker",
+    Recovery.ESCALATE: "you are asked",
 }
 
 
 class Clock(Struct, frozen=True):
-    """Now, and how times are written: an age ("4m ago"), and a time to come ("in 2m")."""
+    """Now, and how times are shown: "4m ago", "in 2m"."""
 
     now: float
     ago: Callable[[float], str]
@@ -53,14 +52,12 @@ class Clock(Struct, frozen=True):
 
 
 class Why(Struct, frozen=True):
-    """The answer, in lines for people and as fields for scripts."""
-
     lines: tuple[str, ...]
     data: dict[str, Any] = field(default_factory=dict)
 
 
 class Next(Struct, frozen=True):
-    """What happens next; `at` None: not before something else does."""
+    """What happens next; `at` None: no fixed time."""
 
     what: str
     at: float | None = None
@@ -74,50 +71,50 @@ def why_assignment(
     policy: Policy,
     clock: Clock,
 ) -> Why:
-    """One assignment. `stalled` is the newest event that called it so, `proofs` what is kept of its part of the plan."""
+    """An assignment. `stalled`: its newest stall event; `proofs`: summaries of its goal."""
     node = view.nodes.get(assignment.work_node_id)
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
     reason = _reason(assignment, stalled)
     comes = next_of(view, assignment, node, policy, clock.now)
     backoff = assignment.backoff_until if (assignment.backoff_until or 0.0) > clock.now else None
-    name = f": {node.name}" if node else " (not in the plan any more)"
+    name = f": {node.name}" if node else " (no longer in the plan)"
     lines = [
         f"{assignment.assignment_id}: {assignment.work_node_id}{name}",
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {assignment.status}" + (f": {reason}" if reason else ""),
-        f"  who       {assignment.session_key or f'nobody yet (pool {assignment.agent_id})'}"
+        f"  who       {assignment.session_key or f'no worker yet (pool {assignment.agent_id})'}"
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
-        f"  retries   {assignment.retry_count} since the last progress, of {policy.max_retries} before the next step",
-        "  backoff   " + (f"nothing is sent for it before {clock.to_come(backoff)}" if backoff else "none"),
+        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress, then the next recovery step",
+        "  backoff   " + (f"nothing is sent before {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
-        f"  next      {comes.what}" + (f", {clock.to_come(comes.at)}" if comes.at is not None else ""),
+        f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
     ]
     return Why(tuple(lines), _data(view, assignment, reason, last, backoff, ours, comes))
 
 
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
-    """What the rules do next about an assignment, if nothing else happens."""
+    """What the rules do next if nothing changes."""
     if not assignment.status.is_open:
-        return Next("nothing: it is over")
+        return Next("nothing; it is finished")
     if view.goal.status is not GoalStatus.ACTIVE:
         word = f"llmc goal resume {view.goal.goal_id}"
         rest = f": {word}" if view.goal.status is GoalStatus.PAUSED else ""
         return Next(f"nothing while the goal is {view.goal.status}{rest}")
     if not may_touch(assignment, policy):
-        return Next(f"nothing: overseer.goals.policy does not allow the pool {assignment.agent_id}")
+        return Next(f"nothing; overseer.goals.policy does not allow pool {assignment.agent_id}")
     if assignment.status is S.BLOCKED:
-        answer = f'it waits for your answer: llmc answer {assignment.assignment_id} "..."'
+        answer = f'waiting for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; you are reminded" if due is not None else answer, due)
     if (pending := intents.pending(assignment)) is not None:
-        return Next(f"{pending.purpose} is brought to its end by the next tick, under the same id")
+        return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
     if assignment.status is S.QUEUED:
-        return Next("it is sent as soon as there is room for it", assignment.backoff_until)
+        return Next("it is sent as soon as a slot is free", assignment.backoff_until)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
-        return Next("without a sign of life it counts as stalled", seen + idle_after(assignment, policy))
+        return Next("counts as stalled unless there is activity", seen + idle_after(assignment, policy))
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
 
@@ -133,18 +130,16 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
         return "nothing yet"
     how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
     tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
-    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in all"
+    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in total"
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
     seen, got_on = assignment.last_observed_activity_at, assignment.last_progress_at
     lines = [
-        "  alive     " + (f"last sign of work {clock.ago(seen)}" if seen else "no sign of work yet"),
+        "  alive     " + (f"last activity {clock.ago(seen)}" if seen else "no activity yet"),
         "  progress  "
         + (
-            f"last for certain {clock.ago(got_on)}"
-            if got_on
-            else "none for certain: no commit, report or answer"
+            f"last confirmed {clock.ago(got_on)}" if got_on else "none confirmed: no commit, report or answer"
         ),
     ]
     if ours:
@@ -189,7 +184,7 @@ def _data(
 
 
 def why_node(view: GoalView, node: Node) -> Why:
-    """A part of a plan that nobody has: whether it could begin, and what keeps it."""
+    """A plan item without an assignment: whether it can start, and its dependencies."""
     found = waits_of(view)
     waits = found.waiting.get(node.node_id, ())
     behind = found.holds_up.get(node.node_id, 0)
@@ -199,7 +194,7 @@ def why_node(view: GoalView, node: Node) -> Why:
         f"{node.node_id}: {node.name}",
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {node.status}" + (f": {reason}" if reason else ""),
-        "  who       nobody has it",
+        "  who       no worker",
         f"  waits for {_some(waits) or 'nothing'}",
         f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
         f"  next      {comes}",
@@ -220,37 +215,37 @@ def why_node(view: GoalView, node: Node) -> Why:
 
 def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
     if node.status in ("done", "cancelled"):
-        return "nothing: it is over"
+        return "nothing; it is finished"
     if node.status == "blocked":
-        return f'it waits for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
+        return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
-        return "it is sent as soon as there is room for it"
-    return f"it begins when {_some(waits)} is done" if waits else "its parts say how it stands"
+        return "it is sent as soon as a slot is free"
+    return f"it starts when {_some(waits)} is done" if waits else "its status follows its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
-    """A goal as a whole: what could begin, who is at work, what waits for a person, and what keeps the most."""
+    """A goal: ready, running and blocked items, and what holds up most."""
     found = waits_of(view)
     open_ = [a for a in view.assignments.values() if a.status.is_open]
     by = {status: [a.work_node_id for a in open_ if a.status is status] for status in S}
     most = list(found.holds_up.items())[:MAX_SHOWN]
     lines = [f"{view.goal.goal_id} ({view.goal.status}) {percent}%: {view.goal.title}"]
     if not view.nodes:
-        lines.append(f"  it has no plan: llmc goal plan {view.goal.goal_id}")
+        lines.append(f"  no plan: llmc goal plan {view.goal.goal_id}")
     if view.goal.status is GoalStatus.PAUSED:
-        lines.append(f"  nothing is sent while it is paused: llmc goal resume {view.goal.goal_id}")
+        lines.append(f"  nothing is sent while the goal is paused: llmc goal resume {view.goal.goal_id}")
     if view.goal.asks is not None:
         by[S.BLOCKED] = [view.goal.goal_id, *by[S.BLOCKED]]
     if wants_check(view):
-        lines.append("  its plan is done; the next tick runs its success criteria")
+        lines.append("  the plan is done; the next tick runs the success criteria")
     rows = {
         "ready": found.ready,
         "sent": by[S.DISPATCHED],
-        "at work": by[S.ACTIVE],
+        "working": by[S.ACTIVE],
         "stalled": by[S.STALLED],
-        "asks you": by[S.BLOCKED],
+        "needs you": by[S.BLOCKED],
     }
     lines += [
         f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"
@@ -278,7 +273,7 @@ def why_goal(view: GoalView, percent: int) -> Why:
 
 
 def _others(count: int) -> str:
-    return f"{count} other part" + ("s" if count > 1 else "")
+    return f"{count} other plan item" + ("s" if count > 1 else "")
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""The goals' store: one SQLite file with a rollback journal, changed in transactions only. A damaged one is set aside.
+"""The goal store: one SQLite file with a rollback journal, changed in transactions only.
 
-A transaction takes the place of a lock file: it is exclusive, names its holder when somebody waits in vain, and
-vanishes with its process. A damaged file is set aside as it is by whoever wants to write; who only reads leaves it.
+A transaction serves as the lock: it is exclusive, names its holder to those who wait, and ends with its process. A damaged
+file is set aside by the next writer; readers leave it alone.
 """
 
 import os
@@ -40,7 +40,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """Which file it is: another one after it was set aside."""
+    """Device and inode: differs after a file was set aside."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -49,10 +49,10 @@ def identity(path: Path) -> Identity | None:
 
 
 def set_aside(path: Path, found: Identity | None, why: str) -> None:
-    """There is no moment without a store: a kill anywhere leaves the damaged one, or the new one in safe mode."""
+    """Set the file aside. A kill at any point leaves the damaged store, or the new one in safe mode."""
     with lock(path.with_name("store.lock"), Rank.GOALS):
         if identity(path) != found:
-            return  # somebody else did it
+            return  # another process was faster
         now = now_unix()
         kept = _kept_name(path, now)
         fresh = path.with_name(f".store-{os.getpid()}.db")
@@ -60,7 +60,7 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
         _make_safe(fresh, SafeMode(now, why, kept.name))
         with fault_step("goals.set_aside"):
             second_name(path, kept)
-            with suppress(FileNotFoundError):  # else it would be played back into the new file
+            with suppress(FileNotFoundError):  # otherwise it would be applied to the new file
                 os.replace(f"{path}-journal", f"{kept}-journal")
             os.replace(fresh, path)
 
@@ -83,14 +83,14 @@ def _make_safe(path: Path, mode: SafeMode) -> None:
 
 
 def _kept_name(path: Path, now: float) -> Path:
-    """A name that nothing has: `store.corrupt-<time>.db`."""
+    """A free name: `store.corrupt-<time>.db`."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     names = (f"store.corrupt-{stamp}{more}.db" for more in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(other for name in names if not (other := path.with_name(name)).exists())
 
 
 def second_name(path: Path, other: Path) -> None:
-    """The same file under another name, which nothing may have."""
+    """Link the file under a free name."""
     try:
         os.link(path, other)
     except FileExistsError:
@@ -102,28 +102,26 @@ def second_name(path: Path, other: Path) -> None:
 
 FILE = "store.db"
 
-#: writers of this process go one after another: SQLite's locks are between processes, and polled
+#: writers of one process wait here: SQLite's locks poll
 _writers: dict[str, threading.Lock] = {}
 _writing = threading.local()
 
 
 class GoalStore:
-    """Reads and changes the goals of one root."""
-
     def __init__(self, directory: Path, *, busy_s: float = 30.0) -> None:
         self.directory = directory
         self.path = directory / FILE
         self.busy_s = busy_s
-        #: what is wrong with the file, once somebody looked
+        #: set after the first read
         self.damage = ""
         self._examined: Identity | None = None
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
-        """A look at the store as of one moment; empty where there is none, or it is damaged (`damage` says so)."""
+        """A consistent read; empty if there is no store or it is damaged (see `damage`)."""
         with self._explained():
             self.damage = ""
-            file = identity(self.path)  # before it is opened: a newer one is then never taken for known
+            file = identity(self.path)  # before opening, so that a newer file never passes as known
             try:
                 db = self._open_to_read()
             except Damaged as error:
@@ -137,7 +135,7 @@ class GoalStore:
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
-        """A transaction: what the block applies is there afterwards, or none of it."""
+        """A transaction: all of it or nothing."""
         with self._alone(), self._explained():
             db = self._open_to_write()
             try:
@@ -154,7 +152,7 @@ class GoalStore:
     def update(
         self, goal_id: str, decide: Callable[[GoalView], Change], *, typed: bool = False
     ) -> tuple[GoalView, Change]:
-        """Load a goal, let a rule decide, write what it wants, with nobody in between; the goal as it was, and that."""
+        """Load a goal, decide, write; returns the goal before, and the change."""
         with self.writing() as tx:
             view = tx.view(goal_id)
             if view is None:
@@ -173,16 +171,16 @@ class GoalStore:
             return view
 
     def damaged(self) -> Damaged:
-        """For who cannot go on with nothing."""
+        """For callers that cannot continue with an empty store."""
         return Damaged(self.damage, hint=SET_ASIDE)
 
     def changed_since(self, revision: int) -> tuple[int, list[str]]:
-        """The revision now, and the goals that were written since the other one."""
+        """The current revision, and the goals written since `revision`."""
         with self.reading() as found:
             return found.revision(), found.changed_since(revision)
 
     def clear_safe_mode(self) -> SafeMode | None:
-        """A person has looked; what the safe mode was, if there was one."""
+        """End safe mode; returns what it was."""
         with self.writing() as tx:
             mode = tx.safe_mode()
             if mode is not None:
@@ -207,7 +205,7 @@ class GoalStore:
         return db
 
     def _migrated(self, db: "Connection") -> "Connection":
-        """The newest version of an older store: in its file if that can be written, else for this look only."""
+        """Migrate an older store: in its file if writable, otherwise in memory."""
         import sqlite3
 
         try:
@@ -225,7 +223,7 @@ class GoalStore:
             return memory
 
     def _open_to_write(self) -> "Connection":
-        """A connection with a transaction that nobody else can have at the same time."""
+        """A connection with an exclusive transaction."""
         private_dir(self.directory)
         for _ in range(3):
             found = identity(self.path)
@@ -237,7 +235,7 @@ class GoalStore:
                 db.execute("PRAGMA journal_mode = DELETE")
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("BEGIN IMMEDIATE")
-                if identity(self.path) != found:  # set aside meanwhile, by somebody else
+                if identity(self.path) != found:  # set aside by another process meanwhile
                     db.close()
                     continue
                 if self._examine(db) < VERSION:
@@ -249,7 +247,10 @@ class GoalStore:
                     raise
                 set_aside(self.path, found, str(error))
                 self.damage = str(error)
-        raise Damaged(f"{self.path} is damaged, and could not be set aside", hint=f"Move {self.path} away.")
+        raise Damaged(
+            f"{self.path} is damaged and could not be set aside",
+            hint="Move the file away, then run the command again.",
+        )
 
     def _connect(self, mode: str) -> "Connection":
         import sqlite3  # 10 ms that `llmc status` does not need
@@ -258,20 +259,20 @@ class GoalStore:
         return sqlite3.connect(uri, uri=True, timeout=self.busy_s, isolation_level=None)
 
     def _create(self) -> None:
-        """Whole from its first moment on: an empty file is a damaged one, and never a new one."""
+        """Create the file complete: an empty file counts as damaged, never as new."""
         fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
         try:
             fresh.unlink(missing_ok=True)
             os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             make_empty(fresh)
-            with suppress(FileExistsError):  # somebody else was faster
+            with suppress(FileExistsError):  # another process was faster
                 second_name(fresh, self.path)
             fresh.unlink()
         except OSError as error:
             raise explain(error, f"cannot create {self.path}") from error
 
     def _examine(self, db: "Connection") -> int:
-        """Its version; NewerStore or Damaged where it cannot be used. The whole file is checked once a process."""
+        """The version; NewerStore or Damaged if it cannot be used. The whole file is checked once per process."""
         import sqlite3
 
         try:
@@ -284,7 +285,7 @@ class GoalStore:
             if not tables and not version:
                 raise Damaged(f"{self.path} is empty")
             if not tables or not version:
-                raise Damaged(f"{self.path} is not a store of goals")
+                raise Damaged(f"{self.path} is not a goal store")
             if version and self._examined != identity(self.path):
                 verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
@@ -298,17 +299,17 @@ class GoalStore:
 
     def _newer(self, version: int) -> NewerStore:
         return NewerStore(
-            f"{self.path} has version {version}, this llmc knows {VERSION}: nothing was changed",
-            hint="Use the newer llmc that wrote it.",
+            f"{self.path} has version {version}, but this llmc supports up to {VERSION}; nothing was changed",
+            hint="Upgrade llmc to the version that wrote it.",
         )
 
-    # --- one at a time, and errors for people
+    # --- locking and errors
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         key = str(self.path)
         if key in getattr(_writing, "paths", ()):
-            raise AssertionError(f"a transaction of {key} inside another one")
+            raise AssertionError(f"nested transaction on {key}")
         mine = _writers.setdefault(key, threading.Lock())
         if not mine.acquire(timeout=self.busy_s):
             raise busy(self.path, self.busy_s)
@@ -321,7 +322,7 @@ class GoalStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Whatever SQLite has to say is said in our own words: nobody else has to know its errors."""
+        """Turn SQLite errors into our own."""
         import sqlite3
 
         try:

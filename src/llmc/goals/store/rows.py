@@ -1,4 +1,4 @@
-"""Records of goals in the rows of their store: how they are looked up, and the one way they are written."""
+"""Reads and writes records of goals as rows of the store."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Row)
 
-#: with more events than this the oldest are summed up, so that this many stay as they are
+#: above MOST_EVENTS the oldest are compacted and KEPT_EVENTS stay
 MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
 _OPEN = ", ".join(f"'{status}'" for status in AssignmentStatus if status.is_open)
 
-#: closed ones with a dispatch of which nobody knows that it arrived: perhaps a withdrawal that is to be tried again
+#: closed, but with a dispatch of unknown outcome: a withdrawal may have to be repeated
 _OWED = (
     "assignment_id IN (SELECT assignment_id FROM dispatches WHERE result IN ('pending', 'timeout', 'error'))"
 )
 
 
 class SafeMode(Struct, frozen=True):
-    """Nothing is sent until a person has looked: since when, why, and the file that was set aside."""
+    """Nothing is sent until the user clears it."""
 
     since: float
     reason: str
@@ -49,10 +49,10 @@ class SafeMode(Struct, frozen=True):
 
 
 class Crystals(Mapping[str, Crystallization]):
-    """What each part of a plan came to, newest by part. One is decoded when it is asked for: most never are."""
+    """The newest summary of each plan item, decoded on access."""
 
     def __init__(self, rows: dict[str, tuple[float, str]]) -> None:
-        """`rows`: by part, when it was made, and its JSON."""
+        """`rows`: by plan item, creation time and JSON."""
         self.rows = rows
 
     def __getitem__(self, node_id: str) -> Crystallization:
@@ -66,21 +66,20 @@ class Crystals(Mapping[str, Crystallization]):
 
 
 class Reader:
-    """Looks things up, all as of one moment."""
+    """Reads, all as of one moment."""
 
     def __init__(self, db: "Connection", file: tuple[int, int] | None = None) -> None:
         self.db = db
-        #: which file it is, by device and inode: another one after a damaged store was set aside
+        #: device and inode: differs after a damaged store was set aside
         self.file = file
-        #: goals of which a record could not be read, and why: they keep nobody from the others
+        #: unreadable goals, and why
         self.unreadable: dict[str, str] = {}
 
     def revision(self) -> int:
-        """Grows with each write of the same file."""
         return self._counter("revision")
 
     def changed_since(self, revision: int) -> list[str]:
-        """The goals of which anything was written after that revision."""
+        """Goals written after a revision."""
         return self._ids("SELECT goal_id FROM goals WHERE revision > ? ORDER BY revision", (revision,))
 
     def goal(self, goal_id: str) -> Goal | None:
@@ -93,7 +92,6 @@ class Reader:
         return self._ids("SELECT goal_id FROM goals ORDER BY rowid")
 
     def goals_with(self, node_id: str) -> list[str]:
-        """The goals whose plan has a node of that id."""
         return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND NOT removed", (node_id,))
 
     def view(self, goal_id: str) -> GoalView | None:
@@ -105,16 +103,16 @@ class Reader:
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
     def live_view(self, goal_id: str) -> GoalView | None:
-        """The same without assignments that ended long ago: all that a tick looks at, and all that costs anything."""
+        """The view without long-closed assignments: all that a tick needs."""
         goal = self.goal(goal_id)
-        if goal is None or goal.budget_usd:  # what a goal has cost is told from all of them
+        if goal is None or goal.budget_usd:  # costs need all assignments
             return self.view(goal_id)
         nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
         live = self._assignments(f"goal_id = ? AND (status IN ({_OPEN}) OR {_OWED})", (goal_id,))
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in live})
 
     def view_since(self, known: GoalView, revision: int) -> GoalView | None:
-        """The same as `view`, from what was read at that revision and the rows that were written since."""
+        """The same as `view`, updated from a known view with the rows written since."""
         goal_id = known.goal.goal_id
         goal, values = self.goal(goal_id), (goal_id, revision)
         if goal is None:
@@ -123,12 +121,12 @@ class Reader:
         rows = self.db.execute(query, values).fetchall()
         nodes = {node.node_id: node for node in (decoded(Node, payload) for _, payload in rows)}
         if any(removed for removed, _ in rows) or not nodes.keys() <= known.nodes.keys():
-            return self.view(goal_id)  # another plan: read in its own order
+            return self.view(goal_id)  # the plan changed: read it in its order
         given = {one.assignment_id: one for one in self._assignments("goal_id = ? AND revision > ?", values)}
         return GoalView(goal, {**known.nodes, **nodes}, {**known.assignments, **given})
 
     def views(self, besides: Collection[str] = ()) -> list[GoalView]:
-        """All goals but those of such a status; of one that cannot be read `unreadable` says why."""
+        """All goals except of these statuses; problems go to `unreadable`."""
         rows = self.db.execute("SELECT goal_id, status FROM goals ORDER BY rowid").fetchall()
         wanted = [goal_id for goal_id, status in rows if status not in besides]
         return [view for goal_id in wanted if (view := self.readable(goal_id))]
@@ -141,7 +139,7 @@ class Reader:
             return None
 
     def raw(self, goal_id: str) -> dict[str, list[Any]]:
-        """A goal's records as they are kept, whatever they hold."""
+        """A goal's records, unchecked."""
         tables = ("goals", "nodes", "assignments", "crystallizations")
         return {
             table: [
@@ -157,19 +155,19 @@ class Reader:
         return next(iter(self._assignments("assignment_id = ?", (assignment_id,))), None)
 
     def open_assignments(self) -> list[Assignment]:
-        """Of all goals, also such whose goal is gone."""
+        """Of all goals, orphans included."""
         return self._assignments(f"status IN ({_OPEN})", ())
 
     def dispatch(self, dispatch_id: str) -> Dispatch | None:
         return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
-        """Oldest first; `since`: those that were written after that revision."""
+        """Oldest first; `since`: written after that revision."""
         query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
         return self._all(Crystallization, query, (goal_id, since))
 
     def latest_crystals(self, goal_id: str, before: "Crystals | None" = None, since: int = -1) -> "Crystals":
-        """The newest of each part of the plan; `before`: as it was at the revision `since`."""
+        """The newest by plan item; `before`: the result as of `since`."""
         query = (
             "SELECT work_node_id, created_at, payload FROM crystallizations WHERE goal_id = ? AND revision > ? "
             "ORDER BY created_at, rowid"
@@ -183,7 +181,7 @@ class Reader:
     def events(
         self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
     ) -> list[tuple[int, Event]]:
-        """With their numbers, oldest first; `last`: only so many of the newest."""
+        """With their numbers, oldest first; `last`: only the newest."""
         query = "SELECT seq, payload FROM events WHERE seq > ? AND ts >= ?"
         values: list[Any] = [after, since]
         if goal_id:
@@ -215,7 +213,7 @@ class Reader:
         )
         for assignment_id, payload in rows:
             histories.setdefault(assignment_id, []).append(decoded(Dispatch, payload))
-        for one in found:  # nobody else has them yet
+        for one in found:  # not shared yet
             force_setattr(one, "dispatch_history", tuple(histories.get(one.assignment_id, ())))
         return found
 
@@ -233,10 +231,10 @@ class Reader:
 
 
 class Writer(Reader):
-    """Inside a transaction: all that is applied here is there afterwards, or nothing of it."""
+    """Writes inside a transaction."""
 
     def apply(self, change: Change, *, typed: bool = False) -> None:
-        """The only way in. `typed`: a person wrote it, so that a secret is refused instead of taken out."""
+        """The only way to write. `typed`: by the user, so a secret is refused instead of removed."""
         if change.is_empty():
             return
         change = clean(change, typed=typed)
@@ -266,7 +264,7 @@ class Writer(Reader):
             self._set_meta("safe_mode", msgspec.json.encode(mode).decode())
 
     def _put_goals(self, change: Change) -> int:
-        """The goal's own row, and a new revision, which is returned, for every goal that anything is written about."""
+        """Write the goal's row, and stamp every affected goal with a new revision, which is returned."""
         self.db.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision'")
         revision = self._counter("revision")
         if change.goal is not None:
@@ -277,12 +275,12 @@ class Writer(Reader):
                 change.goal,
             )
             marks = [(revision, change.goal.goal_id, node_id) for node_id in change.removed_nodes]
-            # It is not in the plan any more, but nothing is deleted.
+            # Removed from the plan; nothing is deleted.
             self.db.executemany(
                 "UPDATE nodes SET removed = 1, revision = ? WHERE goal_id = ? AND node_id = ?", marks
             )
         elif change.removed_nodes:
-            raise AssertionError("nodes are removed with a change of their goal's own record")
+            raise AssertionError("removed nodes need a change of their goal")
         rows: Iterable[Node | Assignment | Crystallization | Event] = (
             *change.nodes, *change.assignments, *change.crystallizations, *change.events
         )  # fmt: skip
@@ -291,11 +289,11 @@ class Writer(Reader):
                 "UPDATE goals SET revision = ? WHERE goal_id = ?", (revision, goal_id)
             ).rowcount
             if not found:
-                raise NotFound(f"there is no goal {goal_id!r}", hint="`llmc goal list` names them.")
+                raise NotFound(f"no goal {goal_id!r}", hint="Run `llmc goal list` to see the goals.")
         return revision
 
     def _put_assignment(self, assignment: Assignment, revision: int) -> None:
-        """Its row without its history, which only grows: an entry gets its outcome, and nothing else of it changes."""
+        """Write the assignment, and its append-only history: existing entries only get their outcome."""
         self._put(
             "INSERT INTO assignments (assignment_id, goal_id, work_node_id, status, revision, payload) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
@@ -316,7 +314,7 @@ class Writer(Reader):
         before = [decoded(Dispatch, payload) for (payload,) in rows]
         now = assignment.dispatch_history
         if [one.dispatch_id for one in before] != [one.dispatch_id for one in now[: len(before)]]:
-            raise StateError(f"{assignment.assignment_id}: a history of dispatches is only added to")
+            raise StateError(f"{assignment.assignment_id}: the dispatch history is append-only")
         for position, dispatch in enumerate(now):
             key = (assignment.assignment_id, position)
             if position >= len(before):
@@ -343,7 +341,7 @@ class Writer(Reader):
             self.compact(KEPT_EVENTS)
 
     def compact(self, keep: int) -> None:
-        """Sum up the oldest events, goal by goal; the newest stay as they are."""
+        """Replace the oldest events by one summary per goal."""
         rows = self.db.execute(
             "SELECT seq, payload FROM events ORDER BY seq LIMIT ?", (max(0, self._counter("events") - keep),)
         )
@@ -369,7 +367,7 @@ class Writer(Reader):
 
 
 def encoded(record: Row) -> str:
-    """Without what a record of this kind has anyway: most of a large plan is that, and all of it would be read again."""
+    """Only what differs from the defaults, to keep large plans fast to read."""
     said = {
         name: value
         for field, name, usual in _fields(type(record))
@@ -380,7 +378,7 @@ def encoded(record: Row) -> str:
 
 @cache
 def _fields(kind: type[Row]) -> tuple[tuple[str, str, Any], ...]:
-    """Name, name in JSON, and the value that is not written, of each field."""
+    """Name, JSON name and default of each field."""
     return tuple(
         (
             one.name,
@@ -396,6 +394,6 @@ def decoded(kind: type[R], payload: str) -> R:
         return msgspec.json.decode(payload, type=kind)
     except msgspec.MsgspecError as error:
         raise StateError(
-            f"a {kind.__name__.lower()} in the goals' store cannot be read: {error}",
-            hint="`llmc goal export` shows what is in it; a newer llmc may have written it.",
+            f"cannot read a record ({kind.__name__.lower()}) in the goal store: {error}",
+            hint="A newer llmc may have written it; run `llmc goal export` to see its contents.",
         ) from error

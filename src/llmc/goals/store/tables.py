@@ -1,4 +1,4 @@
-"""The tables of the goals' store, and how an older store becomes a newer one."""
+"""Tables of the goal store, and its migrations."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 VERSION = 3
 
-#: the first tables: an assignment's dispatches were part of its own row
+#: version 1: dispatches inside the assignment's row
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -40,7 +40,7 @@ _FIRST = (
     "CREATE INDEX events_by_goal ON events (goal_id, seq)",
 )
 
-#: rows of their own, so that a history is added to and never written again; the file itself refuses the rest
+#: version 2: dispatches as rows, append-only; triggers enforce it
 _SECOND = (
     (
         "CREATE TABLE dispatches (assignment_id TEXT NOT NULL, position INTEGER NOT NULL, dispatch_id TEXT NOT NULL UNIQUE, "
@@ -62,7 +62,7 @@ _SECOND = (
     ),
 )
 
-#: tables whose rows say when they were last written, so that who knows a goal reads what is new of it
+#: version 3: rows with the revision of their last write, so that readers fetch only new rows
 _STAMPED = ("nodes", "assignments", "crystallizations")
 
 
@@ -87,7 +87,7 @@ def _dispatches_apart(db: "Connection") -> None:
 def _rows_stamped(db: "Connection") -> None:
     for table in _STAMPED:
         db.execute(f"ALTER TABLE {table} ADD COLUMN revision INTEGER NOT NULL DEFAULT 0")
-        # when exactly nobody knows: at the latest with the last change of its goal
+        # unknown; at the latest with the last change of the goal
         db.execute(
             f"UPDATE {table} SET revision = "
             f"coalesce((SELECT revision FROM goals WHERE goals.goal_id = {table}.goal_id), 0)"
@@ -95,7 +95,7 @@ def _rows_stamped(db: "Connection") -> None:
         db.execute(f"CREATE INDEX {table}_by_revision ON {table} (goal_id, revision)")
 
 
-#: what makes a store of each version one of the next; a new store goes through all of them
+#: migrations; a new store runs all of them
 _STEPS: tuple[Callable[["Connection"], None], ...] = (_make, _dispatches_apart, _rows_stamped)
 assert len(_STEPS) == VERSION
 
@@ -105,7 +105,7 @@ def version_of(db: "Connection") -> int:
 
 
 def make_empty(path: "Path") -> None:
-    """A store without goals, of the newest version, in a file that exists."""
+    """Create an empty store in an existing file."""
     import sqlite3
 
     db = sqlite3.connect(path, isolation_level=None)
@@ -118,7 +118,7 @@ def make_empty(path: "Path") -> None:
 
 
 def migrate(db: "Connection") -> None:
-    """Bring a store, or an empty file, to the newest version; inside the caller's transaction."""
+    """Migrate a store, or an empty file, inside the caller's transaction."""
     for step in _STEPS[version_of(db) :]:
         step(db)
     db.execute(f"PRAGMA user_version = {VERSION}")
