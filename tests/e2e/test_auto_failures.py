@@ -588,7 +588,9 @@ def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None
     fleet = scripted
     fleet.commit("check.sh", "test ! -e bad || { echo E: it is bad; false; }\n", "Add a check")
     fleet.commit("bad", "bad\n", "Break main")
-    set_up(fleet, **{"repo.validate": "sh check.sh", "auto.concurrency": "2"})
+    set_up(
+        fleet, **{"repo.validate": "sh check.sh", "auto.concurrency": "2", "auto.dirty_backoff_secs": "0.5"}
+    )
     add(fleet, 1)
     daemon = Daemon(fleet)
     # Nothing ever passed in a slot: the base is checked in the worktree.

@@ -294,6 +294,8 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             run.drain(f"{run.max_tasks} tasks were started")
             return False
         state = project.store.read()
+        if state.failing_base is not None:  # found by another worker since
+            return False
         if project.config.auto.post_accept_command and a_command_comes_first(state):
             run.look_again(record.name, LANDING_S)
             return False
