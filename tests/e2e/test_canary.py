@@ -159,7 +159,7 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     assert "canary: warning: cannot observe the UserPromptSubmit hook" in said
     found = verdict(scripted)
     assert (found["passed"], len(found["cannot_see"])) == (True, 2)
-    assert "llmc cannot see its status file" in scripted.llmc("doctor").out
+    assert "cannot observe its status file" in scripted.llmc("doctor").out
 
 
 def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:

@@ -292,7 +292,7 @@ def test_logs_of_the_daemon_and_of_a_worker(running: Fleet) -> None:
     assert "daemon_started" in [
         json.loads(row)["action"] for row in running.llmc("logs", "--json").out.splitlines()
     ]
-    assert "is text" in running.llmc("logs", "auto", "--json", code=2).err
+    assert "only for the daemon log" in running.llmc("logs", "auto", "--json", code=2).err
     assert running.llmc("logs", "-n", "1").out.count("\n") == 1
     assert "no worker" in running.llmc("logs", "nobody", code=4).err
     (running.root / "logs/adam.log").write_text("one\ntwo\n")

@@ -75,7 +75,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
         path.write_text(
             json.dumps({**json.loads(path.read_text()), "metadata": {"llmc": {"hold": hold}}}) + "\n"
         )
-    assert "llmc tasks requeue 2   1 task waits for it\n" in scripted.llmc("digest").out
+    assert "llmc tasks requeue 2   blocks 1 task\n" in scripted.llmc("digest").out
     ranked = scripted.llmc("digest", "--json").json["waiting"]
     assert ranked[0]["why"] == "task: 2 tests fail"
     assert [(item["command"], item["unblocks"]) for item in ranked] == [

@@ -211,7 +211,7 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
     shown = fleet.llmc("doctor", code=1).out
     assert set(findings(fleet)) == BROKEN
     assert "22 problems, 21 fixable with --repair" in shown, shown
-    assert "index.lock in its worktree, 2 hours ago" in shown
+    assert "index.lock in its worktree, 2 hours old" in shown
     ghost = pane_pid(fleet, f"=llmc-{fleet.root.name}-ghost:")
 
     # Nothing without a yes.

@@ -101,12 +101,12 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["accept", "zebra"], NOT_FOUND, ["no worker 'zebra'", "llmc add zebra"]),
     (["add", "adam"], REFUSED, ["already", "another name"]),
     (["start", "-p", "x"], NOT_FOUND, ["no idle worker", "llmc up", "--new"]),
-    (["start", "-w", "adam", "-p", "x"], REFUSED, ["adam is offline", "llmc up"]),
-    (["message", "adam", "hi"], REFUSED, ["adam is offline", "llmc up"]),
-    (["accept", "adam"], REFUSED, ["adam is offline", "needs_review"]),
+    (["start", "-w", "adam", "-p", "x"], REFUSED, ["its status is offline", "llmc up"]),
+    (["message", "adam", "hi"], REFUSED, ["its status is offline", "llmc up"]),
+    (["accept", "adam"], REFUSED, ["its status is offline", "needs_review"]),
     (["accept"], REFUSED, ["no worker is waiting for review", "llmc status"]),
-    (["peek", "adam"], REFUSED, ["no agent", "llmc up"]),
-    (["attach", "adam"], REFUSED, ["no agent", "llmc up"]),
+    (["peek", "adam"], REFUSED, ["no running agent", "llmc up"]),
+    (["attach", "adam"], REFUSED, ["no running agent", "llmc up"]),
     (["start", "-p", ""], USAGE, ["the prompt is empty"]),
     (["start", "-p", " \n\t "], USAGE, ["the prompt is empty"]),
     (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove it"]),
@@ -120,10 +120,10 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["stauts"], USAGE, ["unknown command 'stauts'", 'Did you mean "status"?']),
     (["status", "--frob"], USAGE, ["--frob", "llmc status --help"]),
     (["accept", "adam", "eve"], USAGE, ["llmc accept --help"]),
-    (["review"], REFUSED, ["no worker waits for review", "llmc status"]),
+    (["review"], REFUSED, ["no worker is waiting for review", "llmc status"]),
     (["review", "adma"], NOT_FOUND, ["no worker 'adma'", 'Did you mean "adam"?']),
     (["review", "--interface", "emacs"], USAGE, ["emacs", "difftastic"]),
-    (["reject", "adam", "no good"], REFUSED, ["adam is offline", "Next: llmc up"]),
+    (["reject", "adam", "no good"], REFUSED, ["its status is offline", "Next: llmc up"]),
     (["reject", "not good enough"], REFUSED, ["cannot tell which worker", "llmc review"]),
     (["reject", "adma", "no good"], NOT_FOUND, ["no worker 'adma'"]),
     (["peek", "adam", "-n", "many"], USAGE, ["many", "llmc peek --help"]),
@@ -499,5 +499,5 @@ def test_a_root_with_a_path_too_long_for_a_socket_works(scripted: Fleet) -> None
 def test_a_worker_that_is_idle_has_nothing_to_accept(scripted: Fleet) -> None:
     scripted.set_up("adam")
     scripted.up()
-    complaint(scripted.llmc("accept", "adam", code=None), REFUSED, "adam is idle", "needs_review")
+    complaint(scripted.llmc("accept", "adam", code=None), REFUSED, "its status is idle", "needs_review")
     assert "daemon already running" in scripted.llmc("up", "--detach").out

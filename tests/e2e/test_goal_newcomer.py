@@ -155,7 +155,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert (row["percent"], row["done"], row["total"]) == (50, 1, 2)
     # What cannot be kept is refused, and what is no plan is named as what it is.
     fleet.llmc("goal", "update", first, "--title", " ", code=2)
-    assert "not UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
+    assert "not valid UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
     made.write_text("[]")
     before = fleet.llmc("goal", "list", "--all", "--json").json
     refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err

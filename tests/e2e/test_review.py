@@ -188,8 +188,8 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
     running.llmc("hold", "adam")
     held = running.llmc("review", "adam", "--json").json
     assert held["behind"] == 1
-    assert "adam is held" in held["not_rebased"]
-    assert "main is 1 commit ahead; not rebased: adam is held" in running.llmc("review", "adam").out
+    assert "adam is on hold" in held["not_rebased"]
+    assert "main is 1 commit ahead; not rebased: adam is on hold" in running.llmc("review", "adam").out
     running.llmc("release", "adam")
     fresh = running.llmc("review", "adam", "--json").json
     assert (fresh["behind"], fresh["not_rebased"]) == (0, "")
@@ -279,7 +279,7 @@ def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> Non
     work(scripted, "i1")
     scripted.kill_daemon()
     scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.validate:before:kill")
-    assert "is being accepted (at: validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
+    assert "it is being accepted (step validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
     assert scripted.llmc("review", "adam", "--json").json["so_far"] == "being accepted"
     assert scripted.log() == ["First commit"]
     assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
@@ -307,7 +307,7 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.wait("adam", "needs_review")
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
-    assert "adam conflicts with main in a.txt; adam resolves them now. Review it again when" in found.err
+    assert "adam conflicts with main in a.txt; adam is resolving them. Review it again when" in found.err
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     assert "+mine" in scripted.llmc("review").out
     scripted.llmc("down")

@@ -54,7 +54,7 @@ def test_below_a_directory_of_another_user(scripted: Fleet) -> None:
     for command in COMMANDS:
         done = scripted.llmc(*command, cwd=theirs / "sub", code=None, **env)
         assert done.code == 3, command
-        assert "belongs to nobody" in done.err
+        assert "belongs to user nobody" in done.err
         done = scripted.llmc("--root", str(theirs), *command, code=None, **env)
         assert done.code == 3, command
     assert not mark.exists()

@@ -137,7 +137,7 @@ def test_commits_on_another_branch_are_not_dropped_in_silence(running: Fleet) ->
     second = f"git checkout -q -b other origin/main; echo y > y; git add y; {COMMIT} 'Y'"
     running.llmc("start", "--prompt", f"@sh {first}; {second}")
     running.wait("adam", "needs_review")
-    assert "left its branch" in running.llmc("accept", "adam", code=3).err
+    assert "is not on its branch" in running.llmc("accept", "adam", code=3).err
     running.llmc(
         "message",
         "adam",

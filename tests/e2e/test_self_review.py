@@ -141,7 +141,7 @@ def test_it_waits_for_a_person(running: Fleet) -> None:
     go.touch()
     wait_until(lambda: running.record("adam")["self_review"] == "due")
     waiting = running.status("adam")
-    assert (waiting["status"], waiting["reason"]) == ("working", "self-review pending")
+    assert (waiting["status"], waiting["reason"]) == ("working", "self-review is due")
     wait_until(lambda: running.client_status("adam") == "idle")
     running.llmc("wait", "adam", "--status", "needs_input,needs_review", "--timeout", "6", code=1)
     assert review_prompts(running) == []

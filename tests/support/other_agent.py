@@ -27,6 +27,7 @@ from llmc.agents.protocol import (
 from llmc.agents.screens import Screen
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
+from llmc.records.items import Glance
 from llmc.records.tokens import Tokens
 
 NAME = "other"
@@ -41,10 +42,16 @@ _HOOKS = {What.PROMPT_ARRIVED: "heard", What.TURN_ENDED: "fell_silent"}
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a folder in agents/ and its name in config/model.py do."""
-    module = ModuleType(f"llmc.agents.{NAME}.kind")
-    module.KIND = KIND  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, content in (("kind", {"KIND": KIND}), ("glance", {"glance": _glance})):
+        module = ModuleType(f"llmc.agents.{NAME}.{name}")
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(registry, "AGENTS", (*registry.AGENTS, NAME))
+
+
+def _glance(config_dir: str, pid: int) -> Glance:
+    said = OtherReader().state(Path(config_dir), pid)
+    return Glance("it asks" if said.asks else "", said.status is ClientStatus.IDLE)
 
 
 class OtherTranscript:

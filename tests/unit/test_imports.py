@@ -86,6 +86,17 @@ def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
     assert len(modules) <= MOST, sorted(modules)
 
 
+def test_a_running_agent_is_asked_with_little() -> None:
+    """Break: ask the table of agents in agents/glance.py, or give the status file a model."""
+    hot = (
+        "import llmc.cli.fast, llmc.api.seeing, llmc.agents.glance as one; one.glance('scripted', '/none', 1)"
+    )
+    _, modules = loaded("-c", hot)
+    assert "llmc.agents.claude.glance" in modules
+    assert below(modules, HEAVY - {"llmc.agents"}) == set()
+    assert len(below(modules, {"llmc.agents"})) <= 7
+
+
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_load_next_to_nothing(option: str) -> None:
     """Break: ask click for them, or import cli/fast.py at the top of cli/commands.py."""

@@ -48,7 +48,9 @@ def test_every_name_is_reached_from_a_command() -> None:
     field that is set and never read; a rule that only its marked test called (whose report it is).
     """
     commands = [Name(PLACES[name], name) for name in COMMANDS]
-    commands += [Name(f"llmc.agents.{name}.kind", "KIND") for name in AGENTS]
+    # loaded by the name of the agent: agents/registry.py, agents/glance.py
+    faces = (("kind", "KIND"), ("glance", "glance"))
+    commands += [Name(f"llmc.agents.{name}.{module}", face) for name in AGENTS for module, face in faces]
     unreached = Package(SOURCE).unreached(
         [*(Name(program, BODY) for program in PROGRAMS), *commands], words_of(SOURCE)
     )

@@ -1,6 +1,6 @@
 """Accept, rebase, pick and undo. Each takes its locks and wakes the daemon.
 
-Light, because `llmc accept` runs all day: it looks at the source before it imports the rest.
+Checks the source before it imports the rest, to keep `llmc accept` fast.
 """
 
 from typing import TYPE_CHECKING

@@ -237,7 +237,7 @@ def _check_room(project: Project, tell: Tell) -> None:
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(
-            f"cannot start on {project.root.path}: disk full ({free // 1024} KB free)",
+            f"cannot start on {project.root.path}: the disk is full ({free // 1024} KB free)",
             hint="Free some space, then try again.",
         )
     if free < DISK_FLOOR_BYTES:

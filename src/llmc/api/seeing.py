@@ -13,7 +13,7 @@ from llmc.base import given
 from llmc.base.flocks import is_locked
 from llmc.base.panes import FORMAT, Panes, parse
 from llmc.config import root_layout, trust
-from llmc.records.items import Facts, Raw
+from llmc.records.items import Facts, Glance, Raw
 from llmc.records.sight import agent_pane, look
 
 if TYPE_CHECKING:
@@ -135,7 +135,13 @@ def current(root: str) -> tuple[Raw, Facts]:
     if _lists_changed(root) and not daemon_runs(root):
         list_again(root)
         state = read_state(root)
-    return state, look(root, state, panes, time.time())
+    return state, look(root, state, panes, time.time(), _glance)
+
+
+def _glance(agent: object, config_dir: object, pid: int) -> Glance:
+    from llmc.agents.glance import glance  # only where an agent runs
+
+    return glance(agent, config_dir, pid)
 
 
 def read_state(root: str) -> Raw:

@@ -188,7 +188,7 @@ def _pane(project: Project, name: str) -> Pane:
             raise
         pane = None  # never started
     if pane is None:
-        starter = "overseer" if is_overseer else "up"
+        starter = "overseer" if is_overseer else "up --detach"
         raise Refused(f"{name} has no running agent", hint=f"Run `llmc {starter}` to start it.")
     return pane
 

@@ -21,8 +21,8 @@ from llmc.cli.landing import land
 def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> None:
     """Land a worker's changes on the default branch
 
-    Rebases the worker's commits onto the latest default branch, runs repo.validate on the result, squashes it into one
-    commit, and fast-forwards the source repository. The worker is then reset to idle.
+    Squashes the worker's commits into one commit on the latest default branch, runs repo.validate on it, and
+    fast-forwards the source repository. The worker is then reset to idle.
 
     Without WORKER, accepts the worker you reviewed last, or the only one waiting for review. If the change differs from
     the one you reviewed, accept warns you first, and asks on a terminal.

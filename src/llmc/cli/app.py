@@ -87,7 +87,7 @@ def run(argv: list[str]) -> int:
 
 
 def ended(error: Exception, argv: list[str]) -> int:
-    """The exit code of a command that an error ended, which is printed."""
+    """Print the error that ended a command, and return the exit code."""
     return 130 if isinstance(error, click.Abort) else report(error, argv)
 
 

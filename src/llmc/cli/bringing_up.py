@@ -25,7 +25,10 @@ from llmc.cli.output import json_option, note, paint, print_json, say
     "Set repo.validate first; permissions follow defaults.skip_permissions.",
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1, 99), help="Number of auto workers (overrides auto.concurrency)"
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(1, 99),
+    help="Number of auto workers (overrides auto.concurrency)",
 )
 @click.option(
     "--post-accept-command", help="Command to run after each landed task (overrides auto.post_accept_command)"
@@ -33,9 +36,10 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 @click.option(
     "--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or a duration such as 8h"
 )
-@click.option("--max-tasks", type=click.IntRange(1), help="Exit after starting N tasks")
+@click.option("--max-tasks", metavar="N", type=click.IntRange(1), help="Exit after starting N tasks")
 @click.option(
     "--max-cost",
+    metavar="DOLLARS",
     type=click.FloatRange(0, min_open=True),
     help="Take no new tasks once this many dollars are spent (see `llmc prices list`), then exit",
 )
@@ -77,7 +81,7 @@ def up(
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
     if not auto and any(value is not None for value in said.values()):
         named = next(name for name, value in said.items() if value is not None)
-        raise UsageError(f"{named} needs --auto", hint="llmc up --auto --detach ...")
+        raise UsageError(f"{named} needs --auto", hint="Run: llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())

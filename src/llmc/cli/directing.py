@@ -191,7 +191,13 @@ def detach_keys(inner: str, around: str | None) -> str:
 @click.command("peek")
 @worker_argument
 @click.option(
-    "--lines", "-n", type=click.IntRange(1, 20000), default=40, show_default=True, help="Number of lines"
+    "--lines",
+    "-n",
+    metavar="N",
+    type=click.IntRange(1, 20000),
+    default=40,
+    show_default=True,
+    help="Number of lines",
 )
 @json_option
 @click.pass_context

@@ -53,9 +53,13 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
     recorded with the goal of the task.
     """
     if no_changes and (kind != "done" or not text.strip()):
-        raise UsageError("--no-changes needs `done` and a reason", hint='llmc report done --no-changes "why"')
+        raise UsageError(
+            "--no-changes needs `done` and a reason", hint='Run: llmc report done --no-changes "why"'
+        )
     if kind == "blocked" and not text.strip():
-        raise UsageError("`llmc report blocked` needs a reason", hint='llmc report blocked "what you need"')
+        raise UsageError(
+            "`llmc report blocked` needs a reason", hint='Run: llmc report blocked "what you need"'
+        )
     update = agent_calls.read_update(said)
     name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
     if as_json:

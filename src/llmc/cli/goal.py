@@ -85,7 +85,13 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--reply-thread", default="", help="With --reply-to: thread on that channel"),
         click.option("--reply-account", default="", help="With --reply-to: account on that channel"),
-        click.option("--budget", type=_DOLLARS, default=None, help="Budget in dollars; 0 means no limit"),
+        click.option(
+            "--budget",
+            metavar="DOLLARS",
+            type=_DOLLARS,
+            default=None,
+            help="Budget in dollars; 0 means no limit",
+        ),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
     for option in reversed([*single, *lists]):

@@ -78,7 +78,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
 @click.option(
     "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
 )
-@click.option("--last", type=click.IntRange(1), help="Show only the latest N events")
+@click.option("--last", metavar="N", type=click.IntRange(1), help="Show only the latest N events")
 @json_option
 @click.pass_context
 def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_json: bool) -> None:

@@ -247,7 +247,7 @@ def why(worker: Raw) -> str:
     reason = _WORDS.get(worker["reason"], worker["reason"])
     parts = [] if reason in _PLAIN_REASONS else [reason]
     if worker["self_review"] == "due":
-        parts.append("self-review pending")
+        parts.append("self-review is due")
     parts.append(worker["error_reason"])
     return ": ".join(part for part in dict.fromkeys(parts) if part)
 

@@ -115,7 +115,7 @@ def _file_view(file: FileChange) -> dict[str, object]:
 def _head(review: Review, now: float, branch: str) -> str:
     """Worker, age, commits, files and warnings."""
     waited = age(max(0.0, now - review.since_unix))
-    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"waiting for {waited}"
+    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"waiting for review ({waited})"
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]

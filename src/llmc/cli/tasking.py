@@ -90,7 +90,7 @@ complete_task = _completion(lambda project, board: board.found.tasks)
 @click.option(
     "--state",
     "-s",
-    help="Show only these states, separated by commas: ready, waits, in_progress, completed, ...",
+    help="Show only these states, such as ready,waits,in_progress",
 )
 @click.option(
     "--all", "-a", "every", is_flag=True, help=f"Show all completed tasks, not only the last {RECENT}"
@@ -149,6 +149,7 @@ def _marks(task: Task) -> list[str]:
 @click.option(
     "--priority",
     "-p",
+    metavar="N",
     type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
     help="Priority; 0 is highest",
 )

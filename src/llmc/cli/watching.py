@@ -35,6 +35,7 @@ from llmc.config.durations import parse_duration
 @click.option("--watch", "-w", is_flag=True, help="Refresh until Ctrl-C")
 @click.option(
     "--interval",
+    metavar="SECONDS",
     type=click.FloatRange(0.1),
     default=1.0,
     show_default=True,
@@ -199,6 +200,7 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 @click.option(
     "--lines",
     "-n",
+    metavar="N",
     type=click.IntRange(0),
     default=50,
     show_default=True,

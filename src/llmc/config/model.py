@@ -119,7 +119,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
     ] = ""
 
 
-#: the agents there are; each has a folder of its name in agents/
+#: the known agents; each has its own folder in agents/
 AgentName = Literal["claude", "scripted"]
 
 
@@ -399,7 +399,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before worker and daemon are restarted; by default longer with goals",
+            "Time without progress before the worker is reset and the daemon restarted; longer if goals are on",
             gt=0,
         ),
     ] = 3600.0

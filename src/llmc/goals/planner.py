@@ -299,7 +299,7 @@ def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> P
 def diagnose(setup: PlannerSetup, view: GoalView, leaf_id: str, seen: str) -> Planned[Diagnosis] | PlanFailed:
     """What to do about a stall that the rules cannot end."""
     if leaf_id not in view.nodes:
-        return PlanFailed(Failure.NOT_NEEDED, f"the plan has no {leaf_id}")
+        return PlanFailed(Failure.NOT_NEEDED, f"{leaf_id} is not in the plan")
     inputs = prompts.diagnose_inputs(view.nodes[leaf_id], seen)
     asked = (view.goal.goal_id, "diagnose", prompts.DIAGNOSE, inputs, diagnosis_schema(), check_diagnosis)
     return _planned(setup, _Request(*asked))

@@ -92,6 +92,14 @@ class Item(NamedTuple):
     next: str = ""
 
 
+class Glance(NamedTuple):
+    """What a running client says of itself."""
+
+    #: as in `Seen`
+    dialog: str = ""
+    rests: bool = False
+
+
 class Seen(NamedTuple):
     """Current facts about a worker, beside its record."""
 

@@ -369,6 +369,6 @@ class Supervisor:
     def _told(self, number: int, _: object) -> None:
         """The first signal stops the daemon and us; the second kills us immediately."""
         if self._stop.is_set() and number != signal.SIGHUP:  # a closing terminal sends it twice
-            os.write(2, b"llmc: ended at once; the daemon may still be ending (see `llmc status`)\n")
+            os.write(2, b"llmc: killed; the daemon may still be stopping (see `llmc status`)\n")
             os._exit(128 + number)
         self._stop.set()

@@ -175,7 +175,7 @@ FAILING = {
         Failure.INVALID,
         "no valid answer from the planner after",
     ),
-    "prints nothing": ("true", Failure.INVALID, "the answer is empty"),
+    "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),
 }
 
@@ -202,7 +202,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
         Failure.MISSING,
-        "Set [defaults].agent_command to the path of the client.",
+        "Set defaults.agent_command to the path of the client.",
     )
     nowhere = plan_goal(PlannerSetup(cwd=tmp_path / "gone", command="true"), goal())
     assert isinstance(nowhere, PlanFailed)

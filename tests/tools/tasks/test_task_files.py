@@ -261,7 +261,7 @@ def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path,
     (tmp_path / "x.json.lock").mkdir()
     os.utime(tmp_path / "x.json.lock", (1, 1))
     for act in (files.get, lambda i: files.change(i, done), file_name):
-        with pytest.raises(NotFound, match="there is no task"):
+        with pytest.raises(NotFound, match="no task"):
             act(task_id)
     assert files.remove(task_id, lambda task: True), "what is not there is gone"
     assert sorted(os.listdir(tmp_path)) == ["lists", "x.json.lock"]
@@ -295,9 +295,9 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "5.json": "larger than 8 MB",
         "6.json": "nested too deeply",
         "7.json": "NaN is not a number",
-        "8.json": "`blockedBy` has '../../etc/passwd', which cannot be the id of a task",
-        "9.json": "`metadata.llmc.verify` has a control character",
-        "'\\x1b[2J.json'": "its name cannot be the id of a task",
+        "8.json": "`blockedBy` contains '../../etc/passwd', which is not a valid task id",
+        "9.json": "`metadata.llmc.verify` contains a control character",
+        "'\\x1b[2J.json'": "the file name is not a valid task id",
     }
     assert {bad.file for bad in files.unreadable} == {bad.file for bad in found.unreadable}, (
         "known after any look"

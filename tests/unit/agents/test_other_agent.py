@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.agents.glance import glance
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.registry import tool_children
@@ -17,6 +18,7 @@ from llmc.auto.usage import Meters
 from llmc.base.names import PaneId, PromptId, SessionName
 from llmc.base.panes import Pane
 from llmc.records.hook_events import HookEvent
+from llmc.records.items import Glance
 from llmc.records.tokens import Tokens
 from llmc.records.worker import Asked, Delivery, Outcome, Status, WorkerRecord
 from llmc.sessions import leftovers, sessions, typist
@@ -88,6 +90,16 @@ def test_its_own_files_say_how_it_is_and_what_waits_in_it(record: WorkerRecord) 
     assert leftovers.has_queue(record, HERE)
     says(record, state="asleep 1.0")
     assert leftovers.is_idle(record, HERE)
+
+
+def test_the_status_asks_it_in_its_own_way(record: WorkerRecord) -> None:
+    """Break: read the status file of Claude Code in records/sight.py."""
+    says(record, state="asking 1.0")
+    asked = glance(record.agent, record.config_dir, HERE.pid)
+    says(record, state="asleep 1.0")
+    rests = glance(record.agent, record.config_dir, HERE.pid)
+    assert (asked, rests) == (Glance("it asks"), Glance(rests=True))
+    assert glance("", "", HERE.pid) == Glance()
 
 
 def test_the_typist_uses_its_keys_and_believes_its_transcript(record: WorkerRecord) -> None:

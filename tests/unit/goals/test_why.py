@@ -68,7 +68,7 @@ def test_the_four_questions_are_answered() -> None:
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
     assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 in total" in text
-    assert "nothing is sent before at 1020" in text
+    assert "backoff   ends at 1020" in text
     assert "last activity 400s ago" in text
     assert "last confirmed 450s ago" in text
     assert "evidence  300s ago: the parser is there" in text

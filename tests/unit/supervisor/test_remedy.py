@@ -123,7 +123,7 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
         "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
     )
     assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (
-        f"[2026-01-02T03:04:05] tool output (an error)\n    bad\n    {long}\n"
+        f"[2026-01-02T03:04:05] tool error\n    bad\n    {long}\n"
     )
     assert "prompt\n    Mend it.\n" in readable({"type": "user", "message": {"content": "Mend it."}})
     assert readable({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""

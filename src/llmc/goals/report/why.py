@@ -87,7 +87,7 @@ def why_assignment(
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
         f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress, then the next recovery step",
-        "  backoff   " + (f"nothing is sent before {clock.to_come(backoff)}" if backoff else "none"),
+        "  backoff   " + (f"ends {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
     ]
