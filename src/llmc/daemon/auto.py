@@ -98,7 +98,7 @@ class TaskPool:
 STAGGER_S = 2.0
 PULSE_S = 1.0
 #: how often to check whether a failing default branch has moved
-BASE_S = 2.0
+BASE_S = 1.0
 #: how long a config file may stay invalid while it is edited
 CONFIG_SETTLE_S = 2.0
 #: collects several changes of the task list
