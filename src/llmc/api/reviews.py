@@ -1,5 +1,6 @@
 """A worker's work before it lands: what a person looks at, what llmc remembers of that, and changes that are requested."""
 
+from llmc.attention.rules import after_dirty as after_dirty
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.landing import review

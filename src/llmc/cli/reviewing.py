@@ -80,6 +80,8 @@ def review(
     has_agent = reviews.end(project, shown, seen=not name_only)
     if not as_json and not has_agent:
         note(f"next: llmc up --detach, which starts {shown.worker}; then it can be accepted or rejected")
+    elif not as_json and shown.dirty:
+        note(f"next: {reviews.after_dirty(shown.worker)}")
     elif not as_json:
         note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
 
@@ -146,10 +148,12 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _why_behind(review: Review) -> str:
-    why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept merges them"
+    why = f"it was not rebased: {review.not_rebased}; " if review.not_rebased else ""
     if review.conflicts:
-        return f"{why}; this is without {len(review.conflicts)} conflict(s): {', '.join(map(_name, review.conflicts[:5]))}"
-    return f"{why}; this is the diff to it, as it would land"
+        return (
+            f"{why}its work conflicts with it in {_some(review.conflicts)}; this diff is against its own base"
+        )
+    return f"{why or 'accept merges them; '}this is the diff to it, as it would land"
 
 
 def _stat(file: FileChange) -> str:

@@ -116,12 +116,17 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
         )
     ahead.begin()
     rebase.refuse_if_disturbed(project, record)
-    found = rebase.refuse_if_dirty(record)
+    try:
+        found = rebase.refuse_if_dirty(record)
+    except Refused:
+        with project.store.transaction() as tx:
+            tx.update(record.name, uncommitted=True)
+        raise
     _refuse_if_commits_are_elsewhere(record, found)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))
-        return tx.update(record.name, accept=journal)
+        return tx.update(record.name, accept=journal, uncommitted=False)
 
 
 def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
@@ -431,7 +436,7 @@ class _Pipeline:
         if self._is_cancelled():
             raise Cancelled(
                 f"the accept of {self.name} was cancelled while it was validated; nothing landed",
-                hint=f"`llmc events {self.name}` says by whom.",
+                hint=f"Run `llmc events --worker {self.name}` to see why.",
             )
 
     def _refuse_if_changed(self) -> None:

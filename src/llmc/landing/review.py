@@ -173,6 +173,7 @@ def remember(project: Project, review: Review, *, seen: bool = True) -> None:
                 reviewed_patch=patch_id(review.diff),
                 reviewed_sha=head if same else review.head,
                 reviewed_unix=now_unix(),
+                uncommitted=bool(review.dirty),
             )
         tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 

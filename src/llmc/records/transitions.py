@@ -77,6 +77,7 @@ _LEFT: dict[str, Any] = {
     "commits_seen_unix": 0.0,
     "background_since_unix": 0.0,
     "rebase_due": False,
+    "uncommitted": False,
 }
 
 #: what belongs to one task, and must not be taken for the next one's
