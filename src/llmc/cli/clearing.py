@@ -179,6 +179,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     """Make a branch of pinned work, here and in your repository; or give it to a worker; or copy a trashed directory.
 
     No checkout of yours is touched, and the trash keeps what it has. A name with a slash (./adam) is a path.
+    With --to WORKER, what was staged comes back as uncommitted changes that are not staged.
     """
     if branch and to:
         raise UsageError("--branch and --to were given", hint="Give one of them.")
@@ -194,7 +195,9 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
         return
     where = done.repositories[-1]
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
-    say(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
+    commits = f"{project.config.repo.default_branch}..{done.branch}"
+    # -m: uncommitted files are in a merge commit, which `log -p` alone skips
+    say(f"  look at it: git -C {where} log -p -m {commits}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 

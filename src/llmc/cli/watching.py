@@ -270,7 +270,7 @@ def _print(text: str) -> None:
 @click.option(
     "--since",
     metavar="T",
-    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since you last ran this, at first 24h.",
+    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since the last digest (for an hour, the same period again), at first 24h.",
 )
 @json_option
 @click.pass_context
