@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmc.api import acceptance
+from llmc.base.text import some_files
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> 
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
     say(paint(f"picked {many} of {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
-        note(f"not in it, since nobody committed it: {', '.join(done.dirty[:5])}")
+        note(f"not in it, since nobody committed it: {some_files(done.dirty)}")
 
 
 @click.command("undo")

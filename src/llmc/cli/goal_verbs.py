@@ -117,7 +117,9 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
         for line in question_lines(one, now):
             say(line)
     if not found:
-        say("nothing waits for you")
+        say("no open questions")
+    if others := goal_views.others_waiting(project):
+        note(f"{others} other {'item needs' if others == 1 else 'items need'} you: llmc status")
 
 
 @click.command("answer")

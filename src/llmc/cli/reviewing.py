@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import click
 from msgspec.structs import asdict
@@ -14,7 +14,7 @@ from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import NotFound, Refused, UsageError
-from llmc.base.text import printable, visible
+from llmc.base.text import in_line, printable, some_files, visible
 from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
@@ -72,7 +72,7 @@ def review(
     elif name_only:
         say_lines(_head(shown, time.time(), project.config.repo.default_branch), err=True)
         for file in shown.files:
-            say(_name(file.path))
+            say(in_line(file.path))
     else:
         _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
     if shown.so_far:
@@ -125,11 +125,11 @@ def _head(review: Review, now: float, branch: str) -> str:
         lines.append(paint("  the commits change nothing", "red"))
     if review.behind:
         lines.append(paint(f"note: {branch} is {review.behind} ahead of it; {_why_behind(review)}", "yellow"))
-    lines += [paint(f"warning: {_name(text)}", "red") for text in review.warnings]
+    lines += [paint(f"warning: {in_line(text)}", "red") for text in review.warnings]
     if review.stale:
         lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
     if review.dirty:
-        lines.append(paint(f"note: not committed, and not part of this: {_some(review.dirty)}", "red"))
+        lines.append(paint(f"note: not committed, and not part of this: {some_files(review.dirty)}", "red"))
     return "\n".join(lines)
 
 
@@ -137,29 +137,23 @@ def _so_far(review: Review) -> list[str]:
     """What there is to know of work that is not finished."""
     lines = [] if review.diff else ["  nothing is changed"]
     if review.dirty:
-        lines.append(paint(f"note: not committed yet: {_some(review.dirty)}", "yellow"))
+        lines.append(paint(f"note: not committed yet: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
-        lines.append(paint(f"note: not shown: {_some(review.left_out)}", "yellow"))
+        lines.append(paint(f"note: not shown: {some_files(review.left_out)}", "yellow"))
     return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(_name(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
 
 
 def _why_behind(review: Review) -> str:
     why = f"it was not rebased: {review.not_rebased}; " if review.not_rebased else ""
     if review.conflicts:
-        return (
-            f"{why}its work conflicts with it in {_some(review.conflicts)}; this diff is against its own base"
-        )
+        return f"{why}its work conflicts with it in {some_files(review.conflicts)}; this diff is against its own base"
     return f"{why or 'accept merges them; '}this is the diff to it, as it would land"
 
 
 def _stat(file: FileChange) -> str:
     counts = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
-    old = "" if file.renamed_from is None else f"{_name(file.renamed_from)} => "
-    return f"{counts:<12} {old}{_name(file.path)}"
+    old = "" if file.renamed_from is None else f"{in_line(file.renamed_from)} => "
+    return f"{counts:<12} {old}{in_line(file.path)}"
 
 
 def _show(review: Review, head: str, interface: str) -> None:
@@ -225,11 +219,6 @@ def _check_installed(interface: str) -> None:
 def _text(text: str) -> str:
     """Names and diffs can hold bytes that are no UTF-8; what is printed cannot."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _name(text: str) -> str:
-    """A name in a line of ours; two that differ look different."""
-    return visible(text).replace("\n", "^J").replace("\t", "^I")
 
 
 #: a single word may be a worker's name with a slip of the finger: it is not sent to somebody else as feedback

@@ -21,7 +21,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
-from llmc.base.text import gist
+from llmc.base.text import gist, some_files
 from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
@@ -450,7 +450,7 @@ class _Pipeline:
             raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
         if not found.clean:
-            names = ", ".join([*found.tracked, *found.untracked][:5])
+            names = some_files([*found.tracked, *found.untracked])
             raise WorkChanged(
                 f"{self.name} changed files while it was accepted: {names}; nothing landed",
                 hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",

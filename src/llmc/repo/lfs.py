@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from llmc.base.text import some_files
 from llmc.repo import git, own_objects
 from llmc.repo.project import Project
 
@@ -32,7 +33,7 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     own_objects.unshare(project.root.path / ".git", below="lfs/objects")  # git-lfs links them to the source's
     if not left:
         return []
-    names = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
+    names = some_files(left)
     return [
         f"{names}: still LFS pointers, the source does not have them. Run `git lfs pull` in {project.source}"
     ]
