@@ -1,1 +1,1 @@
-"""What llmc costs, as ratios to a floor measured in the same run: `python -m bench`."""
+"""Benchmarks of llmc, as ratios to a floor measured in the same run: `python -m bench`."""

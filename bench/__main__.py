@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...]`: measure, show a table, keep the numbers; exit 1 when a target is missed."""
+"""`python -m bench [NAME ...]`: measure, print a table, save the numbers; exit 1 if a target is missed."""
 
 import argparse
 import json
@@ -56,10 +56,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--markdown", action="store_true", help="print the table for docs/benchmarks.md")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a fleet is taken down with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a fleet is stopped with us
     for name in options.names:
         if name not in BENCHES:
-            parser.error(f"there is no benchmark {name!r}; there are {', '.join(BENCHES)}")
+            parser.error(f"unknown benchmark {name!r}; choose from {', '.join(BENCHES)}")
     now = datetime.now(UTC)
     where = machine()
     rows, broken = _run(options.names or list(BENCHES))
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _run(names: list[str]) -> tuple[list[Row], bool]:
-    """The rows of the named benchmarks; one that breaks does not cost the others theirs."""
+    """The rows of the named benchmarks; a failed one does not stop the others."""
     rows: list[Row] = []
     broken = False
     for name in names:

@@ -1,7 +1,7 @@
-"""`llmc accept` on ten thousand files, against the git commands that nobody can leave out, run one after another.
+"""`llmc accept` on ten thousand files, against the git commands that it needs, run one after another.
 
-Both find a branch that has moved by one commit, and land one commit of the worker's. Two ways by hand: with a rebase,
-as people do it, and by merging trees, as llmc does. The target stands against the first.
+Both find a branch that has moved by one commit, and land one commit of the worker. Two ways by hand: with a rebase, as
+users do it, and by merging trees, as llmc does. The target is relative to the first.
 """
 
 import itertools
@@ -64,7 +64,7 @@ def _accept(made: Fleet, project: Project) -> Callable[[], float]:
 
 
 def _start_up() -> float:
-    """What the command costs before it does anything."""
+    """The cost of the command before it does anything."""
     return program_ms([python(), "-c", "import llmc.cli.landing, llmc.landing.accept"], os.environ)
 
 

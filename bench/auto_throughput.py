@@ -1,6 +1,6 @@
-"""Tasks that take no time to think, through four auto workers, against a shell loop that does the same git work.
+"""Tasks without model time through four auto workers, against a shell loop that does the same git work.
 
-Judged is the time for each merged task: at most twice the loop's is at least half of its throughput.
+Measures the time per merged task: at most twice the loop's, which is at least half of its throughput.
 """
 
 import os
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 WORK = "echo {number} > work-{number}.txt; git add work-{number}.txt; git -c user.name=W -c user.email=w@e commit -qm W{number}"
 
-#: what has to be done for one task, whoever does it: a fresh start, the work, landing it, and the proof of that
+#: what one task needs in any case: a reset, the work, landing it, and verifying that
 LOOP = """
 set -e
 cd "$1"

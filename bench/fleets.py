@@ -1,4 +1,4 @@
-"""Fleets to measure on, with the benchmark itself standing in their environment."""
+"""Fleets to measure, with the benchmark running in their environment."""
 
 import contextlib
 import os
@@ -24,12 +24,12 @@ TURN_LIMIT_S = 60
 
 @contextlib.contextmanager
 def fleet(agent: str, *workers: str, up: tuple[str, ...] | None = ()) -> Iterator[tuple[Fleet, Project]]:
-    """A fleet with a daemon (`up`: its options; None: no daemon), gone afterwards. Its environment is ours meanwhile."""
+    """A temporary fleet with a daemon (`up`: its options; None: no daemon). Uses its environment."""
     with contextlib.ExitStack() as stack:
         api = stack.enter_context(LoopbackApi()) if agent == "claude" else None
         made = Fleet(agent, api)
         stack.callback(made.close)
-        made.env[zygote.COLD] = "1"  # what is measured must not share the memory of a process that forked it
+        made.env[zygote.COLD] = "1"  # a measured process must not share the memory of its parent
         made.set_up(*workers)
         stack.enter_context(_environment(made.env))
         stack.enter_context(contextlib.chdir(made.root))
@@ -39,7 +39,7 @@ def fleet(agent: str, *workers: str, up: tuple[str, ...] | None = ()) -> Iterato
 
 
 def wait_for_rest(project: Project, name: str, status: Status) -> None:
-    """Until the turn has ended: the state and the client itself say so."""
+    """Wait until the turn has ended, according to the state and the client."""
 
     def at_rest() -> bool:
         record = project.store.worker(name)
@@ -47,7 +47,9 @@ def wait_for_rest(project: Project, name: str, status: Status) -> None:
         return isinstance(pane, Pane) and status_of(record, pane) is ClientStatus.IDLE
 
     if not wait_until(at_rest, TURN_LIMIT_S, interval_s=0.02):
-        raise RuntimeError(f"{name} did not become {status}: it is {project.store.worker(name).status}")
+        raise RuntimeError(
+            f"{name} did not become {status}; its status is {project.store.worker(name).status}"
+        )
 
 
 def python() -> str:
@@ -61,7 +63,7 @@ def llmc() -> str:
 
 
 def pace_ms() -> float:
-    """How fast the machine is at this moment; for targets in milliseconds, which a busy machine misses."""
+    """The current speed of the machine, for targets in milliseconds, which a busy machine misses."""
     return program_ms([python(), "-c", "pass"], os.environ)
 
 

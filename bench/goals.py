@@ -1,4 +1,4 @@
-"""Fifty goals of 245 leaves: a tick costs what has changed, not what there is."""
+"""Fifty goals of 245 leaves: the cost of a tick follows what changed, not the total."""
 
 import os
 import tempfile
@@ -45,7 +45,7 @@ def run() -> list[Row]:
         store = open_store(project)
         for number in range(GOALS):
             store.apply(_goal(number))
-        _ticked(Runner(project), project)  # hands out what may be at work
+        _ticked(Runner(project), project)  # starts as many items as are allowed
         pace = [pace_ms() for _ in range(COLD_ROUNDS)]
         cold = [_cold(project) for _ in range(COLD_ROUNDS)]
         runner = Runner(project)
@@ -73,7 +73,7 @@ def _ticked(runner: Runner, project: Project) -> None:
 
 
 def _cold(project: Project) -> float:
-    runner = Runner(project)  # whose end, with all that it has read, is not part of the tick
+    runner = Runner(project)  # whose cleanup is not part of the tick
     return clock_ms(lambda: _ticked(runner, project))
 
 
@@ -82,12 +82,12 @@ def _after(runner: Runner, project: Project, change: Callable[[], None]) -> list
     for _ in range(ROUNDS):
         change()
         times.append(clock_ms(lambda: _ticked(runner, project)))
-        _ticked(runner, project)  # what it wrote itself is read again here
+        _ticked(runner, project)  # reads back its own writes
     return times
 
 
 def _change(store: GoalStore, count: int) -> None:
-    """As a person does, or a worker's report: one record of each of so many goals."""
+    """Change one record in each of several goals, as the user or a worker's report does."""
     for number in range(count):
         view = store.view(f"goal_{number}")
         given = next(iter(view.assignments.values()))
@@ -95,7 +95,7 @@ def _change(store: GoalStore, count: int) -> None:
 
 
 def _goal(number: int) -> Change:
-    """Half of it is done; of the rest as much is given out as may be at work at a time."""
+    """Half of it is done; of the rest, as many items as allowed are in progress."""
     goal_id = f"goal_{number}"
     nodes = {key: replace(node, goal_id=goal_id) for key, node in plan(5, 7, 7).items()}
     leaves = [key for key in nodes if key.startswith("S")]

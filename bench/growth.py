@@ -1,4 +1,4 @@
-"""A root after a month of nights, against the same root with its last night only: cost follows the answer, not the age.
+"""A root after a month, against the same root with only its last night: cost follows the result, not the age.
 
 A month is 1,000,000 events, 10,000 completed tasks and 1,000 entries in the trash. Both roots have the same last 12 hours,
 the same open tasks and the same goal.
@@ -71,7 +71,7 @@ def _command(made: Fleet, args: tuple[str, ...]) -> Callable[[], float]:
 
 
 def _told(young: Project, old: Project) -> Row:
-    """A dispatch of a goal that tells a person: it looks first whether it has done so."""
+    """A dispatch of a goal that asks the user: it first checks whether it already has."""
     numbers = itertools.count()
 
     def tell(project: Project) -> Callable[[], float]:
@@ -106,7 +106,7 @@ def _root(*, events: int, tasks: int, trash: int) -> Iterator[tuple[Fleet, Proje
 
 
 def _write_events(root: Path, count: int, now: float) -> None:
-    """As the store and its rotation leave them; one of ten tasks' worth of rows ends with a recorded usage."""
+    """As the store and its rotation write them; the rows of every tenth task end with recorded usage."""
     path = str(root / "logs/events.jsonl")
     began = now - count * MONTH_S / EVENTS
     own = Path(path).read_bytes()

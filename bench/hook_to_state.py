@@ -1,6 +1,6 @@
-"""From the agent's Stop to the new status, hooks alone driving the daemon: in state.json, and out of `status --json`.
+"""From the agent's Stop to the new status, driven by hooks alone: in state.json, and from `status --json`.
 
-The time of the Stop is the one in the name of its event file: what the sender reads as soon as it runs.
+The time of the Stop is in the name of its event file: the sender reads the clock as soon as it runs.
 """
 
 import json
@@ -21,12 +21,12 @@ from llmc.workers.start import send_message
 
 NAME = "hook_to_state"
 LIMIT_MS = 300
-#: the documents look at a worker every 60 s
+#: the requirements check a worker every 60 s
 PATROL_MS = 60_000
 ROUNDS = 30
 #: long enough that submit has left the worker's lock when the turn ends
 TURN = "@sleep 0.5"
-#: on a slow machine the turn may be over before anybody looks
+#: on a slow machine the turn may be over before the first check
 TRIES = 10
 
 
@@ -63,7 +63,7 @@ def _run(agent: str) -> list[Row]:
 
 
 def _turn(made: Fleet, project: Project, current: Callable[[], str]) -> float:
-    """One turn; milliseconds from its Stop until `current` returned the status that follows from it."""
+    """One turn; milliseconds from its Stop until `current` returned the new status."""
     log = made.root / "logs/events.jsonl"
     for _ in range(TRIES):
         offset = log.stat().st_size
@@ -76,14 +76,14 @@ def _turn(made: Fleet, project: Project, current: Callable[[], str]) -> float:
         wait_for_rest(project, "adam", Status.NEEDS_REVIEW)
         if is_in_time:
             return (seen_ns - stopped_ns) / 1e6
-    raise RuntimeError(f"the turn was over before it could be watched, {TRIES} times")
+    raise RuntimeError(f"the turn was over before it could be measured, {TRIES} times")
 
 
 def _watch(current: Callable[[], str]) -> int:
     deadline = time.monotonic() + TURN_LIMIT_S
     while current() != Status.NEEDS_REVIEW:
         if time.monotonic() > deadline:
-            raise RuntimeError("the turn's end did not show")
+            raise RuntimeError("the end of the turn was not detected")
         time.sleep(0.001)
     return time.time_ns()
 
@@ -106,7 +106,7 @@ def _stop_ns(log: Path, offset: int) -> int:
         with log.open("rb") as file:
             file.seek(offset)
             data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]  # the last line is being written
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may still be written
         found.extend(row["event"] for row in rows_of(whole.splitlines()) if row["action"] == "agent_stopped")
         return bool(found)
 

@@ -1,4 +1,4 @@
-"""Twenty auto workers without a task: what the daemon costs while nothing happens."""
+"""Twenty auto workers without a task: the cost of an idle daemon."""
 
 import time
 
@@ -50,7 +50,7 @@ def run() -> list[Row]:
 
 
 def _wait_until_quiet(daemon: psutil.Process) -> None:
-    """Until a whole second costs next to nothing: the first looks are over."""
+    """Wait until the startup work is over: a whole second costs next to nothing."""
     while True:
         before = sum(daemon.cpu_times()[:2])
         time.sleep(1)

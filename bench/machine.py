@@ -1,4 +1,4 @@
-"""The machine a run was made on: enough to compare, nothing that names it."""
+"""The machine of a run: enough to compare, nothing that identifies it."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Interleaved timing, its statistics, and the row a benchmark reports."""
+"""Interleaved timing, its statistics, and the row of a benchmark."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 Timer = Callable[[], float]
 
-#: `python -c pass` takes no longer on a machine that has nothing else to do
+#: maximum time of `python -c pass` on an idle machine
 QUIET_MS = 15.0
 
 
@@ -24,11 +24,11 @@ class Row:
     p95_ms: float
     floor: str
     floor_ms: float
-    #: the most the judged time may be, as a multiple of the floor; None: reported only
+    #: maximum of the measured time, as a multiple of the floor; None: reported only
     target: float | None = None
     judged: str = "median"
     note: str = ""
-    #: how much slower the machine was than a quiet one; only a limit in milliseconds has to allow for it
+    #: how much slower the machine was than an idle one; only a limit in milliseconds allows for it
     slower: float = 1.0
 
     @property
@@ -52,7 +52,7 @@ def row(
     note: str = "",
     pace_ms: Sequence[float] = (),
 ) -> Row:
-    """`pace_ms`: what `python -c pass` took beside it; for a limit in milliseconds, which has no floor that is slow, too."""
+    """`pace_ms`: time of `python -c pass` in the same run, for a limit in milliseconds, which has no floor."""
     middle, high = statistics.median(times_ms), p95(times_ms)
     slower = 1.0
     if pace_ms:
@@ -68,9 +68,9 @@ def p95(values: Sequence[float]) -> float:
 
 
 def interleave(cases: Mapping[str, Timer], rounds: int, *, warm_up: int = 2) -> dict[str, list[float]]:
-    """Times of all cases, taken in turns, so that the machine's noise hits all alike.
+    """Times of all cases, measured in turns, so that noise affects all of them equally.
 
-    Every round begins with another case: what the one before leaves behind is shared out too.
+    Every round starts with another case, so that side effects are spread too.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
@@ -105,5 +105,5 @@ def program_ms(argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"") 
         os.close(read_end)
         os.close(sink)
     if code:
-        raise RuntimeError(f"{' '.join(argv)} ended with {os.waitstatus_to_exitcode(code)}")
+        raise RuntimeError(f"{' '.join(argv)} exited with code {os.waitstatus_to_exitcode(code)}")
     return elapsed_ms

@@ -1,7 +1,7 @@
-"""A slot of ten thousand files made ready for a commit, against the git commands that nobody can leave out.
+"""A validation slot of ten thousand files, set up for a commit, against the git commands that it needs.
 
-Both come from another commit, and find files that the check before left behind. Besides the ratio there is a limit in
-seconds: what a check costs beyond its command is at most half a second.
+Both come from another commit, and find files from an earlier check. Besides the ratio there is a limit in seconds: a
+check costs at most half a second beyond its command.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def run() -> list[Row]:
 
 
 def _check(made: Fleet, project: Project) -> Callable[[], float]:
-    """All of a check, whose command does nothing."""
+    """A whole check whose command does nothing."""
     numbers = itertools.count()
     worktree = made.worktree("adam")
 

@@ -1,4 +1,4 @@
-"""What commands cost that answer at once, with fifty workers up, against an interpreter that does nothing."""
+"""The cost of fast commands with fifty workers, against an interpreter that does nothing."""
 
 import os
 import statistics
@@ -10,12 +10,12 @@ from bench.measure import Row, interleave, program_ms, row
 NAME = "start_up"
 ROUNDS = 25
 WORKERS = [f"worker-{number}" for number in range(1, 51)]
-#: every tenth worker has a commit that waits for review
+#: every tenth worker has a commit to review
 WITH_WORK = WORKERS[::10]
 WORK = "@sh echo {0} > {0}.txt; git add {0}.txt; git -c user.name=W -c user.email=w@e commit -qm {0}"
-#: the most that each may take, as a multiple of the floor
+#: the maximum for each, as a multiple of the floor
 TARGETS = {("--version",): 4.0, ("--help",): 6.0, ("status",): 10.0, ("status", "--json"): 4.5}
-#: what `llmc accept` loads before it does anything
+#: what `llmc accept` imports before it does anything
 IMPORTS = "import llmc.cli.app, llmc.cli.accepting"
 
 

@@ -55,7 +55,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _together(root: str, count: int) -> float:
-    """Milliseconds per transaction while several processes write at once."""
+    """Milliseconds per transaction while several processes write."""
     context = multiprocessing.get_context("fork")
     start = context.Barrier(count + 1)
     processes = [context.Process(target=_one_of_many, args=(root, start)) for _ in range(count)]

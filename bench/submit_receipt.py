@@ -1,4 +1,4 @@
-"""From submit to the agent's own receipt, against the wait that the documents prescribe for the same prompt."""
+"""From submit to the agent's receipt, against the wait that the requirements prescribe for the same prompt."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def run() -> list[Row]:
 
 
 def documents_ms(size: int) -> float:
-    """What the documents wait between paste and Enter: half a second, and 100 ms for each KB."""
+    """The prescribed wait between paste and Enter: half a second, and 100 ms per KB."""
     return 500 + 100 * size / 1024
 
 

@@ -1,4 +1,4 @@
-"""Ten thousand task files: a look at all of them when one has changed, against the first look."""
+"""Ten thousand task files: a rescan after one change, against the first scan."""
 
 import json
 import statistics
@@ -34,13 +34,13 @@ def run() -> list[Row]:
             (folder / name).write_text(json.dumps({**task, "subject": f"changed {number}"}))
             watch.heard()
             warm.append(clock_ms(queue.count_ready))
-    note = f"first look at {TASKS} files: {statistics.median(cold):.0f} ms"
+    note = f"first scan of {TASKS} files: {statistics.median(cold):.0f} ms"
     return [
         row(
             NAME,
             "one file changed",
             warm,
-            "the first look",
+            "the first scan",
             statistics.median(cold),
             target=TARGET,
             note=note,

@@ -1,4 +1,4 @@
-"""A worktree of ten thousand files reset in place, against removing it and adding it again."""
+"""A worktree of ten thousand files: reset in place, against removing and adding it again."""
 
 import itertools
 import statistics

@@ -1,13 +1,11 @@
-"""The hook sender: what the agent runs on a hook. Silent, always exit 0, bounded, and as light as Python gets.
+"""The hook sender, which the agent runs on a hook. Silent, fast, with a time limit, and always exits with 0.
 
     python -I -S hook_client.py <inbox directory of the worker> <wake-up socket> [<event name> [<pane>]]
 
-Whose event it is follows from the process it comes from: the outermost one with the mark of a launch is the agent. A
-variable that a program below it has set counts for nothing.
+The agent is the outermost ancestor process with the marks of a launch; variables set by programs below it are ignored.
 
-Run by absolute path and without `site`: only built-in modules (and `_socket`) may be imported here, so it costs
-little more than the interpreter. The event is one file, complete when it has its name: temp, fsync, rename.
-The payload is kept as it came; whoever reads the inbox parses it. Then the daemon, if any, is woken.
+Runs by absolute path and without `site`, and imports only built-in modules and `_socket`, so that it costs little more
+than the interpreter. Writes the event to a file (temp, fsync, rename) with its payload unchanged, and wakes the daemon.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -18,9 +16,9 @@ import time
 LIMIT_S = 3
 MAX_BYTES = 8 * 1024 * 1024
 
-#: the marks of a launch, in the variables of its process
+#: environment variables that mark a launch
 MARKS = (b"LLMC_WORKER", b"LLMC_INSTANCE", b"LLMC_ROOT")
-#: without what only Linux has: on another system, or to try those ways here (docs/architecture.md)
+#: avoid what only Linux has (docs/architecture.md)
 PORTABLE = sys.platform != "linux" or bool(posix.environ.get(b"LLMC_PORTABLE"))
 #: a process: pid, parent, session, terminal (0: none), start in ticks, name, marks
 Kin = tuple[int, int, int, int, int, bytes, dict[bytes, bytes]]
@@ -47,9 +45,9 @@ def read_file(path: str) -> bytes:
 
 
 def lineage(pid: int) -> list[Kin]:
-    """A process and those it comes from, nearest first, as the kernel knows them; nothing without /proc."""
+    """A process and its ancestors, nearest first; empty without /proc."""
     found: list[Kin] = []
-    for _ in range(0 if PORTABLE else 5):  # a parent that ends while we look leaves its child to another one
+    for _ in range(0 if PORTABLE else 5):  # retry if a parent exits while we look
         found = _walk(pid)
         if found and found[-1][1] == 0:
             break
@@ -66,14 +64,14 @@ def _walk(pid: int) -> list[Kin]:
         fields = rest.split()
         parent, session, terminal, started = (int(fields[index]) for index in (1, 3, 4, 19))
         if found and started > found[-1][4]:
-            break  # the parent is gone, and its number is another process's
+            break  # the parent exited and its pid was reused
         found.append((pid, parent, session, terminal, started, name.partition(b"(")[2], marks_of(pid)))
         pid = parent
     return found
 
 
 def marks_of(pid: int) -> dict[bytes, bytes]:
-    """The marks that a process was started with; none of one that cannot be looked at."""
+    """The marks that a process was started with; empty if it cannot be read."""
     try:
         pairs = (entry.partition(b"=") for entry in read_file(f"/proc/{pid}/environ").split(b"\0"))
         return {name: value for name, _, value in pairs if name in MARKS and value}
@@ -82,7 +80,7 @@ def marks_of(pid: int) -> dict[bytes, bytes]:
 
 
 def marks_of_agent() -> dict[bytes, bytes]:
-    """The marks of the launch that we run in; our own variables where no process above us has any."""
+    """The marks of the launch that we run in, else our own variables."""
     found = {name: posix.environ[name] for name in MARKS if posix.environ.get(name)}
     for *_, marks in lineage(posix.getppid()):
         if b"LLMC_INSTANCE" in marks:
@@ -111,7 +109,7 @@ def store(inbox: str, name: str, data: bytes) -> None:
         posix.close(fd)
         posix.rename(temp, inbox + "/" + name)
     except OSError:
-        posix.unlink(temp)  # the disk is full: what is left here would keep it so
+        posix.unlink(temp)  # do not leave it on a full disk
         raise
 
 

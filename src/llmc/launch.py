@@ -1,13 +1,12 @@
-"""The pane's own command: reads a launch spec, deletes it, and becomes the agent.
+"""The command of a worker's pane: reads a launch spec, deletes it, and becomes the agent.
 
     python -I -S launch.py <spec>
 
-tmux cannot remove variables from an environment, shows them on its command line, and refuses long ones; so the
-complete environment comes in a private file instead.
+tmux cannot remove variables, shows them on its command line, and refuses long ones, so the environment comes in a
+private file.
 
-Whatever the agent starts stays below it: a program that is left by its parent comes to the agent, not to init. So llmc
-knows an agent's programs by their ancestors, also those that detach themselves. What ends there without a parent stays as
-a zombie until the agent ends.
+The agent adopts the orphans among its descendants, so llmc finds all its processes by their ancestors, even those that
+detach. Such orphans stay as zombies until the agent exits.
 """
 
 import json
@@ -30,7 +29,7 @@ def main() -> None:
         os.chdir(spec["cwd"])
         os.execve(spec["argv"][0], spec["argv"], spec["env"])
     except (OSError, ValueError, KeyError) as error:
-        print(f"llmc: the agent could not be started: {error}", file=sys.stderr)
+        print(f"llmc: cannot start the agent: {error}", file=sys.stderr)
         sys.exit(127)
 
 

@@ -188,7 +188,7 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
     assert (alone.log()[0], alone.status("adam")["status"]) == ("X", "idle")
     (late,) = pinned_late() - before
     work_left = [row["what"] for row in alone.llmc("uninstall", "--dry-run", "--json").json["work"]]
-    assert f"trash: {late}: commits that have not landed" in work_left
+    assert f"trash: {late}: unlanded commits" in work_left
 
     def listed() -> list[dict[str, Any]]:
         found = alone.llmc("status", "--json").json["attention"]
@@ -281,7 +281,7 @@ def test_a_merge_that_takes_nothing_of_main_is_shown(fleet: Fleet) -> None:
     fleet.commit("user.txt", "calls new()\n", "Main mends the user")
     run_in_worktree(fleet, f"git fetch -q origin && {WHO} merge -q -s ours -m 'Merge' origin/main")
     shown = fleet.llmc("review", "adam")
-    assert "warning: a merge of the worker's takes nothing of what main changed in user.txt" in shown.out
+    assert "warning: a merge by the worker dropped the changes of main in user.txt" in shown.out
     assert "-calls new()" in shown.out
     assert fleet.llmc("review", "adam", "--json").json["warnings"]
 
@@ -303,10 +303,10 @@ def test_what_was_taken_back_does_not_come_again_unseen(fleet: Fleet, undo: Call
         carry_a_copy(fleet)
     undo(fleet)
     refused = fleet.llmc("accept", "adam", code=3)
-    assert "was taken back on main" in refused.err
+    assert "were reverted on main" in refused.err
     assert "Bad idea" in refused.err
     shown = fleet.llmc("review", "adam")
-    assert "warning: this was taken back on main, and would land again" in shown.out
+    assert "warning: reverted on main, and would land again" in shown.out
     assert not (fleet.source / "bad.txt").exists()
     fleet.llmc("accept", "adam")
     assert (fleet.source / "bad.txt").exists()
@@ -328,7 +328,7 @@ def test_a_branch_that_moves_back_after_landing_is_noticed(alone: Fleet) -> None
     hook.write_text("#!/bin/sh\ngit reset -q --hard HEAD~1\n")
     hook.chmod(0o755)
     refused = alone.llmc("accept", "adam", code=1)
-    assert "was landed, but is not on the branch now" in refused.err
+    assert "landed, but is no longer on the branch" in refused.err
     assert not alone.events("accepted")
     assert (alone.worktree("adam") / "x").exists()
     hook.unlink()

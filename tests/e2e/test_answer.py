@@ -73,7 +73,7 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     fleet.wait("adam", "needs_input")
     fleet.llmc("hold", "adam")
     assert asked(fleet)["next"] == "llmc attach adam"
-    assert "is held" in fleet.llmc("answer", "adam", "1", code=3).err
+    assert "is on hold" in fleet.llmc("answer", "adam", "1", code=3).err
     fleet.llmc("release", "adam")
     wait_until(lambda: "Enter to select" in fleet.screen("adam"))
     # A draft of a person's in the line for another answer: it is theirs, and must not become the answer.

@@ -81,8 +81,8 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         **dict.fromkeys(("review:rev", "input:inp", "dialog:dia", "unconfirmed:unc"), "waiting"),
         "held:inp": "notice",
     }
-    assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
-    assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
+    assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
+    assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
     # A hold of two hours may have been forgotten.
@@ -187,7 +187,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     ("config", "does", "key", "severity", "words"),
     [
         ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are taken"),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are started"),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),
@@ -229,7 +229,7 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     OddClient(fleet)
     fleet.up("--auto")
     items = on_every_surface(fleet, "canary")
-    assert "3.0.0 (odd) was not tried" in items["canary"]["text"]
+    assert "3.0.0 (odd) has not been tested" in items["canary"]["text"]
     record = fleet.root / ".llmc/daemon.json"
     real = record.read_text()
     record.write_text(json.dumps({**json.loads(real), "pid": os.getpid()}))

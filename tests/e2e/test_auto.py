@@ -69,7 +69,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     _check_prompts(fleet)
     _check_models(fleet)
     _check_post_accept(fleet)
-    assert "7 tasks were begun" in daemon.said
+    assert "7 tasks were started" in daemon.said
     assert auto.auto(fleet)["tasks_completed"] == 7
     assert not fleet.events("task_failed")
 
@@ -88,7 +88,7 @@ def _check_claim(fleet: Fleet) -> None:
     log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
     writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
     assert writes
-    assert {row["message"] for row in writes} == {"state.json was written: 1 workers, 1 of them auto"}
+    assert {row["message"] for row in writes} == {"state.json written: 1 workers, 1 of them auto"}
 
 
 def _check_prompts(fleet: Fleet) -> None:

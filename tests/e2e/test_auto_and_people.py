@@ -56,7 +56,7 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     assert sorted(auto.landed(fleet)) == [1, 2]
     completed_by = {row["worker"] for row in fleet.events("task_completed")}
     assert completed_by == {stays}
-    assert "auto workers are gone" not in daemon.said
+    assert "auto workers were removed" not in daemon.said
     assert not fleet.events("task_failed")
     fleet.llmc("reset", "--all")
     fleet.llmc("nuke", "--all", "--yes")
@@ -124,7 +124,7 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     assert daemon.ends() == 0
     assert json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())["instance_id"]
     assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"
-    assert "no more tasks are taken (the time is over)" in daemon.said
+    assert "auto mode finished: the time limit is reached" in daemon.said
     assert list(auto.state(fleet)["workers"]) == ["auto-1"]
     fleet.llmc("add", "adam")
     fleet.up()

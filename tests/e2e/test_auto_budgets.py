@@ -1,4 +1,4 @@
-"""What auto mode does when a budget is nearly used up, and when it is: on the task, the run, the day and --max-cost."""
+"""What auto mode does when a budget has nearly used up, and when it is: on the task, the run, the day and --max-cost."""
 
 import re
 import time
@@ -23,7 +23,7 @@ def say(tokens: int) -> str:
 
 def told(fleet: Fleet) -> dict[str | None, str]:
     """What the agent was told of its budget, by prompt; one that was queued first is in the transcript twice."""
-    texts = (text for text in fleet.prompts_in_transcripts() if "is nearly used up" in text)
+    texts = (text for text in fleet.prompts_in_transcripts() if "has nearly used up" in text)
     return {header_id(text): text for text in texts}
 
 
@@ -70,7 +70,7 @@ def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
     daemon = Daemon(fleet, "--max-cost", "0.05")
     assert daemon.ends() == 0
     assert auto.landed(fleet) == [1]
-    assert re.search(r"no more tasks are taken \(\$0\.\d\d of \$0\.05 are spent\)", daemon.said)
+    assert re.search(r"auto mode finished: spent \$0\.\d\d of \$0\.05 \(--max-cost\)", daemon.said)
 
     fleet.llmc("config", "set", "auto.budget.run_tokens", str(LIMIT))
     daemon = Daemon(fleet)

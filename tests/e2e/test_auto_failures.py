@@ -76,7 +76,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:hang")
     auto.wait_for(fleet, lambda: (fleet.root / ".llmc/tasks.jsonl").exists())
     assert daemon.stop() == 0
-    assert "the lane of auto-1 did not end in 10 s" in daemon.said
+    assert "the daemon's work on auto-1 did not finish within 10 s" in daemon.said
     assert fleet.tmux("list-sessions") == ""
     daemon = Daemon(fleet, "--max-tasks", "1")
     assert daemon.ends() == 0
@@ -103,7 +103,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     daemon = Daemon(fleet, LLMC_FAULT=fault)
     auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4])
     assert failures(fleet) == [("4", "agent", 1)]
-    assert "did not take its prompt" in fleet.events("task_failed")[0]["reason"]
+    assert "prompt was not delivered" in fleet.events("task_failed")[0]["reason"]
     assert len(fleet.events("worker_reset")) - resets <= 2
     assert daemon.stop() == 0
 
@@ -189,7 +189,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 1, "@sh echo begun > begun", "@error 401")
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert "auto mode ends: auth: Please run /login" in daemon.said
+    assert "auto mode failed (auth): Please run /login" in daemon.said
     failed = fleet.events("auto_failed")[-1]
     assert (failed["worker"], failed["task_id"], failed["cause"]) == ("auto-1", "1", "auth")
     assert failed["status"] == "error"
@@ -219,7 +219,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 5)
     daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:fail")
     assert daemon.ends() == 1
-    assert "auto mode ends: task: injected fault claim.file" in daemon.said
+    assert "auto mode failed (task): injected fault claim.file" in daemon.said
     (task_dir(fleet) / "5.json").unlink()
     # Two tasks of one worker that fail by the same cause: it is not the tasks.
     for number in (2, 3):
@@ -227,7 +227,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 4, after=(2, 3))
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
-    assert "auto-1 failed at the tasks 2, 3, each time by crash" in daemon.said
+    assert "auto-1 failed tasks 2, 3, each time with cause crash" in daemon.said
     # While the first of them waits, the other one is begun.
     assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
@@ -279,7 +279,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
-    assert "no valid JSON" in told()["8.json"]
+    assert "invalid JSON" in told()["8.json"]
     # An agent links tasks in a circle: those are held, and stop nobody.
     nine = json.loads((task_dir(fleet) / "9.json").read_text())
     linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
@@ -352,7 +352,7 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
-    assert "it cannot be typed: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
+    assert "its text cannot be sent: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
     bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}
@@ -372,7 +372,7 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
     with fleet.frozen_daemon():
         workers = auto.state(fleet)["workers"]
         path.write_text(json.dumps({**auto.state(fleet), "workers": {"auto-1": workers["auto-1"]}}))
-    auto.wait_for(fleet, lambda: "1 of 2 auto workers are gone: auto-2" in daemon.said)
+    auto.wait_for(fleet, lambda: "1 of 2 auto workers were removed: auto-2" in daemon.said)
     rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
     assert [(row["level"], row["workers"]) for row in rows if row["action"] == "workers_missing"] == [
         ("WARNING", ["auto-2"])
@@ -400,7 +400,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
     (fleet.root / ".llmc/wake.sock").unlink()
     assert daemon.ends() == 1
-    assert "the hooks' socket is gone" in daemon.said
+    assert "the hook socket was removed or replaced" in daemon.said
     config = fleet.root / "config.toml"
     good = config.read_text()
     daemon = Daemon(fleet)
@@ -415,7 +415,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     os.utime(lock, (1, 1))
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert f"a git command that is gone left {lock}" in daemon.said
+    assert f"stale git lock file {lock}" in daemon.said
     assert auto.landed(fleet) == []
     lock.unlink()
     daemon = Daemon(fleet, "--max-tasks", "1")
@@ -461,7 +461,7 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     add(fleet, 2)
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert "the source stayed in use" in daemon.said
+    assert "the source is still blocked" in daemon.said
     assert auto.auto(fleet)["errors"] == 1
     assert readme.read_text() == "again\n"
 
@@ -536,7 +536,7 @@ def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
     daemon = Daemon(fleet)
     auto.wait_completed(fleet, 1)
     assert failures(fleet) == [("1", "agent", 1)]
-    assert fleet.events("task_failed")[0]["reason"] == "it took longer than 4 s"
+    assert fleet.events("task_failed")[0]["reason"] == "timed out after 4 s"
     ref = fleet.events("task_failed")[0]["ref"]
     assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "half"
     assert daemon.stop() == 0

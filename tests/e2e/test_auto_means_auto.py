@@ -48,14 +48,12 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     # It dies. Nothing may look as if it ran, and the plain daemon that follows gives out nothing.
     fleet.kill_daemon()
     # Its lock is free when the last of its threads is gone, a moment after the first.
-    wait_until(
-        lambda: footer(fleet).startswith("not running, no tasks are given out (llmc up --auto --detach)")
-    )
+    wait_until(lambda: footer(fleet).startswith("not running (llmc up --auto --detach)"))
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
-    assert "gives out no tasks; next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
-    assert "gives out no tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
+    assert "assigns no tasks; next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
+    assert "assigns no tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
     assert footer(fleet).startswith("not running")
     add(fleet, 2)
     fleet.llmc("config", "set", "repo.validate", "true")

@@ -106,7 +106,7 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
         expected = (f"person:{worker}", "blocked", f"llmc attach {worker}")
         assert (item["key"], item["severity"], item["next"]) == expected
         assert name in item["text"]
-    auto.wait_for(fleet, lambda: "every worker waits for a person" in daemon.said)
+    auto.wait_for(fleet, lambda: "every worker is waiting for you" in daemon.said)
     assert auto.statuses(fleet) == {"1": "pending", "2": "pending"}
     uncharged(fleet)
     assert pids(fleet) == before, "a session was started anew"
@@ -244,9 +244,7 @@ def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
     wait_until(lambda: DRAFT in fleet.screen("auto-1"))
     failed = auto.wait_for(fleet, lambda: fleet.wake("auto-1") or fleet.events("task_failed"))
-    assert [row["reason"] for row in failed] == ["it took longer than 5 s"], (
-        "a failure of its own still counts"
-    )
+    assert [row["reason"] for row in failed] == ["timed out after 5 s"], "a failure of its own still counts"
     wait_until(lambda: fleet.client_status("auto-1") == "idle")
     assert (DRAFT in fleet.screen("auto-1"), pids(fleet)) == (True, before)
     auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-1"})

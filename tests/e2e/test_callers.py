@@ -137,7 +137,7 @@ def test_on_both_agents(fleet: Fleet) -> None:
     adam.does(*(line for line, _ in tries.values()))
     for how, (_, run) in tries.items():
         code, said = adam.ended(run)
-        assert (code, "not for agents (this is worker adam)" in said) == (3, True), (how, said)
+        assert (code, "not available to agents (worker adam)" in said) == (3, True), (how, said)
     assert not fleet.status("adam")["held"]
 
 
@@ -193,7 +193,7 @@ def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
     ]  # not by click where nobody is an agent
     out, script = adam.dir / "found.json", adam.dir / "every.py"
     script.write_text(EVERY.format(root=str(scripted.root), lines=json.dumps(refused), out=str(out)))
-    # What is for agents works without variables, too.
+    # What is only for agents works without variables, too.
     granted = [
         ["status"],
         ["status", "--json"],
@@ -210,7 +210,7 @@ def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
     )
     for words, (_, said) in ended.items():
         name = words.removesuffix(" --help").partition(" adam")[0]
-        assert f"`llmc {name}` is not for agents" in said, (words, said)
+        assert f"`llmc {name}` is not available to agents" in said, (words, said)
     assert [adam.ended(run)[0] for run in runs] == [0] * len(runs), [adam.ended(run) for run in runs]
     (reported,) = scripted.events("agent_reported")
     assert reported["worker"] == "adam"
@@ -242,11 +242,11 @@ def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> 
     scripted.wake("adam")  # the sender woke the daemon for baker
     wait_until(lambda: scripted.events("hook_ignored"))
     assert (baker.dir / "code").read_text().strip() == "3"
-    assert "this is baker, it cannot speak for" in (baker.dir / "said").read_text()
+    assert "baker cannot send hook events for" in (baker.dir / "said").read_text()
     assert (baker.dir / "sent").exists(), "it speaks for itself"
     wait_until(lambda: [row for row in scripted.events("hook_received") if row["hook"] == "PostCompact"])
     assert scripted.status("adam")["status"] == "working"
-    assert "is for agents" in scripted.llmc("hook", str(inbox), str(socket), code=3, stdin="{}").err
+    assert "is only for agents" in scripted.llmc("hook", str(inbox), str(socket), code=3, stdin="{}").err
     go.touch()
     scripted.wait("adam", "needs_input")
 
@@ -256,7 +256,7 @@ def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
     scripted.set_up("adam")
     told = scripted.llmc("reset", "adam", code=3, LLMC_WORKER="overseer").err
     assert "does not run in its pane" in told
-    assert "shell of your own" in told
+    assert "your own shell" in told
 
 
 def test_a_window_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> None:
@@ -294,4 +294,4 @@ def test_code_of_the_repository_is_no_person(scripted: Fleet) -> None:
     scripted.wait("adam", "needs_review")
     scripted.llmc("accept", "adam")
     code, said = baker.ended(run)
-    assert (code, "not for agents (this is worker adam)" in said) == (3, True), said
+    assert (code, "not available to agents (worker adam)" in said) == (3, True), said

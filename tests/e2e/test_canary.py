@@ -100,7 +100,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     assert "--no-canary" in refused.json["hint"]
     assert refused.json["canary"]["probes"]["exit"] == "failed"
     assert kinds_of(refused.json["canary"]["hooks"]) == HOOKS
-    assert f"hooks that came: {HOOKS[0]}, {HOOKS[1]}" in refused.err
+    assert f"hooks received: {HOOKS[0]}, {HOOKS[1]}" in refused.err
     assert "  | ❯" in refused.err, "the end of the screen is there as evidence"
     assert not (fleet.root / ".llmc/daemon.json").exists()
     assert sessions_of(*scratch(fleet)) == "", "what is kept is its folder, not its session"
@@ -155,11 +155,11 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     OddClient(scripted, "status", "hook:UserPromptSubmit")
     set_up(scripted)
     said = up(scripted).err
-    assert "canary: llmc cannot see its status file" in said
-    assert "canary: llmc cannot see the UserPromptSubmit hook" in said
+    assert "canary: warning: cannot observe its status file" in said
+    assert "canary: warning: cannot observe the UserPromptSubmit hook" in said
     found = verdict(scripted)
     assert (found["passed"], len(found["cannot_see"])) == (True, 2)
-    assert "llmc cannot see its status file" in scripted.llmc("doctor").out
+    assert "cannot observe its status file" in scripted.llmc("doctor").out
 
 
 def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:

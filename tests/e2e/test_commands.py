@@ -32,7 +32,7 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     running.llmc("hold", "adam")
     assert running.status("adam")["held"]
     refused = running.llmc("message", "adam", "hello", "--json", code=3).json
-    assert "held" in refused["reason"]
+    assert "on hold" in refused["reason"]
     running.llmc("release", "adam")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     wait_until(lambda: running.client_status("adam") == "idle")
@@ -158,7 +158,7 @@ def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
     for line in daemon.stdout:
         if line.startswith("ready"):
             break
-    assert "runs already" in scripted.llmc("up", "--detach").out
+    assert "already running" in scripted.llmc("up", "--detach").out
     agent = int(scripted.tmux("display-message", "-p", "-t", scripted.session("adam"), "#{pane_pid}"))
     daemon.send_signal(signal.SIGINT)
     assert daemon.wait(20) == 0
@@ -223,7 +223,7 @@ def test_config_commands(scripted: Fleet) -> None:
     assert scripted.llmc("config", "get", "defaults.model").out.strip() == "opus"
     scripted.llmc("config", "set", "defaults.model", "sonnet")
     assert scripted.llmc("config", "get", "defaults.model", "--json").json == "sonnet"
-    assert scripted.llmc("config", "check").out.strip().endswith("is fine")
+    assert scripted.llmc("config", "check").out.strip().endswith("is valid")
     assert "properties" in scripted.llmc("config", "schema", "--json").out
     wrong = scripted.llmc("config", "set", "defaults.modle", "x", code=4)
     assert "defaults.model" in wrong.err or '"model"' in wrong.err
@@ -292,7 +292,7 @@ def test_logs_of_the_daemon_and_of_a_worker(running: Fleet) -> None:
     assert "daemon_started" in [
         json.loads(row)["action"] for row in running.llmc("logs", "--json").out.splitlines()
     ]
-    assert "is text" in running.llmc("logs", "auto", "--json", code=2).err
+    assert "only for the daemon log" in running.llmc("logs", "auto", "--json", code=2).err
     assert running.llmc("logs", "-n", "1").out.count("\n") == 1
     assert "no worker" in running.llmc("logs", "nobody", code=4).err
     (running.root / "logs/adam.log").write_text("one\ntwo\n")

@@ -63,8 +63,8 @@ def test_the_morning_after(scripted: Fleet) -> None:
     assert found["runs"]["how"] == "stopped"
     assert found["spend"]["failed"]["spend"]["cost"] == 0.5
     refused = scripted.llmc("digest", "--since", "yesterday", code=2).err
-    assert "'yesterday' is no time" in refused
-    assert "not for agents" in scripted.llmc("digest", code=3, LLMC_WORKER="auto-1").err
+    assert "invalid time 'yesterday'" in refused
+    assert "not available to agents" in scripted.llmc("digest", code=3, LLMC_WORKER="auto-1").err
 
     for key, value in {"auto.task_list_id": "ours", "auto.tasks_root": str(scripted.dir / "tasks")}.items():
         scripted.llmc("config", "set", key, value)
@@ -75,7 +75,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
         path.write_text(
             json.dumps({**json.loads(path.read_text()), "metadata": {"llmc": {"hold": hold}}}) + "\n"
         )
-    assert "llmc tasks requeue 2   1 task waits for it\n" in scripted.llmc("digest").out
+    assert "llmc tasks requeue 2   blocks 1 task\n" in scripted.llmc("digest").out
     ranked = scripted.llmc("digest", "--json").json["waiting"]
     assert ranked[0]["why"] == "task: 2 tests fail"
     assert [(item["command"], item["unblocks"]) for item in ranked] == [
@@ -132,6 +132,6 @@ def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) ->
     cut = scripted.llmc("digest", "--json").json
     assert cut["runs"]["how"] == "killed"
     assert "state.json cannot be read" in cut["problems"][0]
-    assert "not known: the workers" in scripted.llmc("digest").out
+    assert "incomplete: workers" in scripted.llmc("digest").out
     events.unlink()
     assert "No tasks started" in scripted.llmc("digest").out

@@ -90,8 +90,8 @@ def test_the_command(scripted: Fleet) -> None:
     """Break: run everything where nothing was asked for, or call an unknown name a success."""
     listed = scripted.llmc("drill").out
     assert all(name in listed for name in DRILLS)
-    assert "There are: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
-    assert "either names or --all" in scripted.llmc("drill", "conflict", "--all", code=2).err
+    assert "Drills: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
+    assert "pass drill names or --all, not both" in scripted.llmc("drill", "conflict", "--all", code=2).err
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
 
 

@@ -162,7 +162,7 @@ def test_the_supervisor_ends_no_stranger(scripted: Fleet, innocent: "subprocess.
     claim = locks.hold_forever(project.root.lock("daemon"))
     assert claim is not None
     says(scripted, innocent.pid)
-    with pytest.raises(Exception, match="does not name itself"):
+    with pytest.raises(Exception, match="has no daemon"):
         daemon_process.end_all(project, None, 0.2)
     os.close(claim)
     assert innocent.poll() is None

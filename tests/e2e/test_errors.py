@@ -78,8 +78,8 @@ BAD_NAMES = [
 def test_bad_worker_names(shared: Fleet, name: str) -> None:
     """Break: no check_worker_name in add_worker."""
     result = llmc(shared, "add", "--", name)
-    line = complaint(result, USAGE, "cannot be a worker's name")
-    assert "reserved" in line or "lower-case letters" in line
+    line = complaint(result, USAGE, "invalid worker name")
+    assert "reserved" in line or "lowercase letters" in line
     assert os.listdir(shared.root / ".worktrees") == ["adam"]
     assert not [p for p in os.listdir(shared.root / ".llmc/locks") if p not in LOCK_FILES]
 
@@ -101,12 +101,12 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["accept", "zebra"], NOT_FOUND, ["no worker 'zebra'", "llmc add zebra"]),
     (["add", "adam"], REFUSED, ["already", "another name"]),
     (["start", "-p", "x"], NOT_FOUND, ["no idle worker", "llmc up", "--new"]),
-    (["start", "-w", "adam", "-p", "x"], REFUSED, ["adam is offline", "llmc up"]),
-    (["message", "adam", "hi"], REFUSED, ["adam is offline", "llmc up"]),
-    (["accept", "adam"], REFUSED, ["adam is offline", "needs_review"]),
-    (["accept"], REFUSED, ["no worker waits for review", "llmc status"]),
-    (["peek", "adam"], REFUSED, ["no agent", "llmc up"]),
-    (["attach", "adam"], REFUSED, ["no agent", "llmc up"]),
+    (["start", "-w", "adam", "-p", "x"], REFUSED, ["its status is offline", "llmc up"]),
+    (["message", "adam", "hi"], REFUSED, ["its status is offline", "llmc up"]),
+    (["accept", "adam"], REFUSED, ["its status is offline", "needs_review"]),
+    (["accept"], REFUSED, ["no worker is waiting for review", "llmc status"]),
+    (["peek", "adam"], REFUSED, ["no running agent", "llmc up"]),
+    (["attach", "adam"], REFUSED, ["no running agent", "llmc up"]),
     (["start", "-p", ""], USAGE, ["the prompt is empty"]),
     (["start", "-p", " \n\t "], USAGE, ["the prompt is empty"]),
     (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove it"]),
@@ -114,24 +114,24 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["message", "adam", ""], USAGE, ["is empty"]),
     (["start", "-f", "/none/task.md"], NOT_FOUND, ["/none/task.md"]),
     (["start", "-f", "/"], USAGE, ["cannot read /", "directory"]),
-    (["start", "-p", "x", "-f", "y"], USAGE, ["both", "Give one"]),
-    (["start"], USAGE, ["no task was written"]),
-    (["frobnicate"], USAGE, ["no command 'frobnicate'", "llmc --help"]),
-    (["stauts"], USAGE, ["no command 'stauts'", 'Did you mean "status"?']),
+    (["start", "-p", "x", "-f", "y"], USAGE, ["cannot be used together"]),
+    (["start"], USAGE, ["empty task"]),
+    (["frobnicate"], USAGE, ["unknown command 'frobnicate'", "llmc --help"]),
+    (["stauts"], USAGE, ["unknown command 'stauts'", 'Did you mean "status"?']),
     (["status", "--frob"], USAGE, ["--frob", "llmc status --help"]),
     (["accept", "adam", "eve"], USAGE, ["llmc accept --help"]),
-    (["review"], REFUSED, ["no worker waits for review", "llmc status"]),
+    (["review"], REFUSED, ["no worker is waiting for review", "llmc status"]),
     (["review", "adma"], NOT_FOUND, ["no worker 'adma'", 'Did you mean "adam"?']),
     (["review", "--interface", "emacs"], USAGE, ["emacs", "difftastic"]),
-    (["reject", "adam", "no good"], REFUSED, ["adam is offline", "Next: llmc up"]),
-    (["reject", "not good enough"], REFUSED, ["not clear whose", "llmc review"]),
+    (["reject", "adam", "no good"], REFUSED, ["its status is offline", "Next: llmc up"]),
+    (["reject", "not good enough"], REFUSED, ["cannot tell which worker", "llmc review"]),
     (["reject", "adma", "no good"], NOT_FOUND, ["no worker 'adma'"]),
     (["peek", "adam", "-n", "many"], USAGE, ["many", "llmc peek --help"]),
     (["--root"], USAGE, ["--root", "llmc --help"]),
     (["--rooot", "x", "status"], USAGE, ["--rooot"]),
-    (["wait", "adam", "--status", "sleeping"], USAGE, ["no status sleeping", "needs_review"]),
-    (["wait", "adam"], USAGE, ["say what to wait for"]),
-    (["wait"], USAGE, ["say what to wait for"]),
+    (["wait", "adam", "--status", "sleeping"], USAGE, ["unknown status sleeping", "needs_review"]),
+    (["wait", "adam"], USAGE, ["specify what to wait for"]),
+    (["wait"], USAGE, ["specify what to wait for"]),
     (["wait", "adam", "--status", "idle", "--timeout", "soon"], USAGE, ["--timeout", "soon"]),
     (["wait", "adam", "--status", "idle", "--timeout", "nan"], USAGE, ["--timeout", "nan"]),
     (["wait", "adam", "--status", "idle", "--timeout", "-1"], USAGE, ["--timeout"]),
@@ -212,7 +212,7 @@ def test_agents_may_not_run_the_commands_of_people(shared: Fleet, argv: list[str
     """Break: take the first word without a dash as the command: `--root X accept` slips through."""
     argv = [arg.replace("ROOT", str(shared.root)) for arg in argv]
     result = llmc(shared, *argv, LLMC_WORKER="adam")
-    complaint(result, REFUSED, "not for agents", "worker adam")
+    complaint(result, REFUSED, "not available to agents", "worker adam")
 
 
 def test_agents_may_ask_for_the_status(shared: Fleet) -> None:
@@ -230,7 +230,7 @@ def test_a_broken_configuration(shared: Fleet, copy: Path, argv: list[str]) -> N
     assert result.code == FAILED
     assert "Traceback" not in result.err
     first, *problems = result.err.splitlines()
-    assert "config.toml cannot be used" in first
+    assert "config.toml is invalid" in first
     assert any("config.toml:3: repo.validat" in line and '"validate"' in line for line in problems)
     assert any("config.toml:5: defaults.model" in line for line in problems)
     assert "llmc config edit" in problems[-1]
@@ -338,7 +338,7 @@ def test_a_working_directory_that_is_gone(shared: Fleet, tmp_path: Path) -> None
     argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-P", "-m", "llmc"]
     for command in (["status", "--json"], ["status"]):
         done = subprocess.run([*argv, *command], env=shared.env, capture_output=True, text=True, timeout=60)
-        complaint(Result(done), NOT_FOUND, "working directory is gone", "--root")
+        complaint(Result(done), NOT_FOUND, "working directory no longer exists", "--root")
         gone.mkdir()
     named = [*argv, "--root", str(shared.root), "status", "--json"]
     done = subprocess.run(named, env=shared.env, capture_output=True, text=True, timeout=60)
@@ -382,7 +382,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
             text=True,
             timeout=60,
         )
-        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "end it by its pid")
+        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "stop it by its pid")
     finally:
         holder.communicate(timeout=20)
 
@@ -499,5 +499,5 @@ def test_a_root_with_a_path_too_long_for_a_socket_works(scripted: Fleet) -> None
 def test_a_worker_that_is_idle_has_nothing_to_accept(scripted: Fleet) -> None:
     scripted.set_up("adam")
     scripted.up()
-    complaint(scripted.llmc("accept", "adam", code=None), REFUSED, "adam is idle", "needs_review")
-    assert "a daemon runs already" in scripted.llmc("up", "--detach").out
+    complaint(scripted.llmc("accept", "adam", code=None), REFUSED, "its status is idle", "needs_review")
+    assert "daemon already running" in scripted.llmc("up", "--detach").out

@@ -86,7 +86,7 @@ def test_init_goes_on_without_the_client_git_lfs_and_difft_and_says_how_to_get_t
         )
         assert done.returncode == 0, done.stderr
         said = " ".join(done.stderr.split())
-        assert "warning: the Claude Code client was not found. Install Claude Code" in said
+        assert "warning: Claude Code not found. Install it" in said
         assert "warning: the source uses Git LFS, but git-lfs is not installed" in said
         assert "apt-get install git-lfs" in said
         assert "optional: difft is not installed" in said
@@ -175,7 +175,7 @@ def test_a_root_that_is_made_again_says_that_its_list_has_tasks(fresh: Fleet) ->
     assert "open tasks" not in init(fresh, "--no-validate", **where).err
     fresh.llmc("tasks", "add", "Left over", cwd=fresh.root, **where)
     fresh.llmc("uninstall", "--yes", cwd=fresh.root, **where)
-    assert "has 1 open tasks, of an earlier root" in init(fresh, "--no-validate", **where).err
+    assert "has 1 open task from an earlier root" in init(fresh, "--no-validate", **where).err
 
 
 def test_the_client_can_be_run_by_hand_wherever_it_is(fresh: Fleet) -> None:

@@ -75,8 +75,8 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     assert types(fleet, goal_id) == ["goal.created", "plan.failed"]
     shown = fleet.llmc("goal", "create", "--title", "Second", code=1)
     assert "created goal_" in shown.out
-    assert "the goal is kept, but not planned" in shown.err
-    assert "goals are not driven: overseer.goals.enabled is false" in fleet.llmc("overseer", "status").out
+    assert "goal created, but planning failed" in shown.err
+    assert "goals are disabled" in fleet.llmc("overseer", "status").out
 
     assert fleet.llmc("goal", "pause", goal_id, "--reason", "holidays").out == f"{goal_id}: paused\n"
     assert "is paused and cannot become paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
@@ -312,6 +312,6 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     planned(fleet, goal_id)
     assert goal_id in completed_words(fleet, "goal", "show", "")
     assert completed_words(fleet, "work", "done", "S1.1.") == ["S1.1.1", "S1.1.2"]
-    assert "not for agents" in fleet.llmc("goal", "list", code=3, LLMC_WORKER="auto-1").err
-    assert "not for agents" in fleet.llmc("work", "done", "S1", code=3, LLMC_WORKER="auto-1").err
-    assert "not for agents" in fleet.llmc("overseer", "inbox", code=3, LLMC_WORKER="auto-1").err
+    assert "not available to agents" in fleet.llmc("goal", "list", code=3, LLMC_WORKER="auto-1").err
+    assert "not available to agents" in fleet.llmc("work", "done", "S1", code=3, LLMC_WORKER="auto-1").err
+    assert "not available to agents" in fleet.llmc("overseer", "inbox", code=3, LLMC_WORKER="auto-1").err

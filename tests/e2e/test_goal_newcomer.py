@@ -101,14 +101,14 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
 
 
 def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted: Fleet) -> None:
-    """Break: `undriven` returns "" for goals that are switched off, without a daemon, or without auto mode."""
+    """Break: `undriven` returns "" for goals that are switched off, without a daemon, or need auto mode."""
     fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
     made = fleet.dir / "plan.json"
     made.write_text(json.dumps(plan([[leaf(1)]])))
     words = ("goal", "create", "--title", "The goal", "--from", str(made), "--budget", "20", "--json")
     asked = fleet.llmc(*words)
     goal_id = asked.json["goalId"]
-    off = "overseer.goals.enabled is false (llmc config set overseer.goals.enabled true)"
+    off = "goals are disabled; to enable them: llmc config set overseer.goals.enabled true"
     assert off in asked.err
     assert "budget" not in asked.err, "there are prices without any in config.toml"
     looks = (("goal", "list"), ("goal", "show"), ("goal", "show", goal_id), ("overseer", "why", goal_id))
@@ -120,9 +120,9 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     fleet.llmc("down")
     fleet.llmc("config", "set", "overseer.goals.enabled", "true")
     for look in looks:
-        assert "no daemon drives goals now (llmc up --auto --detach)" in fleet.llmc(*look).err
+        assert "goals are not running; start them with `llmc up --auto --detach`" in fleet.llmc(*look).err
     fleet.llmc("up", "--detach")
-    assert "without auto mode" in fleet.llmc("overseer", "status").out
+    assert "need auto mode" in fleet.llmc("overseer", "status").out
     fleet.llmc("down")
     fleet.llmc("goal", "pause", goal_id)
     assert fleet.llmc("goal", "list").err == "", "nothing is waited for"
@@ -147,7 +147,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert "is in the plans of 2 goals" in fleet.llmc("work", "reopen", "S1.1.1", "--reason", "x", code=2).err
     # The same plan again is no news.
     again = fleet.llmc("goal", "plan", second, "--replan", "--from", str(made)).out
-    assert "nothing is different" in again
+    assert "the plan did not change" in again
     assert "added" not in again
     # A goal that is given up is not a goal that is reached.
     fleet.llmc("goal", "cancel", second)
@@ -155,7 +155,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert (row["percent"], row["done"], row["total"]) == (50, 1, 2)
     # What cannot be kept is refused, and what is no plan is named as what it is.
     fleet.llmc("goal", "update", first, "--title", " ", code=2)
-    assert "not UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
+    assert "not valid UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
     made.write_text("[]")
     before = fleet.llmc("goal", "list", "--all", "--json").json
     refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err

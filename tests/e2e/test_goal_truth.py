@@ -135,7 +135,7 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     shown = goals.shown(fleet, goal)
     assert (shown["status"], shown["checked"]["passed"], shown["asks"]) == ("completed", True, None)
     assert (questions(fleet), attention(fleet)) == ([], [])
-    assert "not checked, for you to judge: it is fast" in fleet.llmc("goal", "show", goal).out
+    assert "not checked automatically: it is fast" in fleet.llmc("goal", "show", goal).out
     handoff = fleet.llmc("goal", "handoff", goal).out
     assert "tests: `true` (passed), `test -e done.txt` (passed)" in handoff
 
@@ -169,4 +169,4 @@ def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
     assert list(task_files(fleet)) == ["1"], "nothing was given out"
     assert types(fleet, goal) == before
     assert not (fleet.root / ".llmc/overseer/tick.json").exists()
-    assert "goals are driven" not in goals.log_of(fleet.root / "logs/goals.log")
+    assert "goals enabled" not in goals.log_of(fleet.root / "logs/goals.log")

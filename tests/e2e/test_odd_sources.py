@@ -83,7 +83,7 @@ def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("a person's only copy\n")
         said = refused(odd)
-        assert f"would overwrite: {name}" in said.err
+        assert f"would be overwritten: {name}" in said.err
         assert "Move them away or commit them" in said.err
         path.unlink()
     (odd.source / "notes.txt").write_text("beside it\n")
@@ -113,7 +113,7 @@ def test_a_stale_index_lock(odd: Fleet) -> None:
     lock = odd.source / ".git/index.lock"
     lock.touch()
     said = refused(odd)
-    assert "a git command is at work" in said.err
+    assert "a git command is running in" in said.err
     assert f"rm {lock}" in said.err
     lock.unlink()
     landed(odd, "Locked")
@@ -206,7 +206,7 @@ def test_line_endings_that_no_checkout_can_have(odd: Fleet) -> None:
     odd.git("commit", "-q", "-m", "CRLF")
     odd.commit(".gitattributes", "*.dos text\n", "Now it is text")
     said = odd.llmc("start", "--prompt", "@say hello", code=1)
-    assert "did not become clean (bad.dos)" in said.err
+    assert "is not clean after a reset (bad.dos)" in said.err
     assert "git add --renormalize ." in said.err
     odd.git("add", "--renormalize", ".")
     odd.git("commit", "-q", "-m", "Renormalized")
@@ -316,7 +316,7 @@ def test_submodules_and_large_files(scripted: Fleet) -> None:
     work(scripted, script, "Own library commit")
     said = scripted.llmc("accept", "adam", code=3)
     assert "which the source does not have" in said.err
-    fetch = said.err.split("Take it over first: git ")[1].strip()
+    fetch = said.err.split("Fetch it into the source first: git ")[1].strip()
     scripted.git(*fetch.split())
     scripted.llmc("config", "set", "repo.validate", "test $(cat lib/lib.c) = 3")
     scripted.llmc("accept", "adam")

@@ -113,7 +113,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     assert f"PID {first}," in prompt
     assert "auto-1 task 1 claimed" in prompt
     # Nobody else may watch, or stop the daemon unawares.
-    assert "a supervisor runs for this root already" in overseen_twice(overseen)
+    assert "a supervisor is already running for this root" in overseen_twice(overseen)
     refused = fleet.llmc("down", code=3).err
     assert f"kill -TERM {overseer.process.pid}" in refused
     assert is_alive(second)
@@ -122,7 +122,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     assert all(overseer.said.count(text) == 1 for text in OUTCOMES), overseer.said
     assert (failures(fleet), remediations(fleet)) == ([("process", "")], ["completed"])
     view = fleet.llmc("status", "--json").json["overseer"]
-    assert (view["state"], view["pid"], view["why"]) == ("terminated", None, "it was told to")
+    assert (view["state"], view["pid"], view["why"]) == ("terminated", None, "stopped on request")
     assert auto.state(fleet)["overseer_active"] is False
     assert fleet.llmc("down").out == "down\n"
 
@@ -203,12 +203,12 @@ def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: S
     overseer = overseen(f"cat > {fleet.dir}/prompt; rm {variables}", grace_s=2)
     auto.wait_for(fleet, lambda: auto.auto(fleet)["tasks_completed"] == 1, 90)
     assert failures(fleet) == [("log", "bug")]
-    assert "the lane of auto-1" in (fleet.dir / "prompt").read_text()
+    assert "the daemon's work on auto-1" in (fleet.dir / "prompt").read_text()
     add(fleet, 2, "@error 401")
     assert overseer.ends() == 12
     assert failures(fleet)[1:] == [("log", "auth")]
     assert remediations(fleet) == ["completed"]
-    assert "only a person can mend this (auth)" in overseer.said
+    assert "manual fix required (auth)" in overseer.said
     assert "Log in again" in overseer.said
     assert "terminated" in fleet.llmc("status", "--json").json["overseer"]["state"]
 
@@ -243,7 +243,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     fleet = set_up(scripted)
     assert "overseer.remediation_prompt" in fleet.llmc("overseer", code=2).err
     fleet.llmc("config", "set", "overseer.remediation_prompt", "Mend it.")
-    assert "no `llmc` on your PATH" in fleet.llmc("overseer", code=4, PATH="/usr/bin:/bin").err
+    assert "`llmc` is not on your PATH" in fleet.llmc("overseer", code=4, PATH="/usr/bin:/bin").err
     fleet.up()
     manual = overseen()
     assert manual.ends() == 3
@@ -259,11 +259,11 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     killed = fleet.llmc("status", "--json").json["overseer"]
     assert (killed["state"], killed["why"]) == ("terminated", "it was killed")
     second = overseen()
-    wait_for(second, lambda: f"took over the daemon {pid}" in second.said)
+    wait_for(second, lambda: f"took over daemon {pid}" in second.said)
     assert second.daemon() == pid
     os.kill(pid, signal.SIGSTOP)
     os.kill(second.process.pid, signal.SIGINT)
-    wait_for(second, lambda: "ending the daemon ..." in second.said)
+    wait_for(second, lambda: "stopping the daemon ..." in second.said)
     assert second.stop() == 130
     os.kill(pid, signal.SIGCONT)
     wait_for(second, lambda: not is_alive(pid))

@@ -34,14 +34,14 @@ def test_commits_become_a_branch(scripted: Fleet) -> None:
     assert scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam")) == tip
     again = scripted.llmc("pick", "adam")
     assert f"llmc-pick/adam is at {picked['commit'][:12]}" in again.out
-    assert "not in it, since nobody committed it: rest.txt" in again.err
+    assert "uncommitted files were not included: rest.txt" in again.err
     seen = everything(scripted)
-    assert "That is `llmc accept`" in scripted.llmc("pick", "adam", "--branch", "main", code=2).err
-    assert "cannot be a branch's name" in scripted.llmc("pick", "adam", "--branch", "a..b", code=2).err
+    assert "To land it, run `llmc accept`" in scripted.llmc("pick", "adam", "--branch", "main", code=2).err
+    assert "is not a valid branch name" in scripted.llmc("pick", "adam", "--branch", "a..b", code=2).err
     assert "has no commits" in scripted.llmc("pick", "baker", code=3).err
     assert scripted.llmc("pick", "nobody", code=4).err
     scripted.git("branch", "taken")
-    assert "has a branch taken already" in scripted.llmc("pick", "adam", "--branch", "taken", code=3).err
+    assert "branch taken already exists" in scripted.llmc("pick", "adam", "--branch", "taken", code=3).err
     scripted.git("branch", "-D", "taken")
     assert everything(scripted) == seen
     scripted.llmc("down")

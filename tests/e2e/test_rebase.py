@@ -78,7 +78,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     refused = fleet.llmc("accept", "adam", "--json", code=1)
     assert refused.json["conflicts"] == ["a.txt"]
     assert refused.json["status"] == "rebasing"
-    assert "conflicts with main in a.txt; adam resolves them now. Accept again when" in refused.err
+    assert "conflicts with main in a.txt; adam is resolving them. Accept again when" in refused.err
     done = fleet.wait("adam", "needs_review")
     assert done["reason"] == "conflicts resolved"
     assert record(fleet)["claude_session_id"] == conversation, (
@@ -107,7 +107,7 @@ RENAME = (
 WORDS = {
     "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
     "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
-    "add/add": ("added by both you and main", "Join the contents, then `git add new.txt`"),
+    "add/add": ("added by both you and main", "Combine the contents, then `git add new.txt`"),
     "rename/rename": (
         "renamed differently by you and main",
         "`git add main.txt` and `git rm a.txt mine.txt`",
@@ -142,7 +142,7 @@ def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
     else:
         running.commit("new.txt" if kind == "add/add" else "a.txt", "main\n", "Theirs")
     rebased = running.llmc("rebase", "adam", code=1)
-    assert "adam resolves them now" in rebased.err
+    assert "adam is resolving them" in rebased.err
     assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     (prompt,) = conflict_prompts(running)
     assert f"({shown}, " in prompt

@@ -372,7 +372,7 @@ def test_a_prompt_or_a_dialog_on_the_screen_is_no_sign_of_readiness(scripted: Fl
     missing = scripted.set_up("adam", "baker", config={"defaults.ready_timeout_s": "3"}).llmc(
         "up", code=1, LLMC_AGENT="/none/claude"
     )
-    assert "/none/claude is not a program" in missing.err
+    assert "/none/claude is not an executable file" in missing.err
     assert "agent_command" in missing.err
     client, keys = scripted.dir / "client", scripted.dir / "keys"
     dialog = "Bypass Permissions mode\\n\\n 1. No, exit\\n 2. Yes, I accept\\n\\n> \\n❯ "
@@ -434,7 +434,7 @@ def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
     processes += [int(left.read_text()), scripted.daemon_pid()]
     os.kill(scripted.daemon_pid(), signal.SIGSTOP)
     said = scripted.llmc("down", "--force").out
-    assert said == "down\n  adam was at work; `llmc up --detach` continues its conversation\n"
+    assert said == "down\n  adam was working; `llmc up --detach` continues its conversation\n"
     wait_until(
         lambda: not [pid for pid in processes if Path(f"/proc/{pid}/cmdline").exists() and _lives(pid)]
     )

@@ -54,7 +54,7 @@ def test_below_a_directory_of_another_user(scripted: Fleet) -> None:
     for command in COMMANDS:
         done = scripted.llmc(*command, cwd=theirs / "sub", code=None, **env)
         assert done.code == 3, command
-        assert "belongs to nobody" in done.err
+        assert "belongs to user nobody" in done.err
         done = scripted.llmc("--root", str(theirs), *command, code=None, **env)
         assert done.code == 3, command
     assert not mark.exists()
@@ -123,7 +123,7 @@ def test_what_init_makes_is_private(scripted: Fleet) -> None:
     found = scripted.llmc("doctor", "--json", code=1).json["findings"]
     assert [row["kind"] for row in found] == ["permissions", "permissions"]
     assert "write to" in found[0]["text"]
-    assert "may be changed by other people" in scripted.llmc("up", "--detach").err
+    assert "is writable by other users" in scripted.llmc("up", "--detach").err
     scripted.llmc("doctor", "--repair", "--yes")
     assert stat.S_IMODE(scripted.root.stat().st_mode) == 0o700
     assert stat.S_IMODE((scripted.root / "config.toml").stat().st_mode) == 0o600

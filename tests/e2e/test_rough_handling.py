@@ -115,7 +115,7 @@ def test_down_needs_neither_configuration_nor_state(scripted: Fleet) -> None:
 
 def test_init_says_no_where_it_would_do_harm(scripted: Fleet) -> None:
     scripted.set_up("adam")
-    assert "has a root already" in scripted.llmc("init", code=3).err
+    assert "already has a root" in scripted.llmc("init", code=3).err
     inside = scripted.llmc(
         "--root",
         str(scripted.root),
@@ -143,7 +143,7 @@ def test_commits_on_another_branch_are_not_dropped_in_silence(running: Fleet) ->
     second = f"git checkout -q -b other origin/main; echo y > y; git add y; {COMMIT} 'Y'"
     running.llmc("start", "--prompt", f"@sh {first}; {second}")
     running.wait("adam", "needs_review")
-    assert "left its branch" in running.llmc("accept", "adam", code=3).err
+    assert "is not on its branch" in running.llmc("accept", "adam", code=3).err
     running.llmc(
         "message",
         "adam",

@@ -67,8 +67,8 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     assert fleet.wait("adam", "needs_review")["commit_sha"] == done["commit_sha"]
     (prompt,) = review_prompts(fleet)
     assert "review it yourself" in prompt
-    assert "run this and make it pass: true" in prompt
-    assert "### The task this work is for\n\nOne\n@sh " in prompt
+    assert "run this command and make it pass: true" in prompt
+    assert "### Original task\n\nOne\n@sh " in prompt
     assert fleet.git("log", "--format=%s", "-1", cwd=fleet.worktree("adam")) == "One, better"
     assert "needs_review" not in steps(fleet)[: steps(fleet).index("reviewing")], "a person sees it only then"
     fleet.llmc("reject", "adam", f"@sh {amend('One')}")

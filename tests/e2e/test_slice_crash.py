@@ -148,7 +148,7 @@ def test_what_the_agent_left_running_holds_accept_off(scripted: Fleet) -> None:
     scripted.llmc("start", "--prompt", prompt)
     scripted.wait("adam", "needs_review")
     refused = scripted.llmc("accept", "adam", code=3)
-    assert "still running (pid" in refused.err
+    assert "has background processes (pid" in refused.err
     stop.touch()
     scripted.llmc("accept", "adam")
     assert scripted.log() == ["X", "First commit"]

@@ -114,11 +114,11 @@ def test_watch_stays_on_one_screen(scripted: Fleet) -> None:
     Break: print the frames one below the other, or all of a long one.
     """
     scripted.set_up("adam", "baker", "charlie", "dora", "edward", "frank", "george")
-    shown = on_a_terminal(scripted, 80, "--watch", "--interval", "0.1", until="ends this")
+    shown = on_a_terminal(scripted, 80, "--watch", "--interval", "0.1", until="to quit")
     frames = re.findall(r"\033\[H(.*?)\033\[J", shown, re.DOTALL)
     assert len(frames) >= 2
     for frame in frames:
         assert str(scripted.root) in frame
         assert "... and 5 more lines" in frame
-        assert "every 0.1 s; Ctrl-C ends this" in frame
+        assert "refreshing every 0.1 s; Ctrl-C to quit" in frame
         assert frame.count("\n") < 9

@@ -52,8 +52,10 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert "no key" in shown["attempts"][0]["reason"]
     assert shown["hold"] == "quarantined"
     told = scripted.llmc("tasks", "list", "--state", "quarantined").out
-    assert "it failed 3 times: it says it is blocked: no key" in told
-    assert "attempt 3: task: it says it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    assert "it failed 3 times: it reported that it is blocked: no key" in told
+    assert (
+        "attempt 3: task: it reported that it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    )
     assert completed_words(scripted, "tasks", "requeue", "") == ["1"]
     assert completed_words(scripted, "tasks", "release", "") == []
     assert "llmc tasks requeue 1" in scripted.llmc("tasks", "release", "1", code=3).err
@@ -101,8 +103,8 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
     rows = {row["id"]: row for row in done.json["tasks"]}
     assert [row["outcome"] for row in rows.values()] == ["released", "failed", "failed"]
     assert rows["2"]["error"] == "task 2 is ready, not in progress"
-    assert "there is no task 9" in done.err
-    assert "there is no task 9" in scripted.llmc("tasks", "release", "9", code=4).err
+    assert "no task 9" in done.err
+    assert "no task 9" in scripted.llmc("tasks", "release", "9", code=4).err
     assert "has not run yet" in scripted.llmc("tasks", "requeue", "2", code=3).err
     assert "is ready, not proposed" in scripted.llmc("tasks", "approve", "2", code=3).err
     assert scripted.llmc("tasks", "requeue", "3", "4").out == "requeued 3: Done\nrequeued 4: Held\n"
@@ -118,4 +120,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
         ledger.write(json.dumps(row) + "\n")
     scripted.llmc("tasks", "release", "2")
     assert state(scripted, "2") == "ready"
-    assert "is not for agents" in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    assert (
+        "is not available to agents"
+        in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    )

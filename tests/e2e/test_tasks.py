@@ -65,7 +65,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     assert "no task 99" in listed.llmc("tasks", "add", "X", "--after", "99", code=4).err
     assert "dependency cycle" in listed.llmc("tasks", "add", "X", "--after", "2", "--before", "1", code=2).err
     assert (
-        "`llmc tasks add` is not for agents"
+        "`llmc tasks add` is not available to agents"
         in listed.llmc("tasks", "add", "X", code=3, LLMC_WORKER="adam").err
     )
     assert "no subject" in listed.llmc("tasks", "add", code=2).err

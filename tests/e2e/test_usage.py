@@ -104,5 +104,5 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
     ]
     assert table[-1].startswith("total")
     assert table[-1].endswith("100%")
-    assert fleet.llmc("usage", "--since", "soon", code=2).err.startswith("llmc: --since: 'soon' is no time")
+    assert fleet.llmc("usage", "--since", "soon", code=2).err.startswith("llmc: --since: invalid time 'soon'")
     assert fleet.llmc("usage", "--since", str(time.time() + 60)).out == ""

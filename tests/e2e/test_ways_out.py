@@ -98,8 +98,8 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     assert [file["path"] for file in seen["files"]] == ["a.txt", "b.txt", "new.txt"]
     assert all(line in seen["diff"] for line in ("+one", "+more", "+new"))
     assert "adam  is working (" in shown
-    assert "note: not committed yet: b.txt, new.txt" in shown
-    assert "nothing is changed" in fleet.llmc("review", "baker").out
+    assert "note: uncommitted: b.txt, new.txt" in shown
+    assert "no changes" in fleet.llmc("review", "baker").out
     # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.
     fleet.llmc("reset", "adam")
     (entry,) = (row["name"] for row in fleet.llmc("trash", "list", "--json").json)
@@ -109,8 +109,8 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
         assert "has other work" in fleet.llmc(*restore, code=3).err
         fleet.llmc("reset", "baker")
     told = fleet.llmc(*restore).out
-    assert "with 2 files that are not committed; it is needs_input" in told
-    assert "llmc message baker 'Go on with it, and commit it.'" in told
+    assert "with 2 uncommitted files; baker is needs_input" in told
+    assert "llmc message baker 'Continue this work and commit it.'" in told
     other = fleet.worktree("baker")
     assert fleet.git("status", "--porcelain", cwd=other).splitlines() == ["M b.txt", "?? new.txt"]
     assert fleet.git("log", "-1", "--format=%s", cwd=other) == "One"

@@ -63,7 +63,7 @@ def test_what_an_agent_proposes_waits_for_a_person(fleet: Fleet) -> None:
         row["hook"] for row in fleet.events("hook_received") if row["hook"] in ("PreToolUse", "TaskCreated")
     ]
     assert hooks == ["PreToolUse", "TaskCreated"] * 2, "told before the file exists, and of this tool only"
-    assert f"made by {worker} at task 1" in fleet.llmc("tasks", "list").out
+    assert f"created by {worker} on task 1" in fleet.llmc("tasks", "list").out
     assert fleet.llmc("tasks", "approve", "2").out.startswith("approved 2: @sh echo made")
     folder = Path(fleet.client_config) / "tasks/plan"
     wait_until(lambda: _status(folder, "2") == "completed", 60)

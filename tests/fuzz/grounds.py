@@ -12,7 +12,7 @@ from llmc.__main__ import _run
 from tests.support.fleet import Fleet
 
 #: in an error of llmc's own: nobody thought of it
-BUG = "this is a bug in llmc"
+BUG = "internal error: "
 
 
 class Said(NamedTuple):

@@ -94,7 +94,7 @@ class MemoryTasks(TaskSource):
         with self._lock:
             found = self._tasks.get(task if task.list else self.key(task.id))
         if found is None:
-            raise NotFound(f"there is no task {task.id[:80]!r}", hint="`llmc tasks list` shows them.")
+            raise NotFound(f"no task {task.id[:80]!r}", hint="Run `llmc tasks list` to see all tasks.")
         return found
 
     def written_unix(self, task_id: str) -> float:

@@ -163,7 +163,7 @@ class Package:
             uses.names.add(meant if meant.top else Name(meant.module, inner))
         for module in (text, f"{text}.__main__"):  # `python -m llmc.agents.scripted`, a table of modules
             if module in self.modules and module not in self.folders:
-                uses.names |= {Name(module, BODY), Name(module, "command"), Name(module, "KIND")}
+                uses.names |= {Name(module, BODY), Name(module, "command")}
 
     def _inside(self, node: ast.AST, scope: Scope) -> Scope:
         """What names mean in a function: its own are none of the module's."""

@@ -15,7 +15,7 @@ from llmc.records.worker import WorkerRecord
 #: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
 MOST = 96
 #: modules of ours that `llmc accept` loads before it does anything, and some room
-MOST_OF_ACCEPT = 107
+MOST_OF_ACCEPT = 100
 
 HEAVY = {
     *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),
@@ -84,6 +84,17 @@ def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
     assert "llmc.cli.fast" in modules
     assert below(modules, HEAVY) == set()
     assert len(modules) <= MOST, sorted(modules)
+
+
+def test_a_running_agent_is_asked_with_little() -> None:
+    """Break: ask the table of agents in agents/glance.py, or give the status file a model."""
+    hot = (
+        "import llmc.cli.fast, llmc.api.seeing, llmc.agents.glance as one; one.glance('scripted', '/none', 1)"
+    )
+    _, modules = loaded("-c", hot)
+    assert "llmc.agents.claude.glance" in modules
+    assert below(modules, HEAVY - {"llmc.agents"}) == set()
+    assert len(below(modules, {"llmc.agents"})) <= 7
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

@@ -1,4 +1,4 @@
-"""What an agent tells and shows, in llmc's own words: the events that the rules judge, and what is on its screen. Pure."""
+"""Neutral events of an agent, and what its screen shows, whichever client it is. Pure."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ from llmc.base.names import ClaudeSessionId
 from llmc.records.causes import Cause
 from llmc.records.worker import Asked
 
-#: what llmc itself puts into an inbox, by the names in the files
+#: events that llmc itself puts into an inbox
 REPORT, PANE_DIED = "Report", "PaneDied"
 
 
 class What(StrEnum):
-    """What has happened."""
+    """What happened."""
 
     SESSION_STARTED = "session_started"
     PROMPT_ARRIVED = "prompt_arrived"
@@ -22,14 +22,14 @@ class What(StrEnum):
     TURN_FAILED = "turn_failed"
     DIALOG_OPENED = "dialog_opened"
     SESSION_ENDED = "session_ended"
-    #: the agent is about to make a task: told before the task is there
+    #: the agent is about to create a task
     TASK_ANNOUNCED = "task_announced"
     TASK_MADE = "task_made"
     #: `llmc report`
     REPORTED = "reported"
-    #: its process ended, as tmux tells it
+    #: its process exited, as reported by tmux
     EXITED = "exited"
-    #: nothing that any rule asks for
+    #: no rule uses it
     OTHER = "other"
 
 
@@ -40,31 +40,31 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     worker: str
     instance: str
     what: What
-    #: what the client calls it: for the event log
+    #: the client's own name, for the event log
     name: str = ""
     from_subagent: bool = False
     #: the conversation, and where its transcript is
     session: ClaudeSessionId | None = None
     transcript: str = ""
-    #: how a conversation began, or why it ended, in the client's words
+    #: how a conversation began, or why it ended, as the client says
     source: str = ""
     end: str = ""
-    #: it began because the one before was cleared
+    #: the previous conversation was cleared
     is_cleared: bool = False
     prompt: str = ""
-    #: a turn that ended with work still running in the background is not at its end
+    #: the turn is not over: work still runs in the background
     background_running: bool = False
-    #: shells, which nobody waits for, and no agent
+    #: only shells, no subagents
     only_shells_running: bool = False
-    #: of a turn that failed: the client's label, what that means, and its last words
+    #: of a failed turn: the client's label, the cause, and the last message
     error: str = ""
     cause: Cause = Cause.AGENT
     last_words: str = ""
     asked: Asked | None = None
-    #: the agent asks a person, and not for a permission
+    #: a question to the user, not a permission
     is_question: bool = False
     task_id: str = ""
-    #: of what llmc told itself, such as a report: all of it
+    #: of an event from llmc itself, such as a report: the payload
     told: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,13 +74,13 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
 
 
 class Box(StrEnum):
-    """What the composer on the screen holds."""
+    """What the input box holds."""
 
     EMPTY = "empty"
-    #: nothing but blanks in one line, which are nobody's text; but what follows them is not read as if it came first
+    #: one line of blanks: no draft, but a command typed after them would not be read as one
     BLANK = "blank"
     DRAFT = "draft"
-    #: keys do not go into a composer: a dialog, a search, or something is drawn over it
+    #: keys do not go into the box: a dialog or a search is open, or something covers it
     ABSENT = "absent"
 
 
@@ -90,9 +90,9 @@ class Composer(Struct, frozen=True):
 
 
 class Shown(NamedTuple):
-    """A question that is on the screen."""
+    """A question on the screen."""
 
-    #: what stands in the line for another answer; "" while nothing does
+    #: the text in the line for a free answer
     typed: str
     #: the cursor is in that line
     in_free_line: bool

@@ -1,4 +1,4 @@
-"""The door for what agents say: a hook from the inbox becomes an event in llmc's own words, by the agent's own reader."""
+"""Turns the hooks in an inbox into neutral events."""
 
 from typing import overload
 
@@ -8,7 +8,7 @@ from llmc.config.paths import Root
 from llmc.records import inbox
 from llmc.records.hook_events import HookEvent, Malformed
 
-#: what llmc itself tells, whichever agent runs
+#: events from llmc itself, for any agent
 _OWN = {REPORT: What.REPORTED, PANE_DIED: What.EXITED}
 
 
@@ -17,7 +17,7 @@ def event_of(hook: HookEvent, agent: str) -> AgentEvent: ...
 @overload
 def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed: ...
 def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed:
-    """The event that a hook of that agent tells of; records of an older llmc do not name the agent."""
+    """The event behind a hook of that agent."""
     if isinstance(hook, Malformed):
         return hook
     if hook.name not in _OWN:
@@ -33,5 +33,5 @@ def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed:
 
 
 def waiting(root: Root, worker: str, agent: str) -> list[AgentEvent | Malformed]:
-    """What waits in a worker's inbox, in order."""
+    """The pending events of a worker's inbox, in order."""
     return [event_of(hook, agent) for hook in inbox.read(root, worker)]

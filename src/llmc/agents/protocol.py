@@ -1,6 +1,6 @@
-"""What llmc needs of an agent: how it is started (`Agent`), and how to read what it says of itself (`Reader`).
+"""What llmc needs from an agent: how to start it (`Agent`), and how to read what it writes (`Reader`).
 
-Claude Code and the scripted agent stand behind both; `agents/registry.py` says which there are.
+`agents/registry.py` finds the implementations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 
 class ClientStatus(StrEnum):
-    """What the client says of itself."""
+    """The status that a client reports."""
 
     IDLE = "idle"
     BUSY = "busy"
-    #: a dialog is open: whatever is typed now would answer it
+    #: a dialog is open: any key would answer it
     WAITING = "waiting"
     #: at the prompt, with a shell running in the background
     SHELL = "shell"
-    #: it says nothing
+    #: the client reports nothing
     UNKNOWN = "unknown"
 
 
 class ClientState(Struct, frozen=True):
-    """What one running client says of itself."""
+    """What a running client reports about itself."""
 
     status: ClientStatus = ClientStatus.UNKNOWN
     since_unix: float = 0.0
     session: ClaudeSessionId | None = None
-    #: while it waits: the agent asks, and no person opened the dialog
+    #: the open dialog is the agent's, not one that a person opened
     asks: bool = False
-    #: while it waits: an answer to a question is what it waits for
+    #: the open dialog is a question that can be answered
     wants_answer: bool = False
 
 
 class Prompt(Struct, frozen=True):
-    """A prompt as a transcript has it."""
+    """A prompt in a transcript."""
 
     text: str
-    #: it is in the client's queue: the agent has not read it yet
+    #: still in the client's queue: the agent has not read it
     queued: bool = False
 
 
@@ -56,7 +56,7 @@ class Passage(Struct, frozen=True):
     """A part of a transcript, as text for people."""
 
     text: str
-    #: whether its turn is over at the end of it
+    #: whether the turn is over at its end
     turn_is_over: bool
     #: where the next part begins
     end: int
@@ -66,12 +66,12 @@ class Meter(Protocol):
     """Adds up the tokens of one conversation, its subagents included."""
 
     def read(self) -> dict[str, Tokens]:
-        """Tokens by model so far; what was counted stays counted."""
+        """Tokens by model so far."""
         ...
 
 
 class Transcript(Protocol):
-    """The file of a conversation, which the client writes. Offsets are bytes of it; a file that is not there is empty."""
+    """The file of a conversation, written by the client. Offsets are in bytes; a missing file is empty."""
 
     @property
     def path(self) -> Path: ...
@@ -82,56 +82,56 @@ class Transcript(Protocol):
     def size(self) -> int: ...
 
     def subagents(self) -> "Sequence[Transcript]":
-        """Those of the agents that the conversation has started."""
+        """The transcripts of its subagents."""
         ...
 
     def sibling(self, session: str) -> "Transcript":
-        """That of another conversation in the same directory."""
+        """The transcript of another conversation in the same directory."""
         ...
 
     def prompts(self, holding: str, since: int = 0) -> tuple[list[Prompt], int]:
-        """The prompts with that text in them, oldest first; and the offset to go on from."""
+        """The prompts that contain this text, oldest first, and the offset to continue from."""
         ...
 
     def queued(self) -> list[str] | None:
-        """The messages in the client's queue, oldest first; None where it cannot be told."""
+        """The messages in the client's queue, oldest first; None if unknown."""
         ...
 
     def answer_to(self, question: str, since: int) -> tuple[str, int]:
-        """The answer that the client wrote down, "" for none; and the offset to go on from."""
+        """The recorded answer, "" for none, and the offset to continue from."""
         ...
 
     def replies(self, since: int) -> tuple[int, int]:
-        """How often the agent itself wrote something; and the offset to go on from."""
+        """The number of replies of the agent, and the offset to continue from."""
         ...
 
     def passage(self, since: int, speaker: str, *, was_over: bool = False) -> Passage:
-        """Everything from there on; `was_over`: whether the turn was over before."""
+        """Everything after `since`. `was_over`: whether the turn was over before."""
         ...
 
     def last_reply_unix(self) -> float | None: ...
 
     def last_reply_id(self) -> str:
-        """Also of a reply that only calls a tool; "" for none."""
+        """Includes replies that only call a tool; "" for none."""
         ...
 
     def last_growth_unix(self) -> float | None:
-        """When anything was written, by a tool or a subagent too."""
+        """When anything was last written, including tool output and subagents."""
         ...
 
     def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
-        """Id, role, time and text, oldest first; roles are those of goals/drive/liveness.py. Tool output is no message."""
+        """Id, role, time and text, oldest first, without tool output. The roles are in goals/drive/liveness.py."""
         ...
 
     def meter(self) -> Meter: ...
 
 
 class Reader(Protocol):
-    """How to read what an agent of one kind says of itself; needs no settings."""
+    """Reads what one kind of agent writes. Needs no configuration."""
 
     @property
     def hook_names(self) -> Mapping[What, str]:
-        """What it calls the hook that tells of each event."""
+        """The agent's own name for the hook of each event."""
         ...
 
     def event(self, hook: HookEvent) -> AgentEvent: ...
@@ -143,7 +143,7 @@ class Reader(Protocol):
     def find_transcript(
         self, config_dir: Path, session: ClaudeSessionId | None, cwd: str
     ) -> Transcript | None:
-        """That of a conversation; without an id the newest one of the directory the agent works in."""
+        """The transcript of a conversation; without an id, the newest one for the working directory."""
         ...
 
 
@@ -154,38 +154,38 @@ class Launch(Struct, frozen=True):
     model: str
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
-    #: no person is there: it gets no tool that waits for one
+    #: without the tools that wait for a person
     unattended: bool = False
     resume: ClaudeSessionId | None = None
 
 
 class Answer(Struct, frozen=True):
-    """One answer of a client; `error` is what it says went wrong, with the HTTP status where there is one."""
+    """One answer of a client; `error` is the client's message, `status` the HTTP status if known."""
 
     text: str
     model: str = ""
-    #: as the client says; nothing where it says nothing
+    #: as reported by the client
     spent: Spent = Spent()
     error: str = ""
     status: int = 0
 
 
 class OneShot(Protocol):
-    """How to ask a client one thing without a session. It may read the repository, and changes nothing."""
+    """Asks a client one question without a session. The client may read the repository, but not change it."""
 
     def argv(self, schema: Mapping[str, Any], model: str) -> list[str]:
-        """The prompt comes on standard input; the answer is JSON of that schema. `model`: "" for the client's own."""
+        """The prompt goes to standard input; the answer is JSON with this schema. `model`: "" for the client's default."""
         ...
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]: ...
 
     def answer(self, stdout: str) -> Answer | None:
-        """What the client printed; None where that is no answer."""
+        """The answer in what the client printed; None if there is none."""
         ...
 
 
 class Trust(Protocol):
-    """The file in which a client keeps the directories that a person trusts. It is the person's."""
+    """The user's file in which a client keeps its trusted directories."""
 
     @property
     def file(self) -> Path: ...
@@ -193,39 +193,39 @@ class Trust(Protocol):
     def add(self, place: Path) -> None: ...
 
     def remove(self, root: Path, place: Path | None = None) -> list[str]:
-        """Take out what the client noted of a root and of what is below it; each entry in words.
+        """Remove the entries of a root and of everything below it, and describe each.
 
-        The entry of `place` goes too, if it has nothing but what `add` writes.
+        The entry of `place` is removed too, if it contains only what `add` writes.
         """
         ...
 
     def left(self, place: Path, *, is_ours: bool) -> str:
-        """The entry of `place` that stays, and how a person takes it back; "" for none. `is_ours`: `remove` is told of it."""
+        """The entry of `place` that `remove` leaves, and how to delete it; "" for none. `is_ours`: `remove` was given `place`."""
         ...
 
 
 class Agent(Protocol):
-    """An agent program: how it is started."""
+    """An agent program, and how to start it."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def ships_with_llmc(self) -> bool:
-        """It changes with llmc only: nothing has to be tried, and its program does not change under a daemon."""
+        """Part of llmc: it needs no canary, and an update cannot replace it under a running daemon."""
         ...
 
     @property
     def minimum(self) -> tuple[int, ...]:
-        """The oldest version that llmc was tried with."""
+        """The oldest version that llmc was tested with."""
         ...
 
     def program(self) -> list[str]:
-        """The resolved program; an error that names the fix when there is none."""
+        """The resolved program; raises with a hint if there is none."""
         ...
 
     def pinned(self) -> "Agent":
-        """The same, with the program that it is at this moment."""
+        """This agent with the program path fixed as it is now."""
         ...
 
     def version(self) -> str: ...
@@ -235,55 +235,55 @@ class Agent(Protocol):
     def environment(
         self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
     ) -> dict[str, str]:
-        """What it runs with. `task_tools`: it may make tasks with tools of its own; `task_list`: in that list."""
+        """The environment of the agent. `task_tools`: give it its own tools for tasks; `task_list`: the list they use."""
         ...
 
     def config_dir(self, environment: Mapping[str, str]) -> Path: ...
 
     def conversations(self, environment: Mapping[str, str]) -> Path:
-        """Where its transcripts are."""
+        """The directory of its transcripts."""
         ...
 
     def settings(self, hook_command: str) -> bytes:
-        """The file it is started with, so that it tells llmc of each event."""
+        """The settings file that makes it report each event to llmc."""
         ...
 
     def has_hooks(self, settings: bytes, hook_command: str) -> bool:
-        """Whether such a file registers exactly these hooks; ValueError where it cannot be read."""
+        """Whether a settings file registers exactly these hooks; ValueError if it cannot be parsed."""
         ...
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
-        """Why a start would stop in a dialog, with the fix; None when it would not."""
+        """Why a start would stop in a dialog, with the fix; None if it would not."""
         ...
 
     def trust(self, environment: Mapping[str, str]) -> Trust | None:
-        """None where it works in any directory."""
+        """None if it works in any directory."""
         ...
 
     def one_shot(self) -> OneShot | None:
-        """None where it can only work in a session."""
+        """None if it needs a session."""
         ...
 
 
 class Kind(Protocol):
-    """A kind of agent: what can be had of it. Each is loaded when it is asked for."""
+    """A kind of agent. Its parts are loaded on first use."""
 
     @property
     def child_mark(self) -> str:
-        """The variable that it sets in everything it starts."""
+        """An environment variable that the agent sets in every process it starts."""
         ...
 
     @property
     def interrupt_key(self) -> str:
-        """Ends its turn, and leaves the draft in its box."""
+        """The key that ends a turn and keeps the draft in the input box."""
         ...
 
     def agent(self, command: str, private: Path) -> Agent:
-        """`command`: the path of its program, "" to look for it. `private`: a directory for files of its own."""
+        """`command`: the path of the program, "" to search for it. `private`: a directory for its own files."""
         ...
 
     def reader(self) -> Reader: ...
 
     def screen(self) -> "Screen":
-        """For those who press keys (agents/screens.py)."""
+        """See agents/screens.py for who may use it."""
         ...

@@ -1,6 +1,6 @@
-"""What an agent shows on its screen, and the keys it takes.
+"""The screen of an agent, and the keys that it takes.
 
-Only those who press keys may look at it (`sessions/typist.py`, `workers/answering.py`): what it shows decides about keys, never about a status.
+Only the modules that press keys may use it (`sessions/typist.py`, `workers/answering.py`): the screen decides about keys, never about a status.
 """
 
 from typing import Protocol
@@ -10,39 +10,39 @@ from llmc.agents.registry import kind_of
 
 
 class Screen(Protocol):
-    """How to read the screen of an agent of one kind; text and cursor are those of tmux. Pure."""
+    """Reads the screen of one kind of agent, from the text and the cursor that tmux reports. Pure."""
 
     @property
     def clear(self) -> str:
-        """The command that begins a new conversation."""
+        """The command for a new conversation."""
         ...
 
     @property
     def leave(self) -> str:
-        """The command that ends the agent."""
+        """The command to exit."""
         ...
 
     @property
     def erase_key(self) -> str:
-        """Removes one line of the box."""
+        """The key that deletes one line of the input box."""
         ...
 
     def composer(self, screen: str, cursor: tuple[int, int] | None = None) -> Composer: ...
 
     def holds(self, box: Composer, header: str, text: str) -> bool:
-        """Whether the box holds the text that llmc pasted."""
+        """Whether the input box holds the text that llmc pasted."""
         ...
 
     def is_placeholder(self, box: Composer) -> bool:
-        """Whether all that can be seen of the text is that it is long."""
+        """Whether the box shows a placeholder instead of a long text."""
         ...
 
     def recognise(self, screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
-        """The dialog of exactly this question, or nothing."""
+        """The dialog of exactly this question, or None."""
         ...
 
     def option_key(self, number: int) -> str:
-        """Chooses an option of that dialog, counted from 1; the line for another answer comes after the last."""
+        """The key for an option of that dialog, counted from 1. The line for a free answer comes after the last option."""
         ...
 
 

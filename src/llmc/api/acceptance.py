@@ -1,6 +1,6 @@
-"""Work that lands: accept, and what stands beside it: rebase, pick and undo. Each takes its locks, and wakes who has to know.
+"""Accept, rebase, pick and undo. Each takes its locks and wakes the daemon.
 
-Light, because `llmc accept` runs all day: the looks at the source begin before the rest is imported.
+Checks the source before it imports the rest, to keep `llmc accept` fast.
 """
 
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:
-    """Land a worker's work; with `only_seen`, `Unseen` where it is not the change that a person reviewed.
+    """Land a worker's changes; with `only_seen`, raise `Unseen` if they differ from what the user reviewed.
 
-    One that was interrupted goes on. Those that a landing leaves behind are rebased by whoever is woken here.
+    Resumes an interrupted accept. Wakes the daemon to rebase workers that are now behind.
     """
     with Ahead(project) as ahead:
         if project.store.worker(name).status is Status.NEEDS_REVIEW:
@@ -51,7 +51,7 @@ def after_interrupt(project: Project, name: str) -> str:
 
 
 def next_to_accept(project: Project) -> str:
-    """The worker reviewed last, if it still waits; else the only one that does."""
+    """The worker reviewed last, if it is still waiting for review; else the only one waiting."""
     from llmc.workers.catch_up import catch_up
     from llmc.workers.start import reviewed_last
 
@@ -65,15 +65,15 @@ def next_to_accept(project: Project) -> str:
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise Refused("no worker waits for review", hint="`llmc status` shows them.")
+        raise Refused("no worker is waiting for review", hint="Run `llmc status` to see all workers.")
     raise UsageError(
-        f"several workers wait for review: {', '.join(waiting)}",
-        hint=f"Name one: llmc accept {waiting[0]}; or look first: llmc review",
+        f"several workers are waiting for review: {', '.join(waiting)}",
+        hint=f"Run `llmc review` first, or name one: llmc accept {waiting[0]}",
     )
 
 
 def rebase(project: Project, name: str) -> "Rebased":
-    """Put a worker's commits onto the newest base; conflicts go to the worker, and are raised."""
+    """Rebase a worker onto the latest default branch; conflicts go to the worker and are raised."""
     from llmc.landing import rebase as rebasing
 
     project.store.worker(name)
@@ -82,7 +82,7 @@ def rebase(project: Project, name: str) -> "Rebased":
 
 
 def pick(project: Project, name: str, branch: str) -> "Picked":
-    """Make a branch of a worker's commits, in the source."""
+    """Copy a worker's commits to a new branch in the source."""
     from llmc.landing import pick as picking
 
     project.store.worker(name)
@@ -91,14 +91,14 @@ def pick(project: Project, name: str, branch: str) -> "Picked":
 
 
 def undo_target(project: Project) -> "Target":
-    """What an undo would take back now."""
+    """What an undo would revert."""
     from llmc.landing.undo import target
 
     return target(project)
 
 
 def undo(project: Project, target: "Target") -> "Undone":
-    """Take an accept back; the task it was for can be done again, the part of a goal is open again."""
+    """Revert an accept, and reopen its task or plan item."""
     from llmc.goals.work import open_again
     from llmc.landing import rebase as rebasing
     from llmc.landing import undo as undoing

@@ -1,4 +1,4 @@
-"""What agents say of themselves: `llmc report`, `llmc hook`."""
+"""What agents call: `llmc report` and `llmc hook`."""
 
 import os
 import sys
@@ -14,29 +14,29 @@ from llmc.sessions.caller import Caller, Kind, caller
 
 
 def read_update(said: dict[str, Any]) -> dict[str, Any]:
-    """What an agent reports besides its word: progress, decisions, questions, next steps, evidence."""
-    from llmc.goals.drive.updates import flags  # every command asks who calls; few report
+    """The options of a report: progress, decisions, questions, next steps, evidence."""
+    from llmc.goals.drive.updates import flags  # slow to import
 
     update, problems = flags(**said)
     if problems:
-        raise UsageError(problems[0], hint="`llmc report --help` shows what can be given.")
+        raise UsageError(problems[0], hint="Run `llmc report --help` for the options.")
     return update
 
 
 def report(project: Project, kind: str, text: str, *, no_changes: bool, update: dict[str, Any]) -> str:
-    """What the agent that calls says of its own work; its name. Judged with its hooks, in order."""
+    """Record a report of the calling agent, in order with its hooks, and return its name."""
     who = calling.reporter(project)
     calling.report(project, who, kind, text, no_changes=no_changes, update=update)
     return who.name
 
 
 def hook_command(arguments: list[str]) -> list[str]:
-    """The program that takes a hook event of the agent that calls, for the inbox that is named first; no other one's."""
+    """The program that receives a hook event of the calling agent, for its own inbox only."""
     who = caller()
     if who.kind not in (Kind.WORKER, Kind.OVERSEER):
-        raise Refused("`llmc hook` is for agents", hint="The settings of a worker's agent call it.")
+        raise Refused("`llmc hook` is only for agents", hint="The settings of a worker's agent call it.")
     if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
-        raise Refused(f"this is {who.name}, it cannot speak for the agent of {arguments[0]}")
+        raise Refused(f"{who.name} cannot send hook events for {arguments[0]}")
     return [sys.executable, "-I", "-S", hook_client.__file__, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""The morning report, as data; and that a person has read it."""
+"""The digest as data, and when the user last read it."""
 
 from llmc.repo.project import Project
 from llmc.reports import digest
@@ -8,7 +8,7 @@ from llmc.reports.rules.digest_parts import as_json as as_json
 
 
 def report(project: Project, since: float | None, *, for_people: bool) -> Digest:
-    """From a time on; without one since a person last looked, and what is shown to people is the next such look."""
+    """The digest since a time; by default since the user last read it, which this updates."""
     found = digest.report(project, since)
     if since is None and for_people:
         digest.remember_look(project, found)

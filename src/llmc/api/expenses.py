@@ -1,4 +1,4 @@
-"""Tokens that agents used and what they cost; the prices that this is calculated with."""
+"""Token usage, its cost, and the prices."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from llmc.config.model import Price as Price
 from llmc.repo.project import Project
 
 NO_TASK = "(no task)"
-#: what usage can be summed up by
+#: what usage can be grouped by
 KEYS: dict[str, Callable[[Row], str]] = {
     "worker": lambda row: row.worker,
     "task": lambda row: NO_TASK if row.task_id is None else row.task_id,
@@ -29,11 +29,11 @@ KEYS: dict[str, Callable[[Row], str]] = {
 
 
 class Usage(Struct, frozen=True):
-    """What was used from a time on: for each key, what costs most first (days in their order), and in all."""
+    """Usage by key, highest cost first (days in order), and in total."""
 
     lines: dict[str, Spent]
     total: Spent
-    #: that the prices are old
+    #: set if the prices are old
     complaint: str
 
 
@@ -47,5 +47,5 @@ def usage(project: Project, by: str, since_unix: float) -> Usage:
 
 
 def weight(spent: Spent, total: Spent) -> float:
-    """What the share is a share of: money where all of it is known, else tokens."""
+    """The base of a share: cost if every price is known, else tokens."""
     return spent.tokens.new if total.unpriced or not total.cost else spent.cost

@@ -1,6 +1,6 @@
-"""What a person orders of goals: make one, plan it, pause it, say how a part of its plan stands, answer what it asks.
+"""Commands that change goals: create, plan, pause, set the status of a plan item, answer a question.
 
-Each takes the store's own locks. What an order changes for workers happens at the next tick: `goal_ticks.settle`.
+Each takes the store's own locks. Workers learn of it at the next tick: `goal_ticks.settle`.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ from llmc.repo.project import Project
 
 __all__ = ["replan"]
 
-#: the words of a person, and the fields of a goal
+#: option names and the fields of a goal
 _FIELDS = {
     **{
         name: name
@@ -57,7 +57,7 @@ def create(
     file: Path | None,
     kept: Callable[[Goal], None],
 ) -> Created:
-    """Make a goal of what was said of it (`definition`), and plan it; `kept` is told of it before it is planned."""
+    """Create a goal from the options and plan it; `kept` is called before planning."""
     words = {key: value for key, value in _definition(said).items() if value is not None}
     words["budget_usd"] = words.pop("budget", 0.0)
     planner = ConfiguredPlanner() if planned else None
@@ -65,12 +65,12 @@ def create(
 
 
 def plan(project: Project, goal_id: str, file: Path | None) -> GoalView:
-    """The first plan of a goal, from the planner or a file."""
+    """Plan a goal for the first time, with the planner or from a file."""
     return goals.plan(project, goal_id, ConfiguredPlanner(), file)
 
 
 def changes(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said of a goal, as fields to change; nothing for what was not said."""
+    """The given options as fields to change."""
     words = _definition(said)
     where = words.pop("reply_to")
     fields = {_FIELDS[key]: value for key, value in words.items() if value not in (None, ())}
@@ -84,12 +84,12 @@ def changes(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
-    """Change a goal by what `changes` made of a person's words."""
+    """Change the fields of a goal; see `changes`."""
     return goals.change(project, goal_id, fields)
 
 
 def _definition(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Criteria are what is said, and what a command checks; where it replies is one place."""
+    """Combine the criteria and verify commands, and the three reply options."""
     words = dict(said)
     where, thread, account = (words.pop(f"reply_{name}", None) or "" for name in ("to", "thread", "account"))
     words["reply_to"] = reply_to(where, thread, account)

@@ -1,4 +1,4 @@
-"""Goals, as a front end shows them: how far each is, what it costs, what waits for a person, what happened."""
+"""Goals for front ends: progress, cost, questions and events."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ from llmc.repo.project import Project, open_project
 
 
 class Troubles(msgspec.Struct, frozen=True):
-    """What is said with everything that is read of goals: a damaged store, one that took its place, goals left out."""
+    """Problems with the store: damage, safe mode, and goals that cannot be read."""
 
     damage: str
     safe_mode: SafeMode | None
@@ -47,17 +47,17 @@ class Goals(msgspec.Struct, frozen=True):
 
 
 class GoalsStatus(msgspec.Struct, frozen=True):
-    """The goals that were not put away, and each piece of work that is out."""
+    """The goals that are not archived, and every open assignment."""
 
     goals: Goals
     assignments: list[dict[str, Any]]
     enabled: bool
-    #: why nothing is done for any goal now
+    #: why no goal makes progress now
     undriven: str
 
 
 class GoalPage(msgspec.Struct, frozen=True):
-    """One goal with what it cost, and what workers said of it."""
+    """One goal with its cost and what workers reported."""
 
     view: GoalView
     spent: GoalCost
@@ -65,7 +65,7 @@ class GoalPage(msgspec.Struct, frozen=True):
 
 
 def known(root: str | None) -> list[GoalView]:
-    """For completion: nothing where they cannot be read."""
+    """For completion: empty if they cannot be read."""
     try:
         with open_store(open_project(root)).reading() as found:
             return found.views()
@@ -81,7 +81,7 @@ def troubles(project: Project) -> Troubles:
 
 
 def goals(project: Project, *, strict: bool = True, besides: tuple[str, ...] = ()) -> Goals:
-    """All of them; `strict`: a damaged store is an error, because "no goals" would be a lie."""
+    """All goals; with `strict`, a damaged store is an error, because "no goals" would be wrong."""
     store = open_store(project)
     with store.reading() as found:
         mode, views = found.safe_mode(), found.views(besides=besides)
@@ -91,7 +91,7 @@ def goals(project: Project, *, strict: bool = True, besides: tuple[str, ...] = (
 
 
 def the_goal(project: Project, given: str | None) -> str:
-    """The goal that was named; where none was, the only one that is not over, or the only one."""
+    """The given goal; by default the only unfinished one, or the only one."""
     if given:
         return given
     with open_store(project).reading() as found:
@@ -100,8 +100,10 @@ def the_goal(project: Project, given: str | None) -> str:
     meant = going or every
     if len(meant) == 1:
         return meant[0].goal_id
-    problem = f"there are {len(meant)} goals" if meant else "there is no goal"
-    hint = "Name one; `llmc goal list` shows them." if meant else "Make one: llmc goal create --title ..."
+    problem = f"there are {len(meant)} goals" if meant else "no goals"
+    hint = (
+        "Name one; run `llmc goal list` to see them." if meant else "Create one: llmc goal create --title ..."
+    )
     raise UsageError(problem, hint=hint)
 
 
@@ -123,7 +125,7 @@ def page(project: Project, view: GoalView) -> GoalPage:
 
 
 def handoff_text(project: Project, view: GoalView) -> str:
-    """All that a person needs to go on with a goal, as Markdown."""
+    """The handoff document of a goal, as Markdown."""
     with open_store(project).reading() as found:
         crystals = found.crystallizations(view.goal.goal_id)
     return handoff.handoff(view, crystals, _percents(view))
@@ -182,8 +184,7 @@ def status(project: Project) -> GoalsStatus:
 def _assignment_row(
     one: Assignment, stalled: Event | None, proofs: Iterable[Crystallization]
 ) -> dict[str, Any]:
-    """What is asked about work that does not get on: why, what was sent last and whether it arrived, until when
-    nothing is sent, and what shows progress."""
+    """One open assignment: why it waits, the last message and its result, the backoff, and the latest evidence."""
     last = one.dispatch_history[-1] if one.dispatch_history else None
     why = one.blocked_reason.text if one.blocked_reason else ""
     if one.status is AssignmentStatus.STALLED and stalled is not None:
@@ -206,7 +207,7 @@ def _assignment_row(
 
 
 def events(project: Project, goal_id: str, since: float, last: int | None) -> list[tuple[int, Event]]:
-    """What happened to goals, with the number of each in the log."""
+    """The goal events, each with its number in the log."""
     with open_store(project).reading() as found:
         if goal_id and found.goal(goal_id) is None:
             raise unknown_goal(goal_id, found.goal_ids())
@@ -214,7 +215,7 @@ def events(project: Project, goal_id: str, since: float, last: int | None) -> li
 
 
 def export(project: Project) -> tuple[dict[str, Any], Goals]:
-    """Everything that is kept about goals, as one JSON object; and the goals it is of."""
+    """All goal data as one JSON object, and the goals."""
     store = open_store(project)
     with store.reading() as found:
         views = found.views()
@@ -222,20 +223,20 @@ def export(project: Project) -> tuple[dict[str, Any], Goals]:
         log = [event for _, event in found.events()]
         unreadable = {goal_id: found.raw(goal_id) for goal_id in found.unreadable}
         mode, why = found.safe_mode(), dict(found.unreadable)
-    if store.damage:  # or a good copy would be replaced by an empty one
+    if store.damage:  # so that an empty export does not replace a good one
         raise store.damaged()
     everything = {**handoff.export(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
     return everything, Goals(views, Troubles("", mode, why))
 
 
 def safe_mode(project: Project) -> SafeMode | None:
-    """That nothing is sent, since a damaged store was replaced; None: it is off."""
+    """Safe mode, in which nothing is sent; None if it is off."""
     with open_store(project).reading() as found:
         return found.safe_mode()
 
 
 def end_safe_mode(project: Project) -> bool:
-    """A person has looked. Whether it was on."""
+    """End safe mode; returns whether it was on."""
     return open_store(project).clear_safe_mode() is not None
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a root, its repair, and a new state where the old one is lost."""
+"""Problems with a root, their repair, and rebuilding the state."""
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from llmc.repo.project import open_project
 
 
 class Health(Struct, frozen=True):
-    """A root as it was found: what is wrong, what could not be looked at, and what else is worth knowing."""
+    """The findings, the groups that could not be checked, and notes."""
 
     facts: Facts
     findings: list[Finding]
@@ -29,22 +29,22 @@ class Health(Struct, frozen=True):
 
 
 def look(root: Root) -> Health:
-    """Needs no configuration or state that can be read; changes nothing."""
+    """Check a root; works without a valid configuration or state, and changes nothing."""
     facts = registry.examine(root)
     return Health(facts, registry.diagnose(facts), registry.not_seen(facts), registry.notes(facts))
 
 
 def require_usable(found: Health) -> None:
-    """Nothing is repaired by settings that nobody understands."""
+    """Refuse to repair with an invalid configuration."""
     if found.facts.config_problems:
         raise Refused(
-            "nothing is repaired while config.toml cannot be used: " + "; ".join(found.facts.config_problems),
-            hint="`llmc config edit`, then again.",
+            "cannot repair: config.toml is invalid: " + "; ".join(found.facts.config_problems),
+            hint="Fix it with `llmc config edit`, then run `llmc doctor --repair` again.",
         )
 
 
 def repair(root: Root, found: Health) -> list[Repair]:
-    """Repair what can be; a daemon that runs looks again."""
+    """Repair the repairable findings, and wake the daemon."""
     project = open_project(str(root.path))
     done = registry.repair_all(project, found.facts, found.repairable)
     if done:
@@ -53,10 +53,10 @@ def repair(root: Root, found: Health) -> list[Repair]:
 
 
 def has_state(root: Root) -> bool:
-    """Whether state.json can be read: a new one would know less."""
+    """Whether state.json can be read."""
     return rebuilding.readable_state(open_project(str(root.path))) is not None
 
 
 def rebuild(root: Root) -> Rebuilt:
-    """A new state.json, from worktrees, sessions and claims on tasks; the old one is kept."""
+    """Rebuild state.json from worktrees, sessions and task claims; keeps the old file."""
     return rebuilding.rebuild(open_project(str(root.path)))

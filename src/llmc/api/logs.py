@@ -1,4 +1,4 @@
-"""The logs of a root: a worker's, the daemon's and the others, read as if rotated files were one."""
+"""The logs of a root, including rotated files."""
 
 from collections import deque
 from pathlib import Path
@@ -8,7 +8,7 @@ from llmc.config.paths import Root
 from llmc.records.store import Store
 
 DAEMON = "daemon"
-#: logs that are no worker's: the name to ask for, and the file
+#: logs that do not belong to a worker: name and file
 OTHERS = {
     DAEMON: "daemon.jsonl",
     "overseer": "overseer.log",
@@ -20,7 +20,7 @@ OTHERS = {
 
 
 class Log:
-    """One log: first its end, then what is added to it."""
+    """One log: its last lines, then what is added."""
 
     def __init__(self, root: Root, name: str, lines: int) -> None:
         self.path = root.logs / OTHERS[name] if name in OTHERS else root.log(Store(root).worker(name).name)
@@ -31,7 +31,7 @@ class Log:
         return self.path.exists() or bool(archives(str(self.path)))
 
     def last_lines(self) -> bytes:
-        """The end of what is there; a line that is not complete yet counts, too."""
+        """The last lines, including an incomplete one."""
         kept: deque[bytes] = deque(maxlen=self._lines)
         rest = b""
         for chunk in self._reader.chunks():
@@ -47,7 +47,7 @@ class Log:
 
 
 def _before_the_last(path: Path, lines: int) -> int:
-    """The number of the newest rotated file that is not needed for so many lines."""
+    """The number of the latest rotated file that is not needed for this many lines."""
     found = _count(str(path))
     for number, archive in reversed(archives(str(path))):
         if found >= lines:

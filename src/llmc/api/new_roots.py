@@ -1,4 +1,4 @@
-"""A root for a repository: what is missing on this machine, where it goes, what the client has to trust, what checks the work."""
+"""Creating a root: required programs, its directory, trust in the client, and repo.validate."""
 
 import os
 from pathlib import Path
@@ -23,17 +23,17 @@ from llmc.tasks.source import source_of
 
 
 class Made(Struct, frozen=True):
-    """A root, and what was found on the way."""
+    """A root, and the programs found on this machine."""
 
     project: Project
-    #: it was there already, and is only to be trusted
+    #: it existed before; only trust is added
     existed: bool
     found: list[Program]
     lacks: list[Lack]
 
 
 class Untrusted(Struct, frozen=True):
-    """Directories that Claude Code does not trust yet, and the file of its own where it keeps that."""
+    """Directories that Claude Code does not trust yet, and its configuration file."""
 
     places: list[Path]
     file: Trust
@@ -44,14 +44,14 @@ class Untrusted(Struct, frozen=True):
 
 
 def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> Made:
-    """A new root; with `reuse` the one that the repository has already."""
+    """Create a root; with `reuse`, use the existing one of the repository."""
     found = programs.require_essential()
     where = setup.find_source(source, Path.cwd())
     existing = setup.existing_root(where, target)
     if existing is not None and not reuse and not target:
         raise Refused(
-            f"this repository has a root already: {existing.path}",
-            hint="Use it, or make another one with --target PATH.",
+            f"this repository already has a root: {existing.path}",
+            hint="Use it, or create another with --target PATH.",
         )
     root = (existing if reuse else None) or setup.create_root(
         where, setup.choose_target(target, where), agent
@@ -61,7 +61,7 @@ def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> 
 
 
 def untrusted(project: Project, *, asked: bool) -> Untrusted | None:
-    """None when the agent needs no trust; a root that is trusted is enough unless a person asks for all of it."""
+    """What the client does not trust yet; None if nothing is needed. Without `asked`, a trusted root is enough."""
     agent = agent_for(project)
     environment = {**os.environ, **project.config.defaults.env}
     # The workers' directories belong to the root; the supervisor's agent works in the source.
@@ -74,23 +74,23 @@ def untrusted(project: Project, *, asked: bool) -> Untrusted | None:
 
 
 def trust(which: Untrusted) -> None:
-    """Add them to the client's own configuration. Only with a person's consent."""
+    """Add them to the client's configuration. Only with the user's consent."""
     for place in which.places:
         which.file.add(place)
 
 
 def set_check(project: Project, command: str) -> None:
-    """What has to pass before work lands: repo.validate. Only with a person's word, because it is run."""
+    """Set repo.validate. Only with the user's consent, because it is run."""
     set_value(project.root.config, "repo.validate", quoted(command))
 
 
 def settings(project: Project) -> dict[str, str | None]:
-    """What is set now, also just before."""
+    """The current settings, including those just set."""
     config = load_config(project.root.config)
     return {"validate": config.repo.validate, "task_list_id": config.auto.task_list_id}
 
 
 def open_tasks(project: Project) -> int:
-    """A root that is made again at the same path has the same list."""
+    """Open tasks in the list; a root created again at the same path has the same list."""
     tasks = source_of(project).listing().tasks.values()
     return sum(task.status is not TaskStatus.COMPLETED for task in tasks)

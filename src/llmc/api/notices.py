@@ -1,4 +1,4 @@
-"""How a person is told what happens while they are away: the kinds, the channels, and what they were told."""
+"""Notifications: kinds, channels and incidents."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from llmc.repo.project import Project
 
 
 class Notices(Struct, frozen=True):
-    """`on`: the kinds that are told. Incidents, the newest first."""
+    """`on` holds the enabled kinds. The latest incidents come first."""
 
     on: tuple[str, ...]
     channels: list[str]

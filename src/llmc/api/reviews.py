@@ -1,4 +1,4 @@
-"""A worker's work before it lands: what a person looks at, what llmc remembers of that, and changes that are requested."""
+"""Reviewing a worker's changes, and requesting changes."""
 
 from llmc.attention.rules import after_dirty as after_dirty
 from llmc.base import proc
@@ -17,14 +17,14 @@ from llmc.workers.catch_up import catch_up
 
 
 def choose(project: Project, name: str | None) -> str:
-    """Whose work to show: the worker that was named, else the one that has waited longest."""
+    """The given worker, else the one that has waited longest for review."""
     if not project.daemon_runs():
         catch_up(str(project.root.path))
     return name or review.longest_waiting(project.store.read()).name
 
 
 def end(project: Project, shown: Review, *, seen: bool) -> bool:
-    """Remember what a person saw: accept tells them if something else lands. Whether its agent runs, which both need."""
+    """Remember what the user reviewed, so that accept can warn; returns whether the agent is running."""
     review.remember(project, shown, seen=seen)
     return project.store.worker(shown.worker).status is not Status.OFFLINE
 
@@ -36,7 +36,7 @@ def diff(shown: Review, *options: str, env: dict[str, str] | None = None) -> str
 
 
 def open_difftool(shown: Review, command: str) -> None:
-    """Show it in a program of the person's, and wait for that."""
+    """Show it in an external program, and wait for that."""
     args = ["difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]
     argv = ["git", "-C", str(shown.worktree), *args]
     git.look_first(shown.worktree)
@@ -51,18 +51,18 @@ def pager(shown: Review, env: dict[str, str]) -> str:
 
 
 def reviewed_last(project: Project) -> str | None:
-    """The worker whose work a person looked at last."""
+    """The worker that the user reviewed last."""
     found = start.reviewed_last(project.store.read())
     return found.name if found else None
 
 
 def check_text(text: str) -> None:
-    """Refuse what no agent can be sent: bad input is bad in every state of a worker."""
+    """Refuse text that cannot be sent, whatever the status of the worker."""
     normalise(text)
 
 
 def reject(project: Project, name: str, feedback: str) -> Receipt:
-    """Send work back, with what is to change."""
+    """Request changes from a worker."""
     check_text(feedback)
     with project.worker_lock(name):
         return start.reject(project, name, feedback)

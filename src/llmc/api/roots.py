@@ -1,4 +1,4 @@
-"""An open root, which every operation is given: how a front end finds one, and what it may ask of it at once."""
+"""Finding and opening a root, for front ends."""
 
 import contextlib
 from pathlib import Path
@@ -20,25 +20,25 @@ def worker_names(project: Project) -> list[str]:
 
 
 def require_worker(project: Project, name: str) -> str:
-    """Its name; that there is none is an error with the names there are."""
+    """The name of a worker; an error with the known names if it does not exist."""
     return project.store.worker(name).name
 
 
 def require_state(project: Project) -> None:
-    """Says what is wrong with a state that cannot be read."""
+    """Raise an error if the state cannot be read."""
     project.store.read()
 
 
 def chosen_workers(project: Project, worker: str | None, every: bool) -> list[str]:
-    """The one that was named, or all of them."""
+    """The given worker, or all of them."""
     if bool(worker) == every:
-        problem = "a worker and --all were given" if every else "no worker was named"
-        raise UsageError(problem, hint="Name one worker, or give --all.")
+        problem = "a worker and --all cannot be used together" if every else "no worker given"
+        raise UsageError(problem, hint="Name one worker, or pass --all.")
     return [require_worker(project, worker)] if worker else worker_names(project)
 
 
 def statuses(given: str | None) -> dict[str, str]:
-    """Workers with their statuses, for completion: nothing where they cannot be read."""
+    """Workers with their statuses, for completion; empty if they cannot be read."""
     try:
         workers = read_json(locate_root(given).state)["workers"]
         return {str(name): str(record.get("status", "")) for name, record in workers.items()}
@@ -47,7 +47,7 @@ def statuses(given: str | None) -> dict[str, str]:
 
 
 def client(given: str | None) -> tuple[list[str], dict[str, str]]:
-    """The command line of Claude Code as the root runs it, and the variables it gets; before there is a root, as a new one would."""
+    """The command line and variables of Claude Code for this root; without a root, the defaults."""
     try:
         project = open_project(given)
     except NotFound:
@@ -61,7 +61,7 @@ def client(given: str | None) -> tuple[list[str], dict[str, str]]:
 
 
 def name_old_tasks(root: Root) -> None:
-    """Before the configuration changes: rows of an older llmc, which had no lists, are of the one that is configured until now."""
+    """Before the configuration changes: assign rows of an older llmc to the task list that is configured now."""
     if not root.tasks_ledger.exists():
         return
     from llmc.tasks.source import source_of

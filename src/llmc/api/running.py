@@ -1,4 +1,4 @@
-"""The fleet as a whole: up, down, and the supervisor that keeps it up."""
+"""The fleet: up, down, and the supervisor."""
 
 import os
 import shlex
@@ -39,38 +39,38 @@ CLIENT_BYTES = 250 * 1024 * 1024
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
-#: a line for a person, and its colour, "" for none: what they should know before it starts
+#: prints a line for the user, in a colour ("" for none)
 Tell = Callable[[str, str], None]
 
 
 class Wanted(Struct, frozen=True):
-    """What a person asked of `up`."""
+    """The options of `up`."""
 
     detach: bool
     patrol: bool = True
     #: None: no auto mode
     auto: AutoOptions | None = None
-    #: of that, what was said on the command line, by option
+    #: the options given on the command line
     said: Mapping[str, int | float | str | None] = {}
-    #: whether the client is tried first; None: when its version or that of tmux is new here
+    #: whether to run the canary; None: after an update of the client or tmux
     canary: bool | None = None
 
 
 class Up(Struct, frozen=True):
-    """What runs now."""
+    """What is running now."""
 
     workers: list[WorkerRecord]
     pid: int | None = None
     instance_id: str | None = None
-    #: a daemon ran before: who has it, and the agents that were started now, with what kept them from it
+    #: a daemon was already running: its lock holder, and the agents started now, with their errors
     ran_already: str = ""
     started: dict[str, str] = {}
-    #: it ran in the foreground, and has ended with this code
+    #: the daemon ran in the foreground and exited with this code
     ended: int | None = None
 
     @property
     def has_agents(self) -> bool:
-        """A fleet without a single agent is a failure, though its daemon runs."""
+        """A fleet without any agent counts as failed, even if the daemon is running."""
         return not self.workers or any(worker.status is not Status.OFFLINE for worker in self.workers)
 
 
@@ -78,18 +78,18 @@ class Down(Struct, frozen=True):
     """What was stopped, and what was not."""
 
     had_daemon: bool
-    #: workers whose turn was cut, and whether each is an auto worker
+    #: interrupted workers, and whether each is an auto worker
     interrupted: dict[str, bool]
     problems: list[str]
-    #: panes of a person's own, and how they are told of them
+    #: panes that the user opened, and the note about them
     left: list[Pane]
     told_of_left: str
 
 
 def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
-    """Start the agents and the daemon that looks after them. Without `detach` it returns when the daemon has ended."""
-    trust.register(str(project.root.path))  # from now on it is found from inside, too
-    project.tmux.panes()  # that tmux is missing is said now, not once for each worker
+    """Start the agents and the daemon. Without `detach`, returns when the daemon exits."""
+    trust.register(str(project.root.path))  # so that it is found from inside
+    project.tmux.panes()  # fail now if tmux is missing, not once per worker
     auto = wanted.auto is not None
     changing = auto and project.daemon_runs() and _is_to_change(project, wanted.said)
     if project.daemon_runs() and not changing:
@@ -111,7 +111,7 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
 def _start_detached(project: Project, wanted: Wanted, changing: bool) -> Up:
     auto = wanted.auto is not None
     arguments = [] if wanted.patrol else ["--no-patrol"]
-    arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
+    arguments += ["--auto", "--no-canary"] if auto else []  # the canary ran here, where the user sees it
     arguments += [
         text for name, value in wanted.said.items() if value is not None for text in (name, str(value))
     ]
@@ -119,48 +119,49 @@ def _start_detached(project: Project, wanted: Wanted, changing: bool) -> Up:
         record = control.start_detached(project, arguments)
     except LlmcError:
         if changing:
-            control.start_detached(project, [])  # the agents have somebody to look after them, as before
+            control.start_detached(project, [])  # so that the agents have a daemon, as before
         raise
     workers = [w for w in project.store.read().workers.values() if auto or not w.auto]
     return Up(workers, record.pid, record.instance_id)
 
 
 def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
-    """Whether the daemon that runs has to become one in auto mode; refuses what could only be ignored."""
+    """Whether the running daemon must be replaced by one in auto mode; refuses options without effect."""
     pid = holder(project.root.lock("daemon"))
     is_auto = control.is_auto(project)
     if is_auto is None and project.daemon_runs():
-        raise Refused(
-            f"{pid} holds this root, and does not say whether it is in auto mode", hint="Try again."
-        )
+        raise Refused(f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Try again.")
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
-        again = "`llmc down`, then the same command again."
-        raise Refused(f"auto mode runs already ({pid}): {named[0]} would have no effect", hint=again)
+        again = "Run `llmc down`, then this command again."
+        raise Refused(f"auto mode is already running ({pid}): {named[0]} would have no effect", hint=again)
     return is_auto is False
 
 
 def _change_over(project: Project, tell: Tell) -> None:
-    """The plain daemon ends and leaves its agents running; the one in auto mode takes them over, as after a crash."""
+    """Stop the plain daemon but not its agents; the one in auto mode takes them over, as after a crash."""
     if not project.config.auto.task_list_id:
-        raise queue.no_task_list()  # before a daemon that works is ended for one that cannot start
-    tell(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on", "")
+        raise queue.no_task_list()  # before stopping a daemon for one that cannot start
+    tell(
+        f"stopping the daemon without auto mode ({holder(project.root.lock('daemon'))}); its agents keep running",
+        "",
+    )
     control.hand_over(project)
 
 
 def _tell_of_no_auto(project: Project, tell: Tell) -> None:
-    """Auto mode that ended by itself is not back with a plain daemon; why it ended stays to be said."""
+    """A plain daemon does not bring back auto mode that stopped by itself; say why it stopped."""
     for item in raising.current(project):
         if item.kind == "auto":
-            tell(f"{item.text}. A daemon without auto mode gives out no tasks; next: {item.next}", "")
+            tell(f"{item.text}. A daemon without auto mode assigns no tasks; next: {item.next}", "")
 
 
 def _tell_of_auto(project: Project, tell: Tell) -> None:
-    """What a person wants to know before they leave it alone for a night."""
+    """Warnings before an unattended run."""
     if not project.config.repo.validate:
         found = find_check(project)
         command, because = (found.command, f" ({found.because})") if found else ("make test", "")
         tell(
-            "warning: repo.validate is not set: what auto mode lands is not tested; "
+            "warning: repo.validate is not set, so auto mode lands untested work; "
             f"for example: llmc config set repo.validate {shlex.quote(command)}{because}",
             "",
         )
@@ -169,7 +170,7 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
 
 
 def _tell_of_goals(project: Project, tell: Tell) -> None:
-    """Who made a goal and starts auto mode for the night wants to know that nothing will be done for it."""
+    """Warn if active goals will make no progress."""
     store = open_store(project)
     if not store.path.exists():
         return
@@ -177,70 +178,71 @@ def _tell_of_goals(project: Project, tell: Tell) -> None:
         with store.reading() as found:
             goals = [view.goal for view in found.views()]
     except LlmcError:
-        return  # goals keep nobody from starting; `llmc doctor` and their own commands say what is wrong
+        return  # a damaged goal store does not prevent the start; doctor reports it
     if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
         tell(why, "yellow")
 
 
 def _try_client(project: Project, tell: Tell, *, asked: bool) -> None:
-    """Refuses auto mode where llmc could not drive the client; the evidence is for whoever has to fix it."""
+    """Run the canary; if it fails, show the evidence and refuse auto mode."""
     if not project.config.auto.task_list_id:
-        return  # there is nothing to try it for, as will be said
+        return  # auto mode will refuse to start anyway
     try:
         tried = require(project, lambda text: tell(text, ""), asked=asked)
     except Refused as error:
         failed = error.details.get("canary")
         if failed:
-            tell(f"  hooks that came: {', '.join(failed['hooks']) or 'none'}", "")
-            tell("  the end of its screen:", "")
+            tell(f"  hooks received: {', '.join(failed['hooks']) or 'none'}", "")
+            tell("  last lines of the screen:", "")
             for line in failed["screen"]:
                 tell(f"  | {shortened(printable(line), 120)}", "")
         raise
     for text in tried.cannot_see if tried else ():
-        tell(f"canary: llmc cannot see {text}", "")
+        tell(f"canary: warning: cannot observe {text}", "")
 
 
 def _start_the_missing(project: Project) -> Up:
-    """A daemon runs already: only the agents that do not run are started."""
+    """A daemon is already running: start only the missing agents."""
     offline = [w.name for w in _by_daemon(project) if w.status is Status.OFFLINE]
     problems = {str(name): bring_up(project, name) or "" for name in offline}
     return Up(_by_daemon(project), ran_already=holder(project.root.lock("daemon")), started=problems)
 
 
 def _by_daemon(project: Project) -> list[WorkerRecord]:
-    """The workers that the daemon that runs looks after."""
+    """The workers of the running daemon."""
     is_auto = control.is_auto(project)
     return [record for record in project.store.read().workers.values() if is_auto or not record.auto]
 
 
 def _tell_of_others(project: Project, tell: Tell) -> None:
-    """config.toml names the programs that llmc runs."""
+    """Warn if other users can change config.toml, which names the programs that llmc runs."""
     root = project.root
     if (os.stat(root.path).st_mode | os.stat(root.config).st_mode) & 0o022:
         tell(
-            f"warning: {root.path} may be changed by other people; `llmc doctor --repair` makes it yours alone",
+            f"warning: {root.path} is writable by other users; fix it with `llmc doctor --repair`",
             "",
         )
 
 
 def _check_room(project: Project, tell: Tell) -> None:
-    """About 250 MB a client; a warning, because only the person knows what else will run."""
+    """Check memory and disk; a client needs about 250 MB. Low memory is only a warning."""
     count = len(project.store.read().workers)
     available = psutil.virtual_memory().available
     if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
-        tell(f"warning: {count} clients need about {count * 250} MB, {available // 2**20} MB are free", "")
+        free = available // 2**20
+        tell(f"warning: {count} clients need about {count * 250} MB, but only {free} MB are free", "")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(
-            f"cannot start on {project.root.path}: the disk is full ({free // 1024} KB are left)",
-            hint="Free some space, then run it again.",
+            f"cannot start on {project.root.path}: the disk is full ({free // 1024} KB free)",
+            hint="Free some space, then try again.",
         )
     if free < DISK_FLOOR_BYTES:
-        tell(f"warning: only {free // 2**20} MB are free on the disk of {project.root.path}", "")
+        tell(f"warning: only {free // 2**20} MB of disk space left for {project.root.path}", "")
 
 
 def down(root: Root, tell: Tell, *, force: bool) -> Down:
-    """Stop the agents and the daemon; needs no configuration or state that can be read. Panes of a person's stay."""
+    """Stop the agents and the daemon; works without a valid configuration or state. Panes of the user stay."""
     project = bare_project(root)
     if supervisor_record.runs(root):
         _tell_of_supervisor(root, tell, force)
@@ -249,13 +251,13 @@ def down(root: Root, tell: Tell, *, force: bool) -> Down:
     try:
         problems, left = _take_down(project)
     except (StateError, NotFound) as error:
-        tell(f"{error.message}; ending every session of this root", "")
+        tell(f"{error.message}; stopping every session of this root", "")
         problems, left = [], end_every_session(project)
     return Down(had_daemon, at_work, problems, left, told_of(project, left) if left else "")
 
 
 def _at_work(project: Project) -> dict[str, bool]:
-    """Workers whose turn is cut, and whether each is an auto worker; none where the state cannot be read."""
+    """Busy workers, and whether each is an auto worker; none if the state cannot be read."""
     try:
         workers = project.store.read().workers
     except (StateError, NotFound):
@@ -266,17 +268,17 @@ def _at_work(project: Project) -> dict[str, bool]:
 
 
 def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
-    """It would take this for a failure, and start the daemon again."""
+    """Refuse, or warn, because a supervisor would restart the daemon."""
     by = supervisor_record.name_of(root)
-    advice = f"Stop it first, and the daemon with it: Ctrl-C in its terminal, or kill -TERM {by.split()[1]}."
-    text = f"a supervisor runs ({by}): it takes a daemon that ends for a failure, and starts it again"
+    advice = f"To stop both, press Ctrl-C in its terminal, or run: kill -TERM {by.split()[1]}."
+    text = f"a supervisor is running ({by}) and would restart the daemon"
     if not force:
-        raise Refused(text, hint=f"{advice} `llmc down --force` ends the daemon all the same.")
+        raise Refused(text, hint=f"{advice} Use `llmc down --force` to stop the daemon anyway.")
     tell(f"{text}. {advice}", "")
 
 
 def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
-    """What could not be ended, and the panes of a person that were left alone."""
+    """What could not be stopped, and the panes of the user that were left alone."""
     with project.store.transaction() as tx:
         tx.remember_auto(False)
     problems = []
@@ -292,7 +294,7 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
 
 
 class _Agent:
-    """Who fixes what ended the daemon: the supervisor's own agent, in a session of its own."""
+    """The remediation agent, which fixes the cause of a failure in its own session."""
 
     remediate = staticmethod(remediation.remediate)
     open_session = staticmethod(remediation.open_session)
@@ -300,5 +302,5 @@ class _Agent:
 
 
 def supervise(project: Project, show: Show) -> int:
-    """Keep `up --auto` alive until a person ends it, or is needed; the exit code."""
+    """Keep `up --auto` running until the user stops it or is needed; returns the exit code."""
     return Supervisor(project, _Agent(), notify, show).run()

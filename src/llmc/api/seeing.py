@@ -1,6 +1,6 @@
-"""What is to be seen of a root at this moment: the status, a wait for one, the events. Scripts ask thousands of times.
+"""The current status, waiting for a status, and the events of a root. Scripts call these all the time.
 
-Light: plain data, read with the standard library. What is not as it should be is `Unreadable`; api/roots.py says what is wrong.
+Reads plain data with the standard library. Raises `Unreadable` on any problem; api/roots.py reports what is wrong.
 """
 
 import os
@@ -13,7 +13,7 @@ from llmc.base import given
 from llmc.base.flocks import is_locked
 from llmc.base.panes import FORMAT, Panes, parse
 from llmc.config import root_layout, trust
-from llmc.records.items import Facts, Raw
+from llmc.records.items import Facts, Glance, Raw
 from llmc.records.sight import agent_pane, look
 
 if TYPE_CHECKING:
@@ -41,18 +41,18 @@ STATUSES = frozenset(
 
 
 class Unreadable(Exception):
-    """A root that is refused, or a state that is damaged, of a newer version, or not there."""
+    """A root that is refused, or a state that is damaged, missing, or of a newer version."""
 
 
 class Waited(NamedTuple):
-    """The workers at the end of a wait; `problem` says why it ended before they were as wanted."""
+    """The workers at the end of a wait; `problem` says why it failed."""
 
     workers: list[Raw]
     problem: str = ""
 
 
 def find_root(given: str | None) -> str:
-    """By the rule that every command has; what is refused, or is no root, is left to click."""
+    """The root, as every command finds it; click reports what is wrong."""
     try:
         cwd = os.path.realpath(".")
         path = trust.choose(
@@ -66,9 +66,9 @@ def find_root(given: str | None) -> str:
 
 
 def _of_source() -> str | None:
-    """The root that `init` wrote into the git config of the repository we are in."""
+    """The root that `init` wrote into the git config of the current repository."""
     argv = ["git", "config", "--get", "llmc.root"]
-    # A git hook around us has GIT_DIR set, to a repository that need not be the one we are in.
+    # Inside a git hook, GIT_DIR may name another repository.
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
@@ -78,8 +78,8 @@ def _of_source() -> str | None:
 
 
 def is_agent() -> bool:
-    """Whether an agent asks, by the processes it comes from."""
-    from llmc.base import callers  # the status needs no answer to this
+    """Whether the caller is an agent, by its ancestor processes."""
+    from llmc.base import callers  # the status does not need it
 
     return callers.mark(callers.processes()) is not None
 
@@ -92,7 +92,7 @@ def status(root: str) -> Raw:
 
 
 def status_for_people(project: "Project") -> "Page":
-    """The same, with what a person wants beside it. Says what is wrong with a state that cannot be read."""
+    """The same, with commit subjects and next commands. Raises an error if the state cannot be read."""
     from llmc.api.status_view import Page, status_view
     from llmc.attention.rules import next_command
     from llmc.goals.ticks import last_tick
@@ -121,7 +121,7 @@ def _seen_in(tick: "TickRecord") -> "GoalsSeen":
 
 
 def current(root: str) -> tuple[Raw, Facts]:
-    """The state, after whatever the agents said meanwhile has been applied, and what is to be seen beside it."""
+    """The state, with pending hook events applied, and what was observed."""
     state = read_state(root)
     panes = tmux_panes(root) if state.get("workers") else {}
     if not daemon_runs(root) and _is_stale(root, state, panes):
@@ -136,19 +136,25 @@ def current(root: str) -> tuple[Raw, Facts]:
     if _lists_changed(root) and not daemon_runs(root):
         list_again(root)
         state = read_state(root)
-    return state, look(root, state, panes, time.time())
+    return state, look(root, state, panes, time.time(), _glance)
+
+
+def _glance(agent: object, config_dir: object, pid: int) -> Glance:
+    from llmc.agents.glance import glance  # only where an agent runs
+
+    return glance(agent, config_dir, pid)
 
 
 def read_state(root: str) -> Raw:
     state = _json(f"{root}/{root_layout.STATE}")
     version = None if state is None else state.get("version", 1)
     if state is None or not isinstance(version, int) or version > 1 or not _has_workers(state):
-        raise Unreadable  # click's path says what is wrong with it
+        raise Unreadable
     return state
 
 
 def _has_workers(state: Raw) -> bool:
-    """Whether its workers are records, under names that can be a part of a path."""
+    """Whether the workers are records with names that are safe in a path."""
     workers = state.get("workers", {})
     return isinstance(workers, dict) and all(
         isinstance(record, dict) and record.get("name") == name and name.isprintable() and "/" not in name
@@ -161,7 +167,7 @@ def daemon_runs(root: str) -> bool:
 
 
 def tmux_panes(root: str) -> Panes | None:
-    """Every pane; None when tmux gave no answer. Same question as base/tmux.py asks."""
+    """Every pane; None if tmux did not answer. The same query as in base/tmux.py."""
     argv = ["tmux", "-L", root_layout.tmux_server(root), "list-panes", "-a", "-F"]
     argv.append(FORMAT)
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -188,14 +194,14 @@ def pending(root: str, worker: str) -> bool:
 
 
 def catch_up(root: str) -> None:
-    """No daemon runs, so this command applies what waits."""
+    """Apply pending hook events, because no daemon is running."""
     from llmc.workers.catch_up import catch_up as apply
 
     apply(root)
 
 
 def _lists_changed(root: str) -> bool:
-    """Whether tasks or goals changed since somebody last told the attention list; a daemon tells it by itself."""
+    """Whether tasks or goals changed since the attention list was updated; the daemon updates it itself."""
     return max(
         _changed(f"{root}/{root_layout.TASKS_LEDGER}"), _changed(f"{root}/{root_layout.GOALS}")
     ) > _changed(f"{root}/{root_layout.LISTED}")
@@ -232,12 +238,12 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
 
 
 def _may_be_resolved(record: Raw) -> bool:
-    """No hook tells that a person resolved its conflicts; a person who looks now wants to see it."""
+    """Whether the user may have resolved its conflicts, which no hook reports."""
     return record.get("status") == "error" and bool(record.get("pre_rebase_sha"))
 
 
 def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None) -> Waited:
-    """Block until every named worker has one of the statuses; one that goes to error or offline unasked ends it."""
+    """Block until every worker has one of the statuses, or one goes to error or offline unexpectedly."""
     from llmc.attention.rules import self_review_waits, worker_view
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -269,7 +275,7 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, worker: str | None = None) -> Iterator[Raw]:
-    """What happened from a time on, oldest first; with `follow` without an end."""
+    """The events since a time, oldest first; with `follow`, forever."""
     from llmc.records.event_log import EventLog, rows_of, ts_of
 
     log = EventLog(f"{root}/{root_layout.EVENTS}").reader(since)

@@ -1,4 +1,4 @@
-"""What `status` shows, computed from plain data: the hot path has no models. Pure."""
+"""The data of `llmc status`, from plain dicts because the hot path imports no models. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from llmc.records.items import counts as counts
 
 
 class GoalsSeen(NamedTuple):
-    """The goals in numbers, as their last tick saw them."""
+    """The goals in numbers, as of the last tick."""
 
     active: int
     paused: int
@@ -30,7 +30,7 @@ class GoalsSeen(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The status for people: each worker has also the `subject` of its commit, and the `next` command."""
+    """The status for people: each worker also has the `subject` of its commit and the `next` command."""
 
     view: Raw
     now: float
@@ -53,7 +53,7 @@ def status_view(root: str, state: Raw, facts: Facts) -> Raw:
 
 
 def auto_view(state: Raw, daemon: Raw) -> Raw | None:
-    """Auto mode, and its counters; None where it never ran. `wanted` without `running`: its daemon died, or another runs."""
+    """Auto mode and its counters; None if it never ran. `wanted` without `running`: its daemon died or was replaced."""
     workers = [record for record in state.get("workers", {}).values() if record.get("auto")]
     auto = state.get("auto", {})
     if not workers and not auto.get("tasks_completed"):
@@ -70,7 +70,7 @@ def auto_view(state: Raw, daemon: Raw) -> Raw | None:
 
 
 def overseer_view(record: Mapping[str, Any] | None, running: bool, now: float) -> Raw | None:
-    """`record` is overseer.json; a supervisor whose lock is free has ended, whatever it wrote. None: there was none."""
+    """`record` is overseer.json; a supervisor without its lock has ended, whatever it says. None: there was none."""
     if record is None:
         return None
     daemon = record.get("daemon") if running else None

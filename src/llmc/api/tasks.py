@@ -1,4 +1,4 @@
-"""The list of tasks that people and agents share: what is on it, and what a person does with a task."""
+"""The task list, and the commands on tasks."""
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -26,32 +26,32 @@ from llmc.tasks.task_orders import requeue as requeue
 
 
 class TaskBoard(Struct, frozen=True):
-    """The list at this moment, with llmc's own books about it."""
+    """The task list, with llmc's own records about it."""
 
     found: Overview
     books: Books
 
     def hold(self, task: Task) -> str:
-        """The word for why it waits for a person; nothing when it does not."""
+        """Why it is held back, as one word; "" if it is not."""
         return self.books.kept_back(self.found.key(task.id)) or task.waits_for_a_person
 
     def why(self, task: Task) -> str:
-        """The reason behind that word, as far as it is known."""
+        """The reason in detail, if known."""
         key = self.found.key(task.id)
         word, kept = self.hold(task), self.books.kept.get(key)
         if word == PROPOSED and (made := self.made_by(task)):
-            return f"made by {made}"
+            return f"created by {made}"
         if word == QUARANTINED:
             said, reason = self.books.why_kept(key)
             return f"it {said}: {gist(reason)}" if reason else ""
         if word and kept is not None:
             return gist(kept.reason)
         if self.found.states.get(task.id) == task_drawing.QUESTION:
-            return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
+            return f"completed before; to run it again: llmc tasks requeue {task.id}; to keep it completed: llmc tasks done {task.id}"
         return ""
 
     def maker(self, task: Task) -> dict[str, str]:
-        """The worker whose session made it, and the task that one was at. A file without a row is of an older llmc."""
+        """The worker that created it, and the task it was working on. A file without a row is from an older llmc."""
         made = self.books.made.get(self.found.key(task.id))
         if made is None:
             return {key: str(value) for key, value in task.made_by.items()}
@@ -59,7 +59,7 @@ class TaskBoard(Struct, frozen=True):
 
     def made_by(self, task: Task) -> str:
         by = self.maker(task)
-        at = f" at task {by['task']}" if by.get("task") else ""
+        at = f" on task {by['task']}" if by.get("task") else ""
         return f"{by['worker']}{at}" if by.get("worker") else ""
 
     def attempts(self, task: Task) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class TaskBoard(Struct, frozen=True):
         ]
 
     def view(self, task: Task) -> dict[str, Any]:
-        """One task, as scripts get it."""
+        """One task, for scripts."""
         found = self.found
         return {
             "id": task.id,
@@ -92,31 +92,34 @@ class TaskBoard(Struct, frozen=True):
 
 
 def board(project: Project, *, recent: int | None = None) -> TaskBoard:
-    """The list; of what landed only so many, where `recent` says so."""
+    """The list; `recent` limits the number of completed tasks."""
     source = source_of(project)
     return TaskBoard(task_list.overview(source, recent=recent), source.books())
 
 
 def get(project: Project, found: TaskBoard, task_id: str) -> Task:
-    """One task; that there is none is an error with the next command."""
+    """One task, or an error with the next command."""
     source = source_of(project)
     return found.found.tasks.get(TaskId(task_id)) or source.one(source.key(task_id))
 
 
 def releasable(project: Project, found: TaskBoard) -> Collection[str]:
-    """Tasks that somebody has, and no worker of this root is at."""
+    """Claimed tasks that no worker of this root is working on."""
     return task_orders.releasable(project, found.found)
 
 
 def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
-    """Which task waits for which, as lines."""
+    """The dependency graph, as lines."""
     overview = found.found
     draw_lines = task_drawing.mermaid if mermaid else task_drawing.tree
     return draw_lines(list(overview.tasks.values()), overview.edges, overview.states)
 
 
 def add(project: Project, subject: str, file: Path | None, options: Mapping[str, Any]) -> Task:
-    """Add a task, by its subject or from a Markdown file; options win. Lines below the subject are its description."""
+    """Add a task by its subject or from a Markdown file; options override the file.
+
+    Lines below the subject are its description.
+    """
     written = task_list.read_drafts([file])[0] if file else typed(subject)
     if not file and written.description and options.get("description"):
         both = f"{written.description}\n\n{options['description']}"
@@ -125,6 +128,6 @@ def add(project: Project, subject: str, file: Path | None, options: Mapping[str,
 
 
 def import_files(project: Project, paths: Iterable[Path]) -> list[Task]:
-    """Add the tasks of Markdown files and directories: all of them, or none."""
+    """Import tasks from Markdown files and directories, all or none."""
     drafts = task_list.read_drafts(paths)
     return task_list.import_all(source_of(project), drafts)

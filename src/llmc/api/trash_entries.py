@@ -1,4 +1,4 @@
-"""What llmc put away before it removed something: listed, shown, restored, and removed for good."""
+"""The trash: list, show, restore and delete entries."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from llmc.workers.restore import restore_branch as restore_branch
 
 
 def entries(project: Project, worker: str | None = None) -> list[Entry]:
-    """The newest first; of one worker where it is named."""
+    """The entries, newest first; of one worker, if given."""
     return [entry for entry in restore.entries(project.root) if worker in (None, entry.worker)]
 
 
@@ -23,7 +23,7 @@ def find(project: Project, ref: str) -> Entry:
 
 
 def show(project: Project, ref: str) -> tuple[Entry, str]:
-    """An entry, and what is in it; it is noted that a person saw it."""
+    """An entry and its contents; marks it as seen."""
     entry = find(project, ref)
     text = restore.describe(project, entry)
     restore.seen(project, entry)
@@ -31,12 +31,12 @@ def show(project: Project, ref: str) -> tuple[Entry, str]:
 
 
 def restore_to(project: Project, entry: Entry, to: str) -> GivenBack | Path:
-    """Give pinned work to the worker of that name; else copy a trashed directory to that new place."""
+    """Restore the work to the worker of that name, else copy a trashed directory to that path."""
     if to in project.store.read().workers:
         return restore.restore_to_worker(project, entry, to)
     return restore.restore_directory(entry, Path(to))
 
 
 def prune(project: Project, gone: list[Entry]) -> list[str]:
-    """Remove entries for good; the names of those that are gone."""
+    """Permanently delete entries; returns their names."""
     return [entry.name for entry in restore.remove(project, gone)]

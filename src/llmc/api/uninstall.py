@@ -1,6 +1,6 @@
-"""Uninstall: what llmc made for a root is taken back. Work that is nowhere else is listed first, and kept unless told otherwise.
+"""Uninstall: remove a root and everything llmc created for it. Work that exists nowhere else is listed and saved by default.
 
-What is outside the root goes before the root itself: killed anywhere, the next `llmc --root ROOT uninstall` goes on.
+Entries outside the root go first, so that an interrupted uninstall can be resumed with `llmc --root ROOT uninstall`.
 """
 
 import contextlib
@@ -34,30 +34,30 @@ from llmc.workers.fleet import close_server, of_people, told_of
 from llmc.workers.nuke import nuke_worker
 from llmc.workers.restore import Entry, entries
 
-#: what makes a directory a root, and the name it has where one is kept
+#: what makes a directory a root, and its new name in saved work
 _KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}
-#: what is of no use without a daemon
+#: useless without a daemon
 _DISPOSABLE = ("slots", "inbox", "agents", "locks", "bin", "canary", "attributes")
 
 
 class Work(Struct, frozen=True):
-    """Something that only the root has."""
+    """Work that exists only in the root."""
 
     what: str
-    #: the command that brings it to safety
+    #: the command that saves it
     save: str
 
 
 class Done(Struct, frozen=True):
-    """What was taken back, and where work was kept."""
+    """What was removed, and where work was saved."""
 
     removed: tuple[str, ...]
     kept: Path | None
 
 
 def work_in(project: Project) -> list[Work]:
-    """Everything that would be lost with the root; what has landed is not among it."""
-    with contextlib.suppress(LlmcError):  # a source that is away: then more looks unlanded than is
+    """All unlanded work, which would be lost with the root."""
+    with contextlib.suppress(LlmcError):  # if the source is unreachable, more looks unlanded than is
         provision.refresh_base(project)
     workers = project.store.read().workers
     found = [work for record in workers.values() for work in _of_worker(project, record)]
@@ -78,9 +78,9 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
         changed = (str(worktree),)
     parts = [f"{len(changed)} uncommitted files"] if changed else []
     if any(tip and _is_unlanded(project, tip) for tip in tips):
-        parts.append("commits that have not landed")
+        parts.append("unlanded commits")
     if record.assignment is not None or record.accept is not None:
-        parts.append("a task that it has not finished")
+        parts.append("an unfinished task")
     if parts:
         yield Work(f"{record.name}: {', '.join(parts)}", _save_worker(record, bool(changed)))
 
@@ -97,17 +97,17 @@ def _save_worker(record: WorkerRecord, uncommitted: bool) -> str:
 def _has_unlanded(project: Project, entry: Entry) -> bool:
     if entry.commit is None:
         return False
-    # A worker's own commits, which landed as one; but not what llmc put on top of them: files that were in none.
+    # The commits landed as one; but a pin by llmc on top holds uncommitted files.
     landed = entry.why == trash.ACCEPTED and not trash.is_pin(project.root.path, entry.commit)
     return not landed and _is_unlanded(project, entry.commit)
 
 
 def _of_trash(project: Project, entry: Entry) -> Iterator[Work]:
     if entry.ref and _has_unlanded(project, entry):
-        # A branch in the clone of a URL would be no safer.
+        # If the source is a URL, a branch in the clone is not safe.
         is_local = Path(project.source).is_dir()
         save = f"llmc trash restore {entry.name}" if is_local else _push(project, entry.ref)
-        yield Work(f"trash: {entry.name}: commits that have not landed", save)
+        yield Work(f"trash: {entry.name}: unlanded commits", save)
     if entry.directory is not None:
         yield Work(f"trash: {entry.name}: files", f"llmc trash restore {entry.name} --to PATH")
 
@@ -132,7 +132,7 @@ def _of_goals(project: Project) -> Iterator[Work]:
         with store.reading() as found:
             goals = [view.goal for view in found.views()]
     except LlmcError:
-        yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
+        yield Work(f"unreadable goals: {store.path}", "llmc doctor")
         return
     for goal in goals:
         if goal.status.goes_on:
@@ -140,7 +140,7 @@ def _of_goals(project: Project) -> Iterator[Work]:
 
 
 def _is_unlanded(project: Project, commit: str) -> bool:
-    """Neither on the default branch, nor on another one of the source: restored, picked or pushed there."""
+    """Whether it is on no branch of the source: not landed, restored, picked or pushed."""
     root, source = project.root.path, Path(project.source)
     picked = [ref for (ref,) in git.refs(root, "refs/llmc/pick", "objectname")]
     base = git.resolve(root, project.base)
@@ -155,29 +155,31 @@ def _is_unlanded(project: Project, commit: str) -> bool:
 
 
 def _has_branch_with(source: Path, commit: str) -> bool:
-    """Also a tag; False where the repository does not know the commit at all."""
+    """Whether a branch or tag holds the commit."""
     ask = ["for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname)"]
     found = git.git(source, *ask, "refs/heads", "refs/tags", check=False)
     return found.ok and bool(found.stdout.strip())
 
 
 def refuse_in_use(project: Project) -> None:
-    """While a person, an accept or a supervisor is at it, nothing is removed."""
+    """Refuse while the user, an accept or a supervisor uses the root."""
     if supervisor_record.runs(project.root):
-        raise Refused(f"a supervisor runs ({supervisor_record.name_of(project.root)})", hint="Stop it first.")
+        raise Refused(
+            f"a supervisor is running ({supervisor_record.name_of(project.root)})", hint="Stop it first."
+        )
     panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
-            f"panes on the root's tmux server: {told_of(project, theirs)}", hint="Close them first."
+            f"the root's tmux server has other panes: {told_of(project, theirs)}", hint="Close them first."
         )
     for record in project.store.read().workers.values():
         reset.free_pane(project, record)
 
 
 def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
-    """Stop everything, undo what is outside the root, and remove it.
+    """Stop everything, remove entries outside the root, then the root.
 
-    With `keep` its work stays beside it; also where an agent made some meanwhile, unless a person said to discard it.
+    With `keep`, saves its work; also if an agent created some in the meantime, unless `discard`.
     """
     refuse_in_use(project)
     control.stop(project, force=False)
@@ -193,7 +195,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
         for one in slots.every(project):
             slots.discard(project, one)
         close_server(project)
-        project.tmux.kill_server()  # the supervisor's own session, too
+        project.tmux.kill_server()  # with the supervisor's session
     with fault_step("uninstall.outside"):
         outside = _take_back_outside(project)
     with fault_step("uninstall.root"):
@@ -209,20 +211,20 @@ def _take_back_outside(project: Project) -> list[str]:
     is_ours = source.is_dir() and _names(source, root)
     with contextlib.suppress(LlmcError):
         if trusted := agent_for(project).trust(_environment(project)):
-            # Another root of the same source needs the entry of the source.
+            # Another root of this source still needs its entry.
             done += trusted.remove(root, main_directory(project)[0] if is_ours else None)
-    if is_ours:  # what is above follows from it
+    if is_ours:  # last, because the steps above depend on it
         git.git(source, "config", "--unset-all", "llmc.root")
         done.append(f"llmc.root in the git config of {source}")
     with contextlib.suppress(LlmcError, OSError):
         project.root.wake_socket().unlink(missing_ok=True)
     if trust.forget(str(root)):
-        done.append(f"the root in {trust.registry()}")
+        done.append(f"the entry in {trust.registry()}")
     return done
 
 
 def _names(source: Path, root: Path) -> bool:
-    """Whether the repository means this root, and not another one that was made since."""
+    """Whether the repository names this root, and not a later one."""
     named = git.config_get(source, "llmc.root")
     return named is not None and trust.real(named) == str(root)
 
@@ -232,7 +234,7 @@ def _environment(project: Project) -> dict[str, str]:
 
 
 def left_alone(project: Project) -> list[str]:
-    """What is outside the root and stays: it is the client's, or a person's."""
+    """What is not removed, because it belongs to the client or the user."""
     found = []
     with contextlib.suppress(LlmcError):
         directory = Path(source_of(project).where())
@@ -242,12 +244,12 @@ def left_alone(project: Project) -> list[str]:
         agent, environment = agent_for(project), _environment(project)
         if trusted := agent.trust(environment):
             found += _trusted(project, trusted)
-            found.append(f"conversations of its agents, in {agent.conversations(environment)}")
+            found.append(f"conversations of its agents: {agent.conversations(environment)}")
     return found
 
 
 def _trusted(project: Project, trusted: Trust) -> list[str]:
-    """The checkout that the client trusts, where it has noted more of it than that, or another root needs it."""
+    """The trust entry of the checkout, if the client keeps more there, or another root needs it."""
     place = main_directory(project)[0]
     if place == project.root.path:
         return []
@@ -261,7 +263,7 @@ def place_to_keep(project: Project) -> Path:
 
 
 def _keep(project: Project) -> Path:
-    """The clone with every pin, the trash, goals and logs: a plain directory beside the root, and a root no more."""
+    """Keep the clone, the trash, goals and logs as a plain directory next to the root."""
     root, place = project.root.path, place_to_keep(project)
     try:
         for name in _DISPOSABLE:
@@ -277,7 +279,7 @@ def _keep(project: Project) -> Path:
 
 
 def _remove(root: Path) -> None:
-    """Out of sight first: half a root must not be found."""
+    """Rename it first, so that no command finds half a root."""
     aside = root.with_name(f".{root.name}.uninstall-{os.getpid()}")
     try:
         os.rename(root, aside)

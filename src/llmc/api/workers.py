@@ -1,4 +1,4 @@
-"""What a person does with a worker: add it, give it work, speak to it, hold it, look at it, reset it, remove it."""
+"""Commands on a worker: add, start, message, answer, hold, attach, reset and remove."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -25,25 +25,25 @@ from llmc.workers.fleet import bring_up
 from llmc.workers.nuke import Removed as Removed
 from llmc.workers.reset import Reset as Reset
 
-#: the names that workers get which nobody named
+#: names for workers that `start --new` adds
 NAMES = (
     *("adam", "baker", "charlie", "david", "edward", "frank", "george", "henry"),
     *("ida", "john", "king", "lincoln", "mary", "nora", "ocean", "peter"),
 )
 
-#: what a front end is told meanwhile, for a person to read
+#: prints progress for the user
 Tell = Callable[[str], None]
 
 
 class Question(Struct, frozen=True):
-    """What a worker asks, and what can be chosen."""
+    """A worker's question and its options."""
 
     text: str
     options: tuple[str, ...]
 
 
 class Screen(Struct, frozen=True):
-    """The end of what an agent's terminal shows."""
+    """The last lines of an agent's terminal."""
 
     lines: list[str]
     dead: bool
@@ -51,27 +51,27 @@ class Screen(Struct, frozen=True):
 
 
 class Terminal(Struct, frozen=True):
-    """How a front end opens an agent's terminal: the program it becomes, and the keys that leave it."""
+    """How to open an agent's terminal: the command to run, and the keys to detach."""
 
     argv: list[str]
     env: dict[str, str]
     #: the prefix key of the root's tmux server
     prefix: str
-    #: inside a tmux of the person's own: its prefix key
+    #: inside the user's own tmux: its prefix key
     outer_prefix: str | None
-    #: they are on the root's own server already: their client only switches
+    #: the user is already on the root's server, so the client only switches
     switches: bool
 
 
 def add(project: Project, name: str, settings: Worker, warn: Tell) -> WorkerRecord:
-    """A new worker, with its worktree; a daemon that runs starts its agent at once."""
+    """Add a worker with its worktree; a running daemon starts its agent."""
     record = setup.add_worker(project, name, settings, warn=warn)
     project.wake()
     return record
 
 
 def check_text(text: str) -> None:
-    """Refuse what no agent can be sent: bad input is bad in every state of a worker."""
+    """Refuse text that cannot be sent, whatever the status of the worker."""
     normalise(text)
 
 
@@ -84,7 +84,7 @@ def start(
     *,
     new: bool = False,
 ) -> Receipt:
-    """Give a worker a task: the one that was named, else the first that is idle, else with `new` one that is added now."""
+    """Start a task on the given worker, else on an idle one; with `new`, add one if none is idle."""
     check_text(text)
     if not project.daemon_runs():
         catch_up(str(project.root.path))
@@ -104,7 +104,7 @@ def _pick(project: Project, held: ExitStack, new: bool, tell: Tell) -> str:
     except NotFound as error:
         if not new:
             raise NotFound(
-                error.message, hint=f"{error.hint} Or let start do it: llmc start --new ..."
+                error.message, hint=f"{error.hint} To add one automatically: llmc start --new ..."
             ) from error
     name = _add_one(project, tell)
     held.enter_context(project.worker_lock(name))
@@ -115,7 +115,7 @@ def _add_one(project: Project, tell: Tell) -> str:
     names = set(project.store.read().workers)
     name = next((n for n in NAMES if n not in names), None)
     if name is None:
-        raise UsageError("all the usual names are in use", hint="Add a worker by hand: llmc add NAME")
+        raise UsageError("all default worker names are in use", hint="Add a worker: llmc add NAME")
     tell(f"no worker is idle; adding {name}")
     setup.add_worker(project, name, Worker())
     problem = bring_up(setup.new_project(project.root), name)
@@ -125,18 +125,18 @@ def _add_one(project: Project, tell: Tell) -> str:
 
 
 def message(project: Project, name: str, text: str) -> tuple[Receipt, bool]:
-    """Say something in the running conversation, and whether that cancelled an accept."""
+    """Send a message into the running conversation; also returns whether that cancelled an accept."""
     check_text(text)
     return starting.message(project, name, text)
 
 
 def question(project: Project, name: str) -> Question:
-    """Refused where `answer` cannot answer it."""
+    """The question of a worker; refused if `answer` cannot answer it."""
     return Question(*answering.question_of(project, name))
 
 
 def hold(project: Project, name: str, held: bool) -> bool:
-    """Keep llmc's hands off a worker, or give it back. Whether it changed."""
+    """Put a worker on hold or release it; returns whether that changed anything."""
     with project.store.transaction() as tx:
         if tx.worker(name).held == held:
             return False
@@ -162,11 +162,11 @@ def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_on
     pane = _pane(project, name)
     around = outer(environ)
     is_ours = around is not None and Path(around).name == project.tmux.server
-    # The agent comes to the front, but not under the eyes of another person who looks at something else there.
+    # Select the agent's pane, unless another terminal is attached.
     front = ["select-window", "-t", pane.id, ";", "select-pane", "-Z", "-t", pane.id, ";"]
     verb = "switch-client" if is_ours else "attach-session"
     flags = ["-r"] if read_only else []
-    # TMUX says which client is to switch.
+    # TMUX names the client to switch.
     drop = ("TMUX_TMPDIR",) if is_ours else tuple(key for key in environ if key.startswith("TMUX"))
     return Terminal(
         argv=project.tmux.argv(*([] if pane.attached else front), verb, *flags, "-t", exact(pane.session)),
@@ -178,7 +178,7 @@ def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_on
 
 
 def _pane(project: Project, name: str) -> Pane:
-    """The pane of a worker's agent, or of the supervisor's; that there is none is an error with the fix."""
+    """The pane of a worker's agent or the remediation agent, or an error with the fix."""
     is_overseer = name == OVERSEER
     of = for_overseer(project) if is_overseer else project
     try:
@@ -186,21 +186,21 @@ def _pane(project: Project, name: str) -> Pane:
     except (NotFound, StateError):
         if not is_overseer:
             raise
-        pane = None  # there never was one
+        pane = None  # never started
     if pane is None:
-        starter = "overseer" if is_overseer else "up"
-        raise Refused(f"{name} has no agent", hint=f"Run `llmc {starter}` to start it.")
+        starter = "overseer" if is_overseer else "up --detach"
+        raise Refused(f"{name} has no running agent", hint=f"Run `llmc {starter}` to start it.")
     return pane
 
 
 def reset_to_idle(project: Project, name: str) -> Reset:
-    """Make a worker idle again, on the newest base; its work goes into the trash."""
+    """Reset a worker to idle; its work goes to the trash."""
     with project.worker_lock(name):
         return reset.reset_worker(project, name)
 
 
 def remove(project: Project, name: str) -> Removed:
-    """Remove a worker; all it had goes into the trash."""
+    """Remove a worker; everything goes to the trash."""
     with project.worker_lock(name):
         done = nuke.nuke_worker(project, name)
     project.wake()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+from llmc.agents.glance import glance
 from llmc.attention import rules
 from llmc.attention.rules import attention
 from llmc.base.tmux import Unknown
@@ -20,7 +21,7 @@ def current(project: Project, *, ending: bool = False) -> list[Item]:
     state = project.store.read_raw()
     panes = project.tmux.panes() if state.get("workers") else {}
     seen = None if isinstance(panes, Unknown) else panes
-    facts = look(str(project.root.path), state, seen, time.time())
+    facts = look(str(project.root.path), state, seen, time.time(), glance)
     return attention(state, facts._replace(running=False, holder=None, daemon=None) if ending else facts)
 
 
@@ -31,7 +32,9 @@ def advice(project: Project, name: str) -> str:
     if record is None:
         return "Next: llmc status"
     panes = project.tmux.panes()
-    facts = look(str(project.root.path), state, None if isinstance(panes, Unknown) else panes, time.time())
+    facts = look(
+        str(project.root.path), state, None if isinstance(panes, Unknown) else panes, time.time(), glance
+    )
     seen = facts.seen(name)._replace(acting=False)  # the refused command itself
     return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
 

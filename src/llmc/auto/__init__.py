@@ -1,1 +1,1 @@
-"""The rules of auto mode: what a worker needs next, when the fleet waits, when it stops. Pure."""
+"""Auto mode: what a worker needs next, when the fleet is parked, and when auto mode stops."""

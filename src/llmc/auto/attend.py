@@ -1,4 +1,4 @@
-"""Auto mode for one worker: its record in, one step taken."""
+"""Auto mode for one worker: takes the next step that its record calls for."""
 
 from msgspec.structs import replace
 
@@ -35,19 +35,19 @@ from llmc.tasks.queue import TaskQueue
 from llmc.workers.rules import Clock
 from llmc.workers.start import start_task
 
-#: why a claim goes back that a crash left behind
-UNKNOWN_CLAIM = "its worker was not at it after a restart"
+#: why a claim that a crash left behind is released
+UNKNOWN_CLAIM = "its worker was no longer working on it after a restart"
 
 
 def settle(project: Project, queue: TaskQueue) -> None:
-    """Claims, files and records agree again: what has landed is completed, what no record goes on with is free."""
+    """Make claims, files and records agree: complete tasks that landed, release tasks that no record has."""
     for claim in list(queue.source.books().claims.values()):
         settle_claim(project, queue, claim)
     queue.source.settle()
 
 
 def settle_claim(project: Project, queue: TaskQueue, claim: Claim) -> None:
-    """A claim that its worker's record does not have is over, one way or the other."""
+    """Settle a claim that its worker's record does not have."""
     books = queue.source.books()
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if _landed_unseen(project, books, claim, record):
@@ -61,12 +61,12 @@ def _is_at(record: WorkerRecord | None, claim: Claim) -> bool:
 
 
 def _landed_unseen(project: Project, books: Books, claim: Claim, record: WorkerRecord | None) -> bool:
-    """Its commit is on the branch, and the accept that brought it there is not known any more: the state got lost.
+    """Whether its commit landed, although the state with that accept is lost.
 
-    Whoever began the task again would find it done.
+    The task must not be started again.
     """
     if record is not None and record.accept is not None and _is_at(record, claim):
-        return False  # it is finished from its journal
+        return False  # its journal finishes it
     commit = books.landing.get(claim.id)
     return bool(commit) and ways.way_of(project).verify(project, str(commit))
 
@@ -87,14 +87,14 @@ def _free(project: Project, queue: TaskQueue, claim: Claim, reason: str = UNKNOW
         tx.emit("task_released", **said, cause="", ref=None)
 
 
-#: how soon to look again at a worker that may begin when somebody else's work has landed
+#: how soon to check a worker again that may start once other work has landed
 LANDING_S = 0.2
 
 
 def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcError | None = None) -> None:
-    """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock.
+    """Take steps until the worker is busy or there is nothing to do. The caller holds its lock.
 
-    `problem` is what kept the caller from finishing what was interrupted.
+    `problem`: why the caller could not finish what was interrupted.
     """
     run.went_well(project.store.worker(name), "look")
     try:
@@ -109,8 +109,8 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             todo = steps.next_step(record, _situation(run, project, record, clock, spent))
             if is_hindered(run, project, record, todo) or isinstance(todo, steps.Wait):
                 return
-            if todo == before:  # it was done, and changed nothing; nor would it the next time
-                words = f"{name}: {type(todo).__name__} is needed again and again"
+            if todo == before:  # the step changed nothing, and would change nothing the next time
+                words = f"{name}: {type(todo).__name__} keeps repeating without progress"
                 run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
                 return
             before = todo
@@ -124,13 +124,13 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
 
 
 def could_not_look(run: Run, project: Project, name: str, error: LlmcError) -> None:
-    """A worker's lane failed before `attend`: tried again a few times, then it is a hard failure."""
+    """A worker's lane failed before `attend`: retry a few times, then fail for good."""
     cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
     run.try_later(project.store.worker(name), "look", BEGINS, cause, error)
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
-    """Whether an accept that had begun could not be finished; it is tried again, but not for ever."""
+    """Whether an accept in progress could not be finished; it is retried a limited number of times."""
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
@@ -141,7 +141,7 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
         run.went_well(record, "finish")
         return False
     if isinstance(problem, Refused | LockTimeout):
-        run.look_again(name, BUSY_S)  # somebody else is at it for a moment
+        run.look_again(name, BUSY_S)  # another process has it for a moment
         return True
     run.try_later(record, "finish", BEGINS, Cause.GIT, problem)
     return True
@@ -168,14 +168,14 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
 
 
 def _is_needed(run: Run, project: Project) -> bool:
-    """Whether nobody but a worker that waits for an answer could take a task; or the run ends when nobody has one."""
+    """Whether only a worker that waits for an answer could take a task, or keeps the run from ending."""
     workers = project.store.read().workers
     free = sum(steps.is_free(workers.get(WorkerName(name))) for name in run.workers)
     return bool(run.draining) or run.queue.count_ready() > free
 
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
-    """What the run may cost ends it, what the day may cost parks it until midnight."""
+    """The run's budget ends the run, the day's budget parks it until midnight."""
     _tell_budgets(project, spent)
     _drain_over_budget(run, project, run.spending.is_spent(project))
     over = spent.level is Level.HARD
@@ -188,19 +188,19 @@ def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdic
 
 
 def _tell_budgets(project: Project, spent: Verdict) -> None:
-    """The attention list has the limits of day and run that are near; a day's that is reached parks the fleet."""
+    """List the day and run budgets that are nearly used up; a used-up day budget parks the fleet."""
     near = {line.limit.scope: line.words for line in spent.lines if line.limit.scope in ("day", "run")}
     if spent.level is not Level.SOFT:
         near = {}
     known = project.store.read().attention
     if "budget:run" in known and known["budget:run"].severity != "notice":
-        return  # this run takes no more tasks, whatever is near
+        return  # this run takes no more tasks anyway
     wanted = {
         f"budget:{scope}": {
             "kind": "budget",
             "severity": "notice",
             "who": "budget",
-            "text": f"the budget is nearly used up: {words}",
+            "text": f"budget nearly used up: {words}",
             "next": f"llmc usage --by {'day' if scope == 'day' else 'task'}",
         }
         for scope, words in near.items()
@@ -212,14 +212,14 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"the budget of this run is used up, and no more tasks are taken: {words}"
+            said = f"the run's budget is used up, so no more tasks are started: {words}"
             about = {"kind": "budget", "severity": "waiting", "who": "budget"}
             tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
             tx.emit("budget_reached", reason=words)
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
-    """One step; whether to look for the next one at once."""
+    """Take one step; whether to look for the next one immediately."""
     match todo:
         case steps.Assign():
             return _assign(run, project, record)
@@ -254,7 +254,7 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
 def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
     with run.taking:
         if run.max_tasks is not None and run.assigned >= run.max_tasks:
-            run.drain(f"{run.max_tasks} tasks were begun")
+            run.drain(f"{run.max_tasks} tasks were started")
             return False
         state = project.store.read()
         if project.config.auto.post_accept_command and a_command_comes_first(state):
@@ -263,7 +263,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if (lost := run.queue.source.books().claims.get(record.name)) is not None:
             settle_claim(
                 project, run.queue, lost
-            )  # its agent was started anew, and became idle, before it was told
+            )  # its agent restarted and became idle before it got the prompt
         others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
@@ -305,9 +305,9 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
                     label=task.label,
                     claim=claim.id,
                 )
-        if held:  # by a person, while its task was chosen
+        if held:  # by the user, while its task was chosen
             run.assigned -= 1
-            _free(project, run.queue, claim, f"{record.name} is held")
+            _free(project, run.queue, claim, f"{record.name} is on hold")
             return False
     run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
     return True
@@ -317,8 +317,8 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
     try:
         found = run.queue.source.one(task.task)
-    except LlmcError as error:  # broken since it was taken: the list says so, and the others go on
-        why = "its file is gone" if isinstance(error, NotFound) else error.message
+    except LlmcError as error:  # broken since it was claimed: the list reports it, and other tasks continue
+        why = "its file is missing" if isinstance(error, NotFound) else error.message
         return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
     try:
         text = queue.text_of(project, found)
@@ -326,8 +326,8 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
     try:
         prompt_text.normalise(text)
-    except UsageError as error:  # it is the task's own fault, and the next worker could not take it either
-        untypable = f"it cannot be typed: {error.message}"
+    except UsageError as error:  # caused by the task, so the next worker would fail too
+        untypable = f"its text cannot be sent: {error.message}"
         return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
     if not sessions.has_its_model(project, record):
         problem = sessions.relaunch_with_its_model(project, record.name)
@@ -347,7 +347,7 @@ def _ask_to_commit(project: Project, record: WorkerRecord) -> bool:
     asked = replace(assignment_of(record), asked_to_commit=True)
     text = prompts.ask_to_commit_prompt(record)
     receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
-    if receipt.met_a_person:  # then it was not asked
+    if receipt.met_a_person:  # so it was not asked
         with project.store.transaction() as tx:
             tx.update(record.name, assignment=assignment_of(record))
     return not receipt.outcome.arrived

@@ -16,7 +16,7 @@ from llmc.tasks.queue import TaskQueue
 
 
 class HardFailure(Exception):
-    """Auto mode cannot go on."""
+    """Auto mode cannot continue."""
 
     def __init__(
         self, cause: Cause, reason: str, *, worker: str = "", task: TaskKey = NO_TASK, output: str = ""
@@ -29,11 +29,11 @@ class HardFailure(Exception):
         self.output = output
 
 
-#: first wait before a launch, or a delivery, is tried again; doubles
+#: first wait before a launch or a delivery is retried; doubles
 AGAIN_S = 5.0
-#: how soon to look again at a worker that was only busy
+#: how soon to check a busy worker again
 BUSY_S = 2.0
-#: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
+#: attempts to start a task that fail for outside reasons, such as a source that does not answer
 BEGINS = 5
 
 
@@ -42,28 +42,28 @@ class Run(Struct):
     workers: tuple[str, ...]
     #: tasks may have become ready
     on_change: Callable[[], None]
-    #: look at a worker again after so many seconds
+    #: check a worker again after that many seconds
     look_again: Callable[[str, float], None]
-    #: a line for whoever watches
+    #: prints a line
     say: Callable[[str], None]
     spending: Spending
     parks: Parks
     max_tasks: int | None = None
-    #: why no new tasks are given out any more; "" while they are
+    #: why no new tasks are started; "" while they are
     draining: str = ""
     assigned: int = 0
-    #: one worker after another takes a task
+    #: workers take tasks one at a time
     taking: threading.Lock = field(default_factory=threading.Lock)
     #: since when work could not land, by claim and round
     refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)
 
     def drain(self, why: str) -> None:
-        """No new tasks; what runs comes to its end. The first reason is the one to tell."""
+        """Start no new tasks, and let running ones finish. The first reason counts."""
         self.draining = self.draining or why
 
     def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
-        """Look again after a while that doubles, so many times; then it is a hard failure. Always False."""
+        """Check again after a wait that doubles, up to `most` times; then fail for good. Always False."""
         count = self.count_trouble(record, what, times, cause, error)
         self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
         return False
@@ -71,7 +71,7 @@ class Run(Struct):
     def count_trouble(
         self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError
     ) -> int:
-        """How often this went wrong without going well in between; once too often is a hard failure."""
+        """Count failures in a row; too many are a hard failure."""
         key = f"{what} {record.name}"
         count = self._trouble[key] = self._trouble.get(key, 0) + 1
         if count > times or isinstance(error, DiskFull):

@@ -1,4 +1,4 @@
-"""Auto mode: work that lands, work that is given back, and people in the way of it."""
+"""Auto mode: landing work, releasing tasks, and waiting while the user has a worker."""
 
 import time
 
@@ -31,14 +31,14 @@ from llmc.sessions.typist import Refusal
 from llmc.tasks import queue
 from llmc.workers.reset import PersonInWay, Reset, reset_unattended
 
-#: failed launches of one worker in a row, after which nobody tries again
+#: failed launches of one worker in a row before auto mode gives up
 LAUNCHES = 2
-#: sessions of one worker that go away without a task completed in between; the next one ends auto mode
+#: lost sessions of one worker without a completed task in between; the next one ends auto mode
 LOST_SESSIONS = 2
 
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
-    """The task goes back first; a crash after that leaves a worker without one, which starts over."""
+    """Release the task first; after a crash the worker then has no task and starts over."""
     books = _give_back(run, record, why)
     failed, done = _reset(project, record.name)
     _tell(run, project, record, why, books, done.pinned if done else None)
@@ -49,7 +49,7 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
 
 
 def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> None:
-    """The task goes back, and its worker is left exactly as it is."""
+    """Release the task, and leave its worker as it is."""
     books = _give_back(run, record, why)
     with project.store.transaction() as tx:
         tx.update(record.name, assignment=None)
@@ -70,7 +70,7 @@ def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
 def _tell(
     run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
 ) -> None:
-    """What became of the task; a hard failure where going on makes no sense."""
+    """Report what happened to the task; a hard failure if it makes no sense to continue."""
     task = assignment_of(record)
     attempt = books.attempts(task.task)
     wait_s = books.waits_s(task.task, project.config.auto.crash_backoff_secs, now_unix())
@@ -92,20 +92,20 @@ def _tell(
             tx.emit("task_failed", attempt=attempt, ref=ref, retry_in_s=round(wait_s, 1), **about)
         if why.counts and books.is_quarantined(task.task):
             tx.emit("task_quarantined", attempt=attempt, **about)
-    again = f"; again in {wait_s:.0f} s" if wait_s and not books.kept_back(task.task) else ""
-    run.say(f"{record.name}: task {task.task_id} given back: {gist(why.reason, 120)}{again}")
+    again = f"; retry in {wait_s:.0f} s" if wait_s and not books.kept_back(task.task) else ""
+    run.say(f"{record.name}: task {task.task_id} released: {gist(why.reason, 120)}{again}")
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)
 
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """What it holds is pinned, and it begins anew; whether it can take a task now."""
+    """Pin its work and reset it; whether it can take a task now."""
     return _after_reset(run, project, record, *_reset(project, record.name))
 
 
 def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
-    """What came of it, or why it could not be done now: a person has it, or the source does not answer."""
+    """The reset, or why it failed: the user has the worker, or the source does not answer."""
     try:
         return None, reset_unattended(project, name)
     except LlmcError as error:
@@ -116,7 +116,7 @@ def _after_reset(
     run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
 ) -> bool:
     if isinstance(failed, PersonInWay):
-        run.look_again(record.name, BUSY_S)  # it has no task any more: it is listed then, and waits
+        run.look_again(record.name, BUSY_S)  # it has no task left, so it is listed and waits
         return False
     if failed is not None:
         return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
@@ -129,12 +129,12 @@ def _after_reset(
 
 
 def release(run: Run, project: Project, name: str) -> None:
-    """The daemon ends: the task of a worker goes back, its unfinished work is pinned, its files stay as they are."""
+    """The daemon stops: release a worker's task and pin its unfinished work; its files stay."""
     record = project.store.worker(name)
     if record.assignment is None:
         return
     if accept_journal.waits(record.accept):
-        return  # it may land without us: its task stays with it, and the next daemon asks
+        return  # it may land without us: it keeps its task, and the next daemon asks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
         return
@@ -160,23 +160,23 @@ def _has_landed(project: Project, journal: AcceptJournal) -> bool:
 
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
-    """Whether a person is in the way of this step: then the worker is listed and left alone, until they have left."""
+    """Whether the user blocks this step: then list the worker and leave it alone until they leave."""
     wants = not isinstance(todo, steps.Wait)
     if not wants and not record.waits_for_a_person:
         return False
     if isinstance(project.pane(record), Unknown):
-        return True  # nobody knows
+        return True  # unknown
     met = persons.met(project, record)
     if met is None:
         if persons.left(project, record):
-            run.say(f"{record.name}: goes on, nobody is in its way any more")
-            run.look_again(record.name, 0.0)  # a prompt may have waited
+            run.say(f"{record.name}: continuing")
+            run.look_again(record.name, 0.0)  # a prompt may be waiting
         return False
     if record.person is None and met.obstacle not in steps.in_its_way(todo):
         return False
     if persons.note(project, record, met):
-        run.say(f"{record.name}: waits for a person: {met}")
-        run.on_change()  # somebody else may take what it would have taken
+        run.say(f"{record.name}: waiting for you: {met}")
+        run.on_change()  # another worker may take its task
     if record.assignment is not None and steps.parts_with_its_task(todo, met.obstacle):
         _part_with_task(run, project, record, todo, met)
     return met.obstacle in steps.in_its_way(todo)
@@ -186,20 +186,20 @@ def _part_with_task(run: Run, project: Project, record: WorkerRecord, todo: step
     if isinstance(todo, GiveUp):
         _interrupt(project, record)
     if isinstance(todo, steps.Deliver):
-        run.assigned -= 1  # it was never begun
+        run.assigned -= 1  # it was never started
     why = todo if isinstance(todo, GiveUp) else GiveUp(Cause.PERSON, str(met), counts=False)
     hand_back(run, project, record, why)
 
 
 def _interrupt(project: Project, record: WorkerRecord) -> None:
-    """A turn that must not go on: one Escape ends it, and leaves the draft."""
+    """Interrupt a turn that must not continue; one Escape ends it and keeps the draft."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
         interrupt(project, record, pane)
 
 
 def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """Nobody is in the way, or not any more: the prompt that is due comes at the next look."""
+    """The user no longer blocks it: send the due prompt at the next check."""
     if record.delivery is not None and record.delivery.met_a_person:
         with project.store.transaction() as tx:
             tx.update(record.name, delivery=None)
@@ -208,7 +208,7 @@ def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
 
 
 def not_told(run: Run, project: Project, record: WorkerRecord, receipt: Receipt) -> bool:
-    """A prompt about its work did not arrive; `record` is as it was before. With a person in the way nothing counts."""
+    """A prompt was not delivered; `record` is the one from before. If the user was in the way, it does not count."""
     if not receipt.met_a_person:
         failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
         return give_up(run, project, project.store.worker(record.name), failed)
@@ -217,29 +217,29 @@ def not_told(run: Run, project: Project, record: WorkerRecord, receipt: Receipt)
     return True
 
 
-#: how often work goes back to its worker because a check fails
+#: how often work is returned to its worker because a check fails
 SEND_BACKS = 2
-#: how long work may be refused before its worker is told what is wrong with it
+#: how long work may be refused before its worker is told why
 REFUSED_S = 4.0
 
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """Whether it landed; else it waits for the source, or its worker has to do something about it."""
+    """Whether it landed; else it waits for the source or for its worker."""
     why_not = assignment_of(record).unlanded
-    if why_not:  # its work was handed over and not taken: the worker hears that before anything else lands
+    if why_not:  # its work was rejected: the worker hears that before anything else lands
         return _return_unlanded(run, project, record, why_not)
     try:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
-        return False  # it is told, and resolves them
+        return False  # the worker is told, and resolves them
     except accept_journal.Cancelled:
-        return False  # a person talks with it
+        return False  # the user talks with it
     except accept_journal.Waiting as waits:
         run.say(waits.message)
         run.look_again(record.name, accept_journal.POLL_S)
         return False
     except accept_journal.WorkChanged:
-        run.look_again(record.name, BUSY_S)  # it starts over with what is there then
+        run.look_again(record.name, BUSY_S)  # it starts over from the current state
         return False
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
@@ -257,14 +257,14 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         raise run.hard(Cause.GIT, record, error) from error
     task = assignment_of(record)
     run.went_well(record, "session")
-    what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing had to land"
+    what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing to land"
     run.say(f"{record.name}: task {task.task_id} completed: {what}")
     run.on_change()
     return True
 
 
 def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -> bool:
-    """Its work cannot land as it is: that passes in a moment, or the worker itself has to put it right."""
+    """Its work cannot land: either that passes, or the worker must fix it."""
     task = assignment_of(record)
     key = (task.claim, task.sent_back)
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
@@ -280,7 +280,7 @@ def _return_unlanded(run: Run, project: Project, record: WorkerRecord, why: str)
 
 
 def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None:
-    """A person's changes may go away by themselves; what a killed git left does not."""
+    """The user's changes may go away; the lock of a killed git does not."""
     for text in filter(None, (lock.trouble for lock in locks_of_source(project))):
         raise run.hard(Cause.GIT, record, LlmcError(text))
 
@@ -296,7 +296,7 @@ def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
             )
             tx.emit("source_dirty", reason=error.message[:300], retry_in_s=wait.wait_s, attempt=wait.attempt)
     if wait.over:
-        raise HardFailure(Cause.GIT, f"the source stayed in use: {error.message}")
+        raise HardFailure(Cause.GIT, f"the source is still blocked: {error.message}")
     tries = f"attempt {wait.attempt}/{waiting.DIRTY_RETRIES}"
     run.say(
         f"Source repository has uncommitted changes. Will retry in {wait.wait_s:g} seconds ({tries})."
@@ -307,7 +307,7 @@ def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
 
 
 def _send_back(run: Run, project: Project, record: WorkerRecord, error: CommandFailed) -> bool:
-    """A check fails: its worker gets the output."""
+    """A check failed: send the output to the worker."""
     output = error.output[-rebase.OUTPUT_CHARS :]
     round_ = assignment_of(record).sent_back + 1
     text = prompts.sent_back_prompt(project, record, error.command, output, round_, SEND_BACKS)
@@ -339,21 +339,21 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
     run.queue.source.finish(queue.claim_of(record.name, task), "")
     with project.store.transaction() as tx:
         accept_journal.completed(tx, record.name, None)
-        tx.move(record.name, step(Status.IDLE, "nothing had to change"))
+        tx.move(record.name, step(Status.IDLE, "no changes needed"))
     run.went_well(record, "session")
-    run.say(f"{record.name}: task {task.task_id} completed: nothing had to change")
+    run.say(f"{record.name}: task {task.task_id} completed: no changes needed")
     run.on_change()
     return True
 
 
 def a_command_comes_first(state: State) -> bool:
-    """A task is landing, or has landed and its post-accept command has not ended: between the two nothing begins.
+    """Whether a task is landing, or its post-accept command has not finished: until then nothing starts.
 
-    Both are asked of one state: a task that goes from the first to the second meanwhile would be in neither.
+    Both are read from one state: a task could otherwise move from the first to the second unseen.
     """
     return bool(state.auto.due) or any(map(_is_landing, state.workers.values()))
 
 
 def _is_landing(record: WorkerRecord) -> bool:
-    """Its work is on the branch or about to be, and its post-accept command is not due yet."""
+    """Its work has landed or is about to, and its post-accept command is not due yet."""
     return record.assignment is not None and accept_journal.is_past_landing(record.accept)

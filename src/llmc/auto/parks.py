@@ -1,4 +1,4 @@
-"""A fleet that waits: for a usage limit, an API that is away, or the next day's budget; and how it goes on."""
+"""Parks the fleet for a usage limit, an API outage or the day's budget, and resumes it."""
 
 import time
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from llmc.repo.project import Project
 from llmc.sessions import submit
 from llmc.sessions.persons import is_person_there
 
-#: when to look again at a worker that could not be told to go on
+#: when to check a worker again that could not be told to continue
 AGAIN_S = 5.0
 
-RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
+RESUME = "The interruption is over. Continue your task where you left off, and commit when it is done."
 
 
 class Parks(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Parks(Struct, frozen=True):
     say: Callable[[str], None]
 
     def park(self, project: Project, record: WorkerRecord, cause: Cause, reason: str) -> None:
-        """The whole fleet waits, unless it does already."""
+        """Park the fleet, unless it is parked already."""
         auto = project.config.auto
         first_s = auto.limit_backoff_secs if cause is Cause.LIMIT else auto.api_backoff_secs
         with project.store.transaction() as tx:
@@ -61,23 +61,23 @@ class Parks(Struct, frozen=True):
         self.say(f"parked until midnight: {reason[:200]}")
 
     def end_of_budget_park(self, project: Project) -> bool:
-        """The day's budget allows more again, because a person raised it; whether the fleet was parked for it."""
+        """Resume a fleet that was parked for the day's budget, because the budget was raised; whether it was."""
         if project.store.read().auto.parked_cause != Cause.BUDGET:
             return False
         self._go_on(project)
         return True
 
     def resume(self, project: Project, record: WorkerRecord) -> None:
-        """A worker that was stopped goes on; the first of them to see whether it can."""
+        """Continue a stopped worker; the first one probes whether the fleet can continue."""
         with project.store.transaction() as tx:
             if waiting.may_probe(tx.state.auto, tx.now):
                 tx.update_auto(probe=record.name, probe_unix=tx.now)
             elif waiting.is_parked(tx.state.auto):
-                return  # somebody else went ahead at the same moment
+                return  # another worker went ahead at the same moment
         if not self._tell_to_go_on(project, record):
             with project.store.transaction() as tx:
                 if tx.state.auto.probe == record.name:
-                    tx.update_auto(probe="", probe_unix=0.0)  # somebody else may go ahead
+                    tx.update_auto(probe="", probe_unix=0.0)  # another worker may go ahead
             self.look_again(record.name, AGAIN_S)
 
     def _tell_to_go_on(self, project: Project, record: WorkerRecord) -> bool:
@@ -90,18 +90,18 @@ class Parks(Struct, frozen=True):
         return receipt.outcome.arrived
 
     def end_if_over(self, project: Project) -> bool:
-        """Whether the fleet goes on: whoever was sent ahead works, or nobody needs to be."""
+        """Whether the fleet resumes: the probing worker works, or none is needed."""
         state = project.store.read()
         if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
             return False
-        # One that a person has cannot go ahead, and must not keep the others.
+        # A worker that the user has cannot go ahead, and must not hold up the others.
         stopped = {
             name
             for name, record in state.workers.items()
             if _waits_for_the_api(record) and not is_person_there(project, record)
         }
         if state.auto.probe in stopped:
-            return False  # it failed again, and parks the fleet again
+            return False  # it failed again, which parks the fleet again
         probe = state.workers.get(WorkerName(state.auto.probe))
         works = probe is not None and probe.status in (Status.WORKING, Status.REBASING)
         if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
@@ -113,7 +113,7 @@ class Parks(Struct, frozen=True):
         with project.store.transaction() as tx:
             tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
             tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
-        self.say("work goes on")
+        self.say("no longer parked; work continues")
 
 
 def _waits_for_the_api(record: WorkerRecord) -> bool:

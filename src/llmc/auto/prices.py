@@ -1,4 +1,4 @@
-"""The prices a root calculates with: a person's own, over the newest list of those that are installed or were fetched."""
+"""The prices of a root: the user's own, over the latest of the installed and the fetched list."""
 
 import http.client
 import json
@@ -19,9 +19,9 @@ from llmc.repo.project import Project
 
 
 def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
-    """The body of an http or https URL."""
+    """Fetch an http or https URL."""
     if not url.startswith(("https://", "http://")):
-        raise UsageError(f"{url} is neither a file nor an http URL", hint="Name a file, or an https URL.")
+        raise UsageError(f"not a file or an http URL: {url}", hint="Pass a file or an https URL.")
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "llmc"})
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
@@ -29,14 +29,14 @@ def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = getattr(error, "reason", None) or error
         raise LlmcError(
-            f"{url} could not be fetched: {said}", hint="Fetch it yourself, and name the file."
+            f"cannot fetch {url}: {said}", hint="Download it yourself, then pass the file."
         ) from error
     if len(body) > most_bytes:
-        raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Is it the right one?")
+        raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Check the URL.")
     return body
 
 
-#: a list that is kept up to date by many, in a form that `parse` knows
+#: a public list in a format that `parse` reads
 PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 
 MAX_BYTES = 50_000_000
@@ -59,12 +59,12 @@ def shipped() -> PriceList:
     return price_list(json.loads(text), date.min)
 
 
-#: by path: when the file was written, and what is in it
+#: by path: mtime and contents
 _read: dict[Path, tuple[int, PriceList | None]] = {}
 
 
 def _brought(path: Path) -> PriceList | None:
-    """None where there is none, or none that can be used: then the installed list holds."""
+    """The fetched list; None if missing or invalid, then the installed list is used."""
     try:
         written = path.stat().st_mtime_ns
         known = _read.get(path)
@@ -84,18 +84,18 @@ def _parsed(data: bytes) -> PriceList | None:
 
 
 def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
-    """Bring a list from a file or a URL; the one before, and the one that holds now."""
+    """Read a list from a file or a URL; returns the previous list and the one now in use."""
     before = listed(project)
     try:
         new = price_list(given.parse(_bytes(source)), date.today())
     except NoPrices as error:
-        raise LlmcError(f"{source} is not a list of prices: {error}", hint=_FIX) from error
+        raise LlmcError(f"{source} is not a price list: {error}", hint=_FIX) from error
     except ValueError as error:
         raise LlmcError(f"{source} is not JSON: {error}", hint=_FIX) from error
     if new.as_of < before.as_of:
         raise LlmcError(
-            f"{source} is of {new.as_of}, older than what is used now ({before.as_of})",
-            hint="Single prices are set with `llmc config set prices.MODEL.input N`.",
+            f"{source} is dated {new.as_of}, older than the current list ({before.as_of})",
+            hint="To set a single price: `llmc config set prices.MODEL.input N`.",
         )
     private_dir(project.root.private)
     text = json.dumps(view(msgspec.structs.replace(new, source=new.source or source)), indent=1)
@@ -104,7 +104,7 @@ def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
 
 
 def view(prices: PriceList) -> dict[str, object]:
-    """As `parse` takes it."""
+    """The list in the format of `parse`."""
     rows = {model: msgspec.structs.asdict(price) for model, price in sorted(prices.prices.items())}
     return {"as_of": prices.as_of, "source": prices.source, "prices": rows}
 
@@ -116,6 +116,6 @@ def _bytes(source: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", hint=_FIX) from error
+        raise NotFound(f"file not found: {path}", hint=_FIX) from error
     except OSError as error:
         raise explain(error, f"cannot read {path}") from error

@@ -1,4 +1,4 @@
-"""What agents used: from their transcripts into the event log, each token once; the sums for budgets, against the limits."""
+"""Token usage: from transcripts into the event log, each token once, and the sums for budgets."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -26,16 +26,16 @@ from llmc.repo.project import Project
 
 
 class Meters:
-    """Remembers how far transcripts were read, so that a look at one that did not grow costs a stat.
+    """Remembers how far transcripts were read, so that an unchanged one costs a stat.
 
-    Each worker's part is used under that worker's lock.
+    Use each worker's part under that worker's lock.
     """
 
     def __init__(self) -> None:
         self._meters: dict[str, dict[str, Meter]] = {}
 
     def read(self, record: WorkerRecord, transcripts: set[str]) -> Mapping[str, Mapping[str, Tokens]]:
-        """The totals of these transcripts; others of this worker are forgotten."""
+        """The totals of these transcripts; drops other transcripts of this worker."""
         known, transcript = self._meters.get(record.name, {}), reader_of(record.agent).transcript
         found = {path: known.get(path) or transcript(path).meter() for path in transcripts if path}
         self._meters[record.name] = found
@@ -43,10 +43,9 @@ class Meters:
 
 
 def record_usage(project: Project, name: str, cache: Meters | None = None) -> Spent:
-    """Put the tokens that are new into the event log; what the worker's assignment has used so far.
+    """Record new tokens in the event log; returns the usage of the worker's assignment.
 
-    The caller holds the worker's lock. The events and what is counted after them are one transaction, so a kill
-    leaves both or neither.
+    The caller holds the worker's lock. Events and counts are one transaction, so a kill leaves both or neither.
     """
     record = project.store.worker(name)
     before = record.metered or Metered()
@@ -87,9 +86,9 @@ def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> 
 def _known_of(
     project: Project, record: WorkerRecord, before: Metered, here: Reading
 ) -> tuple[Reading, list[Reading]]:
-    """The present conversation with what the log has of it, and those that came and went while nobody looked.
+    """The current conversation with its usage in the log, and those that came and went in between.
 
-    The log is asked once for each conversation: it may be an old one, resumed; or the record may be a rebuilt one.
+    The log is read once per conversation, because it may be resumed, or the record may be rebuilt.
     """
     transcript = reader_of(record.agent).transcript
     present = transcript(here.transcript)
@@ -108,9 +107,9 @@ def _known_of(
 def _sessions(
     project: Project, worker: str, last: str, session: str
 ) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Tokens]]]:
-    """The worker's conversations in the order they began, each with its task; what the log has of each, by model.
+    """The worker's conversations in order, each with its task, and their usage in the log, by model.
 
-    From the one that was counted `last` on, and with all of the present `session`: older ones are of no interest.
+    Starts with the one counted `last`, and has all of the current `session`.
     """
     started: list[tuple[str, TaskKey | None]] = []
     told: dict[str, dict[str, Tokens]] = {}
@@ -127,7 +126,7 @@ def _sessions(
 
 
 def _events_of(project: Project, worker: str, last: str, session: str) -> list[dict[str, Any]]:
-    """A worker's events about conversations, oldest first, as far back as these two began."""
+    """A worker's events about conversations, oldest first, back to the start of these two."""
     found: list[dict[str, Any]] = []
     missing = {last, session} - {""}
     for event in EventLog(str(project.root.events)).newest(*_ABOUT_SESSIONS):
@@ -136,21 +135,21 @@ def _events_of(project: Project, worker: str, last: str, session: str) -> list[d
         found.append(event)
         if event["action"] == "session_started" and event.get("source") != "resume":
             missing.discard(str(event.get("claude_session_id")))
-        # What came before the conversation that was counted last was counted then; its task began a row earlier.
+        # Older conversations are counted already; the task of this one starts a row earlier.
         if event["action"] == "worker_added" or (last and not missing and event["action"] == "task_assigned"):
             break
     return found[::-1]
 
 
 def rows(project: Project, since: float = 0.0) -> Iterator[Row]:
-    """The events `usage_recorded` since then: of the fleet's log, and of the one of the supervisor's own agent."""
+    """The events `usage_recorded` since then, from the fleet's log and the supervisor's."""
     logs = (project.root.events, OverseerRoot(project.root.path).events)
     lines = (line for log in logs for line in EventLog(str(log)).lines_since(since))
     return (row for row in map(_row, lines) if row is not None and row.ts >= since)
 
 
 class Totals:
-    """What was used today and in this run, from the event log; reads on from where the last look ended."""
+    """Usage of today and of this run, from the event log; continues where it last stopped reading."""
 
     def __init__(self) -> None:
         self._day = 0.0
@@ -158,7 +157,7 @@ class Totals:
         self._of_day = self._of_run = Spent()
 
     def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
-        """The day (the calendar day here) and the run (since the newest `auto_started`), at today's prices."""
+        """Usage of the local calendar day and of the run (since the latest `auto_started`), at current prices."""
         day = day_start(now_unix() if now is None else now)
         lines = list(self._log.lines()) if self._log is not None and day == self._day else []
         if self._log is None or day != self._day or self._log.truncated:
@@ -180,7 +179,7 @@ class Totals:
 
 
 def _reader(project: Project, day: float) -> LogReader:
-    """From the beginning of the day, or of the run where that is older."""
+    """The start of the day, or of the run if that is earlier."""
     log = EventLog(str(project.root.events))
     started = next((ts_of(row) for row in log.newest(_STARTED) if row.get("action") == "auto_started"), day)
     return log.reader(min(day, started))
@@ -196,7 +195,7 @@ def next_midnight(now: float) -> float:
     return (datetime.fromtimestamp(day_start(now)) + timedelta(days=1)).timestamp()
 
 
-#: most lines of a log are about something else, and need not be parsed to know that
+#: skips most lines of a log without parsing them
 _RECORDED = f'"{costs.ACTION}"'.encode()
 _STARTED = b'"auto_started"'
 _TASK_BEGAN_OR_ENDED = ("task_assigned", "task_completed", "task_released", "task_failed", "task_parked")
@@ -214,16 +213,16 @@ def _row(line: bytes) -> Row | None:
 
 
 class Spending(Struct):
-    """One for each run; used by the lanes of all workers."""
+    """One per run; used by the lanes of all workers."""
 
-    #: dollars after which no new tasks are begun; None: no such limit
+    #: dollars after which no new tasks are started; None means no limit
     max_cost: float | None = None
     meters: Meters = field(default_factory=Meters)
     _totals: Totals = field(default_factory=Totals)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, project: Project, record: WorkerRecord) -> Verdict:
-        """Put what is new into the event log; how near the limits are. The caller holds the worker's lock."""
+        """Record new usage in the event log; returns how close the limits are. The caller holds the worker's lock."""
         spent = record_usage(project, record.name, self.meters)
         own = record.assignment.budget if record.assignment is not None else None
         allowed = costs.limits(project.config.auto.budget, own)
@@ -233,13 +232,17 @@ class Spending(Struct):
         return costs.verdict(allowed, task=spent, day=day, run=run)
 
     def is_spent(self, project: Project) -> str:
-        """Why --max-cost allows no new task; "" while it does."""
+        """Why --max-cost allows no new task; "" if it does."""
         if self.max_cost is None:
             return ""
         _, run = self._sums(project)
         if run.unpriced:
-            return f"--max-cost cannot be checked: no price for {', '.join(run.unpriced)}; `llmc prices list`"
-        return f"${run.cost:,.2f} of ${self.max_cost:,.2f} are spent" if run.cost >= self.max_cost else ""
+            return f"cannot check --max-cost: no price for {', '.join(run.unpriced)} (see `llmc prices list`)"
+        return (
+            f"spent ${run.cost:,.2f} of ${self.max_cost:,.2f} (--max-cost)"
+            if run.cost >= self.max_cost
+            else ""
+        )
 
     def _sums(self, project: Project) -> tuple[Spent, Spent]:
         with self._turn:

@@ -1,4 +1,4 @@
-"""A look that runs beside us: programs that only read, and do not need each other's answers."""
+"""Run a read-only probe in a thread, beside other work."""
 
 import threading
 from collections.abc import Callable
@@ -10,10 +10,10 @@ Found = TypeVar("Found")
 
 
 class Aside(Generic[Found]):
-    """Runs a function in a thread of its own, and ends no earlier than it: `with Aside(look) as found: ...`.
+    """Runs a function in its own thread and waits for it at the end: `with Aside(look) as found: ...`.
 
-    The thread holds none of our locks. Do not wait for it while holding a lock that it takes. `limit_s`: so long it may
-    take, for those who watch whether we make progress.
+    The thread holds none of our locks. Do not wait for it while holding a lock that it takes. `limit_s`: how long it may
+    take, for the progress watch.
     """
 
     def __init__(self, look: Callable[[], Found], limit_s: float = 60) -> None:
@@ -36,7 +36,7 @@ class Aside(Generic[Found]):
             self._error = error
 
     def wait(self) -> None:
-        """Until it has ended, well or not; one that nobody began runs now."""
+        """Wait for its end, success or not; runs it now if it was not started."""
         if self._thread.ident is None:
             self._run()
             return
@@ -44,7 +44,7 @@ class Aside(Generic[Found]):
             self._thread.join()
 
     def result(self) -> Found:
-        """What it found; its error is raised here."""
+        """Its result; raises its error."""
         if not self._found and self._error is None:
             self.wait()
         if self._error is not None:

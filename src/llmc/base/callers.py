@@ -1,8 +1,7 @@
-"""Who runs this command, by the processes it comes from: an agent can clear its variables, but not choose its ancestors.
+"""Who runs this command, by process ancestry: an agent can clear its variables, but not choose its ancestors.
 
-The agent's process carries the marks of its launch in the variables it was started with, which the kernel keeps. The
-outermost process with a mark is the agent; what programs below it say in their own variables counts for nothing.
-Light: the hot commands ask this too.
+The agent's process has the marks of its launch in its initial environment, which the kernel keeps. The outermost
+process with a mark is the agent; the variables of programs below it are ignored. Light, for the hot commands.
 """
 
 import os
@@ -18,7 +17,7 @@ if PORTABLE:
 
 
 class Mark(NamedTuple):
-    """What a process was launched as."""
+    """The mark of a launch in a process."""
 
     pid: int
     worker: str
@@ -27,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A tmux server of llmc that this runs below."""
+    """A tmux server of llmc above this process."""
 
     name: str
     #: the process right below the server: a window's, or one that tmux itself started
@@ -37,7 +36,7 @@ class Server(NamedTuple):
 
 
 def processes() -> list[Kin]:
-    """We, and all we come from; the leader of our session too, which a process keeps when its parent is gone."""
+    """This process and its ancestors, and our session leader, which survives the loss of a parent."""
     found = lineage(os.getpid())
     if found and found[0][2] not in {kin[0] for kin in found}:
         found += lineage(found[0][2])
@@ -45,7 +44,7 @@ def processes() -> list[Kin]:
 
 
 def mark(kin: Sequence[Kin], environ: Mapping[str, str] = os.environ) -> Mark | None:
-    """The mark of the outermost process that has one; of our own variables where none has."""
+    """The mark of the outermost process that has one, else of our own variables."""
     for pid, *_, marks in reversed(kin[1:]):
         if b"LLMC_WORKER" in marks or b"LLMC_INSTANCE" in marks:
             return _mark(pid, {name.decode(): os.fsdecode(value) for name, value in marks.items()})

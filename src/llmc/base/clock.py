@@ -1,7 +1,7 @@
-"""The clock, and whether a thread makes progress.
+"""The clock, and the progress watch of threads.
 
-Wall time is only stored; ages inside a process are monotonic. Each round of a thread's work is registered, and every
-program or lock it waits for has a limit.
+Wall time is only stored; ages within a process are monotonic. Each round of a thread's work is registered, and every
+program or lock it waits for has a time limit.
 """
 
 import threading
@@ -21,17 +21,17 @@ def monotonic() -> float:
 
 
 def age_s(since_unix: float, now: float) -> float:
-    """An age below zero (the clock was set back) is zero."""
+    """The age; 0 if the clock was set back."""
     return max(0.0, now - since_unix)
 
 
 class _Round(Struct):
     name: str
-    #: what it is done for: a process may work for several roots
+    #: its owner: a process may work for several roots
     owner: str
-    #: when it last began or ended something
+    #: when it last started or finished something
     mark: float
-    #: until when it may wait for what it began
+    #: until when it may wait for what it started
     deadline: float = 0.0
 
 
@@ -40,7 +40,7 @@ _rounds: dict[int, _Round] = {}
 
 @contextmanager
 def watched(name: str, owner: str = "") -> Iterator[None]:
-    """The work of this thread is watched while the block runs."""
+    """Watch this thread's progress while the block runs."""
     thread = threading.get_ident()
     _rounds[thread] = _Round(name, owner, time.monotonic())
     try:
@@ -51,7 +51,7 @@ def watched(name: str, owner: str = "") -> Iterator[None]:
 
 @contextmanager
 def waiting(limit_s: float) -> Iterator[None]:
-    """This thread waits for something that takes at most so long."""
+    """This thread waits for something that takes at most `limit_s`."""
     here = _rounds.get(threading.get_ident())
     if here is None:
         yield
@@ -66,12 +66,12 @@ def waiting(limit_s: float) -> Iterator[None]:
 
 
 def running(owner: str | None = None) -> list[str]:
-    """The names of the rounds that have not ended: of one owner, or of all."""
+    """The names of unfinished rounds, of one owner or of all."""
     return [round_.name for round_ in list(_rounds.values()) if owner in (None, round_.owner)]
 
 
 def stuck(limit_s: float, owner: str) -> str | None:
-    """A round that began or ended nothing for so long, and waits for nothing that may take longer; its name."""
+    """The name of a round without progress for this long that is not within its time limit either."""
     now = time.monotonic()
     for round_ in list(_rounds.values()):
         if round_.owner == owner and now > max(round_.mark + limit_s, round_.deadline + limit_s):

@@ -1,4 +1,4 @@
-"""Errors meant for people: what failed, why, and the command that helps."""
+"""Errors for users: what failed, why, and the command that helps."""
 
 from enum import IntEnum
 from typing import Any
@@ -10,36 +10,36 @@ class Exit(IntEnum):
     """Exit codes of every llmc command."""
 
     DONE = 0
-    #: it was tried and failed
+    #: the command failed
     FAILED = 1
-    #: the command line was wrong
+    #: invalid command line
     USAGE = 2
-    #: not possible in this state; nothing was changed
+    #: refused in this state; nothing was changed
     REFUSED = 3
     #: no such worker, root or file
     NOT_FOUND = 4
-    #: somebody else held the lock for too long
+    #: another process held the lock for too long
     LOCK_TIMEOUT = 5
     #: `llmc overseer`: the daemon failed again, too soon after a remediation
     SPIRAL = 10
-    #: `llmc overseer`: a remediation asks for a person, in a file
+    #: `llmc overseer`: a remediation asks for the user, in a file
     MANUAL = 11
-    #: `llmc overseer`: a cause that only a person can mend
+    #: `llmc overseer`: a cause that needs a manual fix
     HUMAN = 12
 
 
 class LlmcError(Exception):
-    """A failure a person can understand; `hint` is the next thing to do."""
+    """A failure for users; `hint` is the next step."""
 
     exit_code = Exit.FAILED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        # Errors are printed, logged, kept in the state and sent to people: no password gets that far.
+        # Errors are printed, logged, stored and sent: remove passwords here.
         message, hint = scrub(message), scrub(hint)
         super().__init__(message)
         self.message = message
         self.hint = hint
-        #: what `--json` says besides
+        #: extra fields for `--json`
         self.details: dict[str, Any] = {}
 
 
@@ -68,15 +68,15 @@ class StateError(LlmcError):
 
 
 class ToolFailed(LlmcError):
-    """A program we ran failed: its command line, return code and the tail of what it said."""
+    """A program failed: its command line, exit code and the end of its output."""
 
     def __init__(
         self, argv: list[str], returncode: int | None, stderr: str, *, message: str = "", hint: str = ""
     ) -> None:
-        argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before anything is cut off
+        argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before truncation
         tail = stderr.strip()[-2000:]
         what = message or f"`{' '.join(argv)[:300]}` failed with code {returncode}"
-        # What it said in several lines begins on one of its own, as it was printed.
+        # Output of several lines starts on its own line.
         between = ":\n" if "\n" in tail else ": "
         super().__init__(f"{what}{between}{tail}" if tail else what, hint=hint)
         self.argv = argv

@@ -16,7 +16,7 @@ from llmc.base.errors import LlmcError, UsageError
 _passed: Counter[tuple[str, str]] = Counter()
 _HOW = ("kill", "hang", "fail")
 
-#: every fault point there is; a test walks them, and a wrong name in LLMC_FAULT is an error
+#: all fault points; a test walks them, and an unknown name in LLMC_FAULT is an error
 STEPS = (
     "start.persist",
     "submit.persist",
@@ -100,7 +100,7 @@ STEPS = (
 
 
 class FaultInjected(LlmcError):
-    """A fault point was told to fail here."""
+    """A fault point failed on request."""
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def point(name: str, when: str) -> None:
 
 
 def _parse(fault: str) -> tuple[str, str, str, int]:
-    """Step, side, what to do, and at which pass; all of it is checked at every point, not only where it strikes."""
+    """Step, side, action and pass; validated at every point, not only where it applies."""
     name, side, how, turn = [*fault.split(":"), "1"][:4] if fault.count(":") in (2, 3) else ("", "", "", "")
     good = name in STEPS and side in ("before", "after") and how in _HOW and turn.isdecimal() and int(turn)
     if not good:

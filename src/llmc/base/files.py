@@ -1,4 +1,4 @@
-"""Files written so that a crash leaves the old or the new content, never half of it."""
+"""Atomic file writes: a crash leaves the old or the new content, never half of it."""
 
 import contextlib
 import errno
@@ -12,21 +12,21 @@ from typing import Any
 from llmc.base import given
 from llmc.base.errors import LlmcError
 
-#: how long a writer waits for a log that is being renamed, which takes no time
+#: how long a writer waits for a log that is being renamed
 ROTATION_S = 2.0
-#: larger than any file of these that llmc, its agents or the client writes
+#: larger than any such file that llmc, its agents or the client writes
 MOST_FILE = 64 << 20
 
 
 class DiskFull(LlmcError):
-    """No space left; nothing was changed."""
+    """The disk is full; nothing was changed."""
 
 
 def private_dir(path: Path) -> Path:
-    """The directory, made if missing, readable by its owner only."""
+    """Create a directory if missing, accessible by its owner only."""
     try:
         if not path.is_dir():
-            private_dir(path.parent)  # mkdir(parents=True) would make it with the default mode
+            private_dir(path.parent)  # mkdir(parents=True) would use the default mode
             path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise explain(error, f"cannot create {path}") from error
@@ -54,7 +54,7 @@ def write_atomic(
 
 
 def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
-    """The beginning of a text file somebody else wrote; "" for one that is gone, is a link, or is not text."""
+    """The beginning of an untrusted text file; "" if it is gone, a link, or not text."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -65,14 +65,14 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
 
 
 def read_given(path: Path, most: int = MOST_FILE) -> bytes:
-    """A file that others may have put there. Nothing blocks it (a FIFO, a device), leads elsewhere, or fills the memory."""
+    """Read an untrusted file: no FIFO or device that blocks, no link, and not more than fits."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         if info.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+            raise OSError(errno.EFBIG, f"larger than {most >> 20} MB", str(path))
         with open(fd, "rb", closefd=False) as file:
             return file.read(most + 1)
     finally:
@@ -80,17 +80,17 @@ def read_given(path: Path, most: int = MOST_FILE) -> bytes:
 
 
 def read_json(path: Path, most: int = MOST_FILE) -> Any:
-    """The JSON in such a file; raises OSError, or given.BadJson."""
+    """The JSON of an untrusted file; raises OSError or given.BadJson."""
     return given.parse(read_given(path, most))
 
 
 def json_row(line: bytes) -> dict[str, Any] | None:
-    """A line of a JSON lines file; None for one that is torn, or is no object."""
+    """A row of a JSON lines file; None if it is torn or not an object."""
     return given.row(line)
 
 
 def json_record(path: Path) -> dict[str, Any]:
-    """A small file with one JSON object, as llmc's processes leave for each other; {} for anything else."""
+    """A small file with one JSON object from another llmc process; {} for anything else."""
     try:
         found = read_json(path)
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def json_record(path: Path) -> dict[str, Any]:
 
 
 def ends_torn(path: Path) -> bool:
-    """Whether the last write was cut short (a full disk): the next line must not be glued to it."""
+    """Whether the last write was cut short (a full disk): the next line must not be appended to it."""
     try:
         with path.open("rb") as file:
             if file.seek(0, os.SEEK_END) == 0:
@@ -111,12 +111,12 @@ def ends_torn(path: Path) -> bool:
 
 
 def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
-    """One write() of one line: appenders in other processes cannot tear it. `durable`: on the disk when it returns."""
+    """One write() per line, so that concurrent appends do not tear it. `durable`: on disk when it returns."""
     try:
         fd = lock_to_append(path)
         try:
             data = line.rstrip(b"\n") + b"\n"
-            if os.write(fd, data) < len(data):  # a nearly full disk takes a part and calls it success
+            if os.write(fd, data) < len(data):  # a nearly full disk may accept only a part without an error
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if durable:
                 os.fsync(fd)
@@ -127,7 +127,7 @@ def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
 
 
 def lock_to_append(path: Path) -> int:
-    """A log open for appending, which nobody renames until it is closed (base/rotation.py)."""
+    """A log open for appending, which is not rotated until it is closed (base/rotation.py)."""
     deadline = time.monotonic() + ROTATION_S
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -140,17 +140,17 @@ def lock_to_append(path: Path) -> int:
         except OSError:
             return fd  # a file system without locks
         if time.monotonic() > deadline:
-            return fd  # whoever renames it stands still; the line is in the old file then, and not lost
+            return fd  # the renaming process hangs; the line goes to the old file and is not lost
         os.close(fd)
         time.sleep(0.001)
 
 
 def explain(error: OSError, what: str) -> LlmcError:
-    """An operating system error as one that names the fix."""
+    """An operating system error as an error with a hint."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             f"{what}: the disk is full",
-            hint="Free some space, then run it again.",
+            hint="Free some space, then run the command again.",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
@@ -169,8 +169,8 @@ def _write_new(temp: Path, data: bytes, mode: int) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Also where somebody left directories that may not be written, as the caches of some tools are."""
-    import shutil  # 5 ms that hardly any command needs
+    """Also removes read-only directories, as some tools' caches have."""
+    import shutil  # saves 5 ms in most commands
 
     if path.is_symlink() or not path.is_dir():
         path.unlink()

@@ -1,4 +1,4 @@
-"""Who holds a lock file: one look, for base/locks.py and for the hot commands. Light; nothing is waited for."""
+"""Who holds a lock file, for base/locks.py and the hot commands. Light; never waits."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 
 def signature(path: str | os.PathLike[str]) -> str:
-    """Who signed the lock file last: `pid 123 (llmc accept adam)`; "" when nobody did."""
+    """Who signed the lock file last: `pid 123 (llmc accept adam)`; "" if nobody did."""
     try:
         with open(path, "rb") as file:
             return file.read(4096).decode(errors="replace").strip()

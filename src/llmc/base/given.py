@@ -1,7 +1,6 @@
-"""JSON that others wrote, and the values in it. One door: whatever comes through it can be kept, shown and written again.
+"""Untrusted JSON and its values: what passes can be stored, shown and written again.
 
-Task files, logs and records are written by agents, by people, by an older llmc, or by a disk that was full. Light, for
-the hot commands.
+Task files, logs and records may come from agents, people, an older llmc, or a full disk. Light, for the hot commands.
 """
 
 import json
@@ -10,42 +9,42 @@ from typing import Any
 
 from llmc.base.patterns import pattern
 
-#: nothing llmc reads is nested deeper; what is could not be copied or written again
+#: nothing llmc reads is nested deeper; deeper data could not be copied or written again
 MOST_DEPTH = 64
 #: longer than any line llmc writes
 MOST_LINE = 8 << 20
 
 
-#: what some editors put before UTF-8; Python's own codec for it is one more module
+#: the UTF-8 byte order mark; Python's codec for it is another module to import
 _BOM = b"\xef\xbb\xbf"
-#: all but tabs and line ends
+#: control characters, without tabs and line ends
 _CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: a number that may not fit into 64 bits
 _LONG = pattern(r"[0-9]{19}")
 
 
 class BadJson(ValueError):
-    """It is no JSON that llmc can use; says why, in one line."""
+    """Not usable JSON; one line says why."""
 
 
 def parse(data: bytes | str) -> Any:
-    """The value; numbers are finite, text is valid Unicode (half of a surrogate pair is shown as an escape)."""
+    """Parse JSON; numbers are finite, text is valid Unicode (lone surrogates become escapes)."""
     try:
         text = data if isinstance(data, str) else data.removeprefix(_BOM).decode()
         value = _DECODER.decode(text)
         if _is_suspect(text):
             return _whole(value, 0)
     except RecursionError:
-        raise BadJson("it is nested too deeply") from None
+        raise BadJson("nested too deeply") from None
     except BadJson:
         raise
-    except ValueError as error:  # also bytes that are no UTF-8, and numbers of thousands of digits
-        raise BadJson(f"no valid JSON: {error}") from None
+    except ValueError as error:  # also invalid UTF-8, and numbers with thousands of digits
+        raise BadJson(f"invalid JSON: {error}") from None
     return value
 
 
 def row(line: bytes) -> dict[str, Any] | None:
-    """A line of a JSON lines file; None for one that is torn, or is no object."""
+    """A row of a JSON lines file; None if it is torn or not an object."""
     try:
         value = parse(line) if len(line) <= MOST_LINE else None
     except BadJson:
@@ -54,7 +53,7 @@ def row(line: bytes) -> dict[str, Any] | None:
 
 
 def number(value: object) -> float | None:
-    """A finite number, or nothing."""
+    """A finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -68,19 +67,19 @@ def text(value: object) -> str:
 
 
 def written_out(text: str) -> str:
-    """The same with everything that a terminal would act on, and no program can be given, shown as an escape."""
+    """The same with control characters, which a terminal would obey and no program can take, as escapes."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def _is_suspect(text: str) -> bool:
-    """Whether there can be anything in it that has to be looked for: in most there is not."""
+    """Whether the text needs a closer check; most does not."""
     is_deep = text.count("[") + text.count("{") > MOST_DEPTH
     return is_deep or "\\u" in text or not text.isascii() or _LONG.search(text) is not None
 
 
 def _whole(value: Any, depth: int) -> Any:
     if depth > MOST_DEPTH:
-        raise BadJson("it is nested too deeply")
+        raise BadJson("nested too deeply")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise BadJson("a number has too many digits")
     if isinstance(value, str):
@@ -93,12 +92,12 @@ def _whole(value: Any, depth: int) -> Any:
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise BadJson(f"{digits[:40]} is no finite number")
+        raise BadJson(f"{digits[:40]} is not a finite number")
     return value
 
 
 def _refuse(name: str) -> Any:
-    raise BadJson(f"{name} is no number")
+    raise BadJson(f"{name} is not a number")
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)

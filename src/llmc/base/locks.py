@@ -1,4 +1,4 @@
-"""File locks that vanish with their process, always taken in the order accept, worker, ticket, merge, slot, repo, state."""
+"""File locks that end with their process, always taken in the order accept, worker, ticket, merge, slot, repo, state."""
 
 import contextlib
 import fcntl
@@ -25,30 +25,30 @@ from llmc.hook_client import PORTABLE
 class Rank(IntEnum):
     """The lock order: a lock may only be taken while all locks held have a lower rank."""
 
-    #: one tick of the goals at a time
+    #: one goal tick at a time
     TICK = -1
-    #: one planner for the goals at a time, whoever asked for it
+    #: one planner run at a time
     PLANNER = 0
-    #: a worker's work is being accepted; held throughout, also while its validation leaves the worker free
+    #: a worker's work is being accepted; held throughout, even while validation leaves the worker free
     ACCEPT = 1
     WORKER = 2
     TICKET = 3
     MERGE = 4
-    #: one of the checkouts in which what lands is validated
+    #: one of the checkouts used for validation
     SLOT = 5
     REPO = 6
     STATE = 7
-    #: of the incidents; held for a moment, and nothing is done meanwhile
+    #: of the incidents; held only for a moment
     NOTIFY = 8
-    #: of the goals' store, only while a damaged one is set aside
+    #: of the goal store, only while a damaged one is set aside
     GOALS = 9
-    #: of Serena's list of projects, which every root of a person shares
+    #: of Serena's project list, which all roots of a user share
     SERENA = 10
 
 
-#: how long a lock may outlive the process that took it
+#: how long a lock may outlive its process
 ORPHAN_S = 1.0
-#: whoever only looks at a lock has it for a moment, so one refusal proves nothing
+#: a check of a lock takes it for a moment, so one refusal proves nothing
 LOOK_S = 0.05
 
 _held = threading.local()
@@ -56,14 +56,14 @@ _held = threading.local()
 
 @contextmanager
 def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
-    """Hold the lock file; a timeout names who holds it."""
+    """Hold the lock file; a timeout names the holder."""
     with any_lock([path], rank, timeout_s=timeout_s):
         yield
 
 
 @contextmanager
 def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> Iterator[Path]:
-    """Hold one of several lock files, the first that is free; which one."""
+    """Hold the first free one of several lock files; yields which."""
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
         raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
@@ -75,9 +75,9 @@ def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> I
 
 @contextmanager
 def attempt(path: Path, rank: Rank) -> Iterator[bool]:
-    """Hold the lock if nobody else does, and say whether; a lock this thread has already is its own.
+    """Hold the lock if it is free, and yield whether; a lock that this thread already has counts.
 
-    It never waits, so it may come in any order.
+    It never waits, so the lock order does not matter.
     """
     if path in _ours():
         yield True
@@ -94,7 +94,7 @@ def attempt(path: Path, rank: Rank) -> Iterator[bool]:
 
 @contextmanager
 def released(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Let others have a lock of this thread for a while; afterwards it is ours again, or LockTimeout is raised."""
+    """Release a lock of this thread temporarily; take it again at the end, or raise LockTimeout."""
     fd, rank = _ours()[path]
     ranks = _held.ranks
     fcntl.flock(fd, fcntl.LOCK_UN)
@@ -129,7 +129,7 @@ def _ours() -> dict[Path, tuple[int, Rank]]:
 
 
 def may_take(rank: Rank) -> bool:
-    """Whether the order of locks lets this thread take one of this rank now."""
+    """Whether the lock order lets this thread take a lock of this rank now."""
     ranks: list[Rank] = getattr(_held, "ranks", [])
     return not ranks or ranks[-1] < rank
 
@@ -139,7 +139,7 @@ def is_locked_by_others(path: Path) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock; a program that a killed one was just starting has it for a moment longer."""
+    """Whether a live process holds the lock; a child that a killed process was just starting may keep it for a moment."""
     deadline = time.monotonic() + ORPHAN_S
     while is_locked(path):
         if _signer_lives(path) or time.monotonic() > deadline:
@@ -154,9 +154,9 @@ def _signer_lives(path: Path) -> bool:
 
 
 def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
-    """Take a lock for the rest of this process's life; None when somebody else has it.
+    """Take a lock until this process ends; None if another process has it.
 
-    Whoever only looks (`is_locked`, each `llmc status`) has it for a moment too, so one refusal proves nothing.
+    Checks (`is_locked`, each `llmc status`) take it for a moment too, so one refusal proves nothing.
     """
     fd = _open(path)
     if _poll([fd], patience_s) is None:
@@ -167,14 +167,14 @@ def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
 
 
 def holder(path: Path) -> str:
-    """Who signed the lock file last, in words."""
+    """Who signed the lock file last, as text."""
     return signature(path) or "an unknown process"
 
 
 def holds(pid: int, path: Path) -> bool:
-    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder.
+    """Whether this process holds the lock, according to the kernel.
 
-    Where the kernel does not tell, who signed it counts while it is locked.
+    If the kernel does not tell, the signature counts while it is locked.
     """
     if PORTABLE:
         return signer(path) == pid and is_locked(path)
@@ -209,19 +209,19 @@ def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
 
 
 def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
-    """One of the locks; a timeout names who holds the first."""
+    """Take one of the locks; a timeout names the holder of the first."""
     ours = _poll(fds, timeout_s)
     if ours is None:
         raise LockTimeout(
             f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
-            hint="Wait for that command to end, or end it by its pid, then run this again.",
+            hint="Wait for that command to finish, or stop it by its pid, then run this again.",
         )
     _sign(ours)
     return ours
 
 
 def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
-    """Try until one of the locks is ours or the time is over; which one."""
+    """Try until one of the locks is ours or the time is up; returns which."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
     while (ours := next(filter(_try, fds), None)) is None:
@@ -256,11 +256,11 @@ def _sign(fd: int) -> None:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"pid {os.getpid()} ({command})".encode(errors="replace"), 0)
     except OSError:
-        pass  # a full disk must not stop anybody from taking a lock; only the name is lost
+        pass  # a full disk must not prevent locking; only the name is lost
 
 
 def writer_of(path: Path) -> str:
-    """Who holds a POSIX lock for writing, as the kernel knows it. (Opening the file would drop this process's own.)"""
+    """The holder of a POSIX write lock, from the kernel. (Opening the file would drop this process's own.)"""
     with contextlib.suppress(OSError, ValueError):
         inode = str(os.stat(path).st_ino)
         for line in Path("/proc/locks").read_text().splitlines() if not PORTABLE else ():

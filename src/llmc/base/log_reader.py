@@ -1,7 +1,6 @@
-"""Reads a log from its first line on, across rotation: what was renamed, then the file that grows. Light, for hot commands.
+"""Reads a log across rotation: the archives, then the current file. Light, for the hot commands.
 
-A log that is rotated (base/rotation.py) is `daemon.jsonl.000001`, `daemon.jsonl.000002`, ..., and `daemon.jsonl`, which is
-the newest.
+A rotated log (base/rotation.py) is `daemon.jsonl.000001`, `daemon.jsonl.000002`, ..., and the current `daemon.jsonl`.
 """
 
 import os
@@ -14,7 +13,7 @@ MOST_LINE = 8 << 20
 
 
 def archives(path: str) -> list[tuple[int, str]]:
-    """What was rotated away of a log: number and path, oldest first."""
+    """The archives of a log: number and path, oldest first."""
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")
@@ -30,28 +29,28 @@ def archive_name(path: str, number: int) -> str:
 
 
 class LogReader:
-    """Each byte of a log once, in order. The file it has come to is held open, so that it can be renamed or removed."""
+    """Reads each byte of a log once, in order. Keeps the current file open, so that it may be renamed or removed."""
 
     def __init__(self, path: str, after: int = 0, offset: int = 0) -> None:
-        """`after`: the number of the last archive that is of no interest; `offset`: how much of the next file is none."""
+        """`after`: the number of the last archive to skip; `offset`: how much of the next file to skip."""
         self._path = path
         self._done = after
         self._skip = offset
         self._fd = -1
         self._ends_open = False
         self._rest = b""
-        #: the line that has begun is longer than any of ours, and is left out
+        #: the current line is longer than any of ours and is skipped
         self._is_too_long = False
-        #: somebody emptied the file: it was read from its beginning again
+        #: the file was truncated: read from the beginning again
         self.truncated = False
 
     def chunks(self) -> Iterator[bytes]:
-        """What is new. A file that ended within a line gets its newline: nothing is glued to a torn line."""
+        """New bytes. A file that ended within a line gets a newline, so that nothing is appended to a torn line."""
         while self._fd >= 0 or self._open():
             yield from self._read_on()
             if not self._was_rotated():
                 return
-            yield from self._read_on()  # what came between the look and the rename
+            yield from self._read_on()  # what was written between the check and the rename
             if self._ends_open:
                 yield b"\n"
             self._leave()
@@ -60,7 +59,7 @@ class LogReader:
         return b"".join(self.chunks())
 
     def lines(self) -> Iterator[bytes]:
-        """The whole lines that are new, without their newline."""
+        """The new complete lines, without their newline."""
         for chunk in self.chunks():
             *whole, rest = chunk.split(b"\n")
             if whole and not self._is_too_long:
@@ -78,14 +77,14 @@ class LogReader:
         self.close()
 
     def _open(self) -> bool:
-        """The next file in order; False when there is none yet."""
+        """Go to the next file; False if there is none yet."""
         while True:
             waiting = [path for number, path in archives(self._path) if number > self._done]
             try:
                 fd = os.open(waiting[0] if waiting else self._path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 if waiting or self._newer():
-                    continue  # removed as the oldest, or renamed, at this moment
+                    continue  # just removed as the oldest, or renamed
                 return False
             if waiting or not self._newer():
                 self._fd = fd
@@ -93,7 +92,7 @@ class LogReader:
                 os.lseek(fd, min(self._skip, os.fstat(fd).st_size), os.SEEK_SET)
                 self._skip = 0
                 return True
-            os.close(fd)  # rotated between the two looks: what was renamed comes first
+            os.close(fd)  # rotated between the two checks: the archive comes first
 
     def _newer(self) -> bool:
         return any(number > self._done for number, _ in archives(self._path))
@@ -108,14 +107,14 @@ class LogReader:
             yield data
 
     def _was_rotated(self) -> bool:
-        """Whether another file has the log's name now. One that is gone altogether may be on its way to a new name."""
+        """Whether another file has the log's name now. A missing one may be in the middle of a rename."""
         try:
             return not os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except FileNotFoundError:
             return self._number() is not None
 
     def _number(self) -> int | None:
-        """The number that the open file has got."""
+        """The archive number of the open file."""
         mine = os.fstat(self._fd)
         for number, path in archives(self._path):
             try:
@@ -133,5 +132,5 @@ class LogReader:
 
 
 def whole_lines(path: str) -> Iterator[bytes]:
-    """Every line of a log that is complete, from the oldest file on."""
+    """Every complete line of a log, from the oldest file on."""
     return LogReader(path).lines()

@@ -1,12 +1,12 @@
-"""The kinds of name that must never be mixed; the type checker keeps them apart."""
+"""Types for names that must not be mixed up."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType
 
-#: a worker, as people call it
+#: a worker's name
 WorkerName = NewType("WorkerName", str)
-#: a tmux session: where an agent is launched, and people attach
+#: a tmux session, where an agent is launched and users attach
 SessionName = NewType("SessionName", str)
 #: a tmux pane, `%7`: where keys go
 PaneId = NewType("PaneId", str)
@@ -19,9 +19,9 @@ TaskId = NewType("TaskId", str)
 
 
 class TaskKey(NamedTuple):
-    """The whole name of a task: ids begin again at 1 in every list."""
+    """The full key of a task: ids start at 1 in every list."""
 
-    #: the directory of its list; "" in records of an older llmc, which had ids alone (`Books.whole` says which it was)
+    #: the directory of its list; "" in records of an older llmc, which had only ids (see `Books.whole`)
     list: str
     id: TaskId
 
@@ -29,16 +29,16 @@ class TaskKey(NamedTuple):
         return self.id
 
     def fields(self) -> dict[str, str]:
-        """As events and records name it."""
+        """Its fields in events and records."""
         return {"task_id": self.id, "task_list": self.list}
 
 
-#: where nothing is about a task
+#: the fields without a task
 NO_TASK = TaskKey("", TaskId(""))
 
 
 def task_of(row: Mapping[str, Any]) -> TaskKey | None:
-    """The task that an event is about; None for one that names none."""
+    """The task of an event; None if it names none."""
     value = row.get("task_id")
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -48,13 +48,13 @@ def task_of(row: Mapping[str, Any]) -> TaskKey | None:
     return TaskKey(list_name if isinstance(list_name, str) else "", TaskId(value))
 
 
-#: the supervisor's own session; no worker may be called so
+#: the supervisor's own session; not allowed as a worker's name
 OVERSEER = WorkerName("overseer")
 
-#: how everything that llmc sends begins
+#: the start of every prompt that llmc sends
 HEADER = "[llmc "
 
-#: alone on the first line, but for what a client itself puts before it. Further down, or in a sentence, it is quoted
+#: alone on the first line, except for a client's own prefix. Elsewhere, it is a quote
 _HEADER = re.compile(
     r"\A(?:\s|\[(?:Image|Pasted text) #\d+[^\]\n]*\])*\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\][^\S\n]*(?:\n|\Z)"
 )
@@ -72,8 +72,8 @@ def header_id(text: str) -> PromptId | None:
 
 
 def carries(text: str, prompt_id: PromptId) -> bool:
-    """Whether a prompt is the one with this id, whatever came to stand before it: its header is in the first line.
+    """Whether a prompt is the one with this id: its header is on the first line, whatever comes before it.
 
-    The id is random and names one prompt, so nothing else has it there. Below that line anybody may quote it.
+    The id is random and unique. Below the first line it may be a quote.
     """
     return header_line(prompt_id) in text.lstrip().partition("\n")[0]

@@ -1,8 +1,8 @@
-"""Which pane is an agent's: one rule, for base/tmux.py and for the hot commands. Light.
+"""Which pane is an agent's, for base/tmux.py and the hot commands. Light.
 
-An agent is a pane, not a session: a person may split its window, open others beside it, rename or leave the session. At its
-launch a pane gets marks, as pane options; tmux keeps them wherever the pane is moved to, and tells them in `list-panes`.
-A pane's id alone proves nothing: after the server was started again the same id is another pane.
+An agent is a pane, not a session: the user may split its window, open others beside it, rename or leave the session. At
+launch a pane gets marks, as pane options, which tmux keeps when the pane moves and shows in `list-panes`. A pane's id
+alone proves nothing: after a restart of the server the same id is another pane.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from llmc.base.names import PaneId, SessionName
 
-#: the launch (`instance`), its worker, and the process it began with: a pane that a person respawned is theirs
+#: the launch (`instance`), its worker, and its first process: a pane respawned by the user is theirs
 MARK, WORKER, PROCESS = "@llmc", "@llmc_worker", "@llmc_pid"
 _FIELDS = (
     *("pane_id", "pane_pid", "pid", "pane_dead", "pane_dead_status", "pane_dead_signal", "session_attached"),
-    *(PROCESS, MARK, WORKER, "session_name"),  # the name last: a person may put anything into theirs
+    *(PROCESS, MARK, WORKER, "session_name"),  # the name last: users may put anything into theirs
 )
 _ID = re.compile(r"%[0-9]+")
 _VARIABLE = b"LLMC_INSTANCE="
@@ -23,18 +23,18 @@ FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
 
 
 class Pane(NamedTuple):
-    """What tmux knows of one pane."""
+    """A pane, as tmux reports it."""
 
     id: PaneId
     session: SessionName
-    #: somebody is attached to a session that shows it
+    #: a terminal is attached to a session that shows it
     attached: bool
     dead: bool
     exit_code: int | None
     pid: int
     #: the tmux server, which is the parent of `pid`
     server_pid: int
-    #: the launch it is of; "" for a pane that is not llmc's
+    #: its launch; "" for a pane that is not llmc's
     instance: str = ""
     worker: str = ""
 
@@ -43,7 +43,7 @@ Panes = dict[PaneId, Pane]
 
 
 def parse(lines: Iterable[str]) -> Panes:
-    """The answer of `list-panes -a`; a pane of a window that several sessions share is in it several times."""
+    """Parse `list-panes -a`, which lists a pane once per session that shares its window."""
     found: Panes = {}
     for pane in filter(None, map(_pane, lines)):
         before = found.get(pane.id)
@@ -54,10 +54,10 @@ def parse(lines: Iterable[str]) -> Panes:
 
 
 def find(panes: Panes, worker: str, session: SessionName, pane_id: PaneId, instance: str) -> Pane | None:
-    """The pane of a worker's launch; without an `instance` none is known to run, and it is that of the latest one.
+    """The pane of a worker's launch; without an `instance`, that of the latest launch.
 
-    None when it is gone. A launch without a `pane_id` may be of an llmc that set no marks: it is known by its
-    environment, and once it has ended as the first pane of its session.
+    None if it is gone. A launch without a `pane_id` may be from an llmc that set no marks: it is identified by its
+    environment, or, once it has ended, as the first pane of its session.
     """
     marked = [p for p in panes.values() if (p.instance == instance if instance else p.worker == worker)]
     if marked or (instance and pane_id):
@@ -75,8 +75,8 @@ def _number(pane: Pane) -> int:
 
 
 def instance_of(pid: int) -> str | None:
-    """The launch of an agent that a process was started with, "" for any other; None when it has ended."""
-    from llmc.base.processes import environ  # the hot commands see marked panes
+    """The launch that a process belongs to, "" for none; None if it has ended."""
+    from llmc.base.processes import environ  # not needed by the hot commands, which see marked panes
 
     variables = environ(pid)
     marks = (entry[len(_VARIABLE) :] for entry in variables or () if entry.startswith(_VARIABLE))
@@ -84,7 +84,7 @@ def instance_of(pid: int) -> str | None:
 
 
 def _pane(line: str) -> Pane | None:
-    """None for half a row: whoever can set an option can put a line end into it."""
+    """None for an incomplete row: an option may contain a line end."""
     words = line.split("|", 10)
     if len(words) < 11 or not _ID.fullmatch(words[0]) or not (words[1] + words[2]).isdecimal():
         return None

@@ -1,11 +1,11 @@
-"""Regular expressions that are compiled when they are first used: a command needs few of those that it imports. Light."""
+"""Regular expressions compiled on first use: a command needs few of those it imports. Light."""
 
 import re
 from typing import Any, cast
 
 
 class _Later:
-    """Has each method of the compiled pattern from its first use on."""
+    """A pattern that is compiled on first use."""
 
     def __init__(self, text: str, flags: int) -> None:
         self._text, self._flags = text, flags
@@ -17,5 +17,5 @@ class _Later:
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """As `re.compile`, which takes up to a millisecond."""
+    """Like `re.compile`, which takes up to a millisecond."""
     return cast("re.Pattern[str]", _Later(text, flags))

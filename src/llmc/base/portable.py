@@ -1,4 +1,4 @@
-"""What base/processes.py reads from /proc, asked of psutil: for systems without it. Slower, so only used there."""
+"""What base/processes.py reads from /proc, from psutil instead: for systems without /proc. Slower."""
 
 import os
 
@@ -16,7 +16,7 @@ _STATES = {
 
 
 def state(pid: int) -> tuple[str, str] | None:
-    """As the kernel's letter, and when the process began."""
+    """The kernel's state letter, and when the process started."""
     try:
         process = psutil.Process(pid)
         return _STATES.get(process.status(), "S"), f"{process.create_time():.2f}"
@@ -30,7 +30,7 @@ def began_unix(pid: int) -> float | None:
 
 
 def environ(pid: int) -> list[bytes] | None:
-    """None when it has ended; empty when it is not ours."""
+    """None if it has ended; empty if it is not ours."""
     try:
         pairs = psutil.Process(pid).environ().items()
     except (psutil.AccessDenied, OSError):
@@ -41,7 +41,7 @@ def environ(pid: int) -> list[bytes] | None:
 
 
 def places(pid: int) -> list[str]:
-    """Working directory and open files; none of a process that is gone or not ours."""
+    """Working directory and open files; none for a process that is gone or not ours."""
     try:
         process = psutil.Process(pid)
         return [process.cwd(), *(file.path for file in process.open_files())]

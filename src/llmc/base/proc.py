@@ -1,4 +1,4 @@
-"""The one door out: every program llmc runs is run here, with a limit to its time and to what it may say."""
+"""Run programs: every program llmc runs is run here, with limits on time and output."""
 
 import contextlib
 import os
@@ -18,10 +18,10 @@ from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.rotation import open_log
 from llmc.base.urls import scrub
 
-#: how often a long command's waiter looks whether it is to end
+#: how often a long command checks whether it must stop
 STOP_POLL_S = 0.2
 
-#: a program that was started and may be waited for
+#: a started program
 Child = subprocess.Popen[bytes]
 
 _INSTALL_HINTS = {
@@ -31,11 +31,11 @@ _INSTALL_HINTS = {
 
 
 class ShuttingDown(Exception):
-    """We are to end: what runs is given up, and whoever comes next does it again."""
+    """llmc is stopping: the command is abandoned and will be run again later."""
 
 
 class Overran(ToolFailed):
-    """A program was ended by us: it took too long, or printed too much."""
+    """A program was stopped by llmc: it took too long or printed too much."""
 
 
 class ToolMissing(LlmcError):
@@ -43,7 +43,7 @@ class ToolMissing(LlmcError):
 
 
 class Done(Struct, frozen=True):
-    """How a program ended."""
+    """The result of a program."""
 
     argv: list[str]
     returncode: int
@@ -55,12 +55,12 @@ class Done(Struct, frozen=True):
         return self.returncode == 0
 
 
-#: where the person was who started a daemon in the background: the daemon itself works in /
+#: the directory where the user started a background daemon, which itself runs in /
 CALLER_DIR = "LLMC_CALLER_DIR"
 
 
 def caller_dir() -> Path:
-    """The working directory of whoever started this process."""
+    """The working directory of the user who started this process."""
     try:
         return Path(os.environ.get(CALLER_DIR) or os.getcwd())
     except FileNotFoundError:
@@ -68,12 +68,12 @@ def caller_dir() -> Path:
 
 
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's environment without what would steer git, and with untranslated messages."""
+    """The caller's environment without git variables and with untranslated messages."""
     return {**command_env(), "LC_ALL": "C", **(extra or {})}
 
 
 def command_env() -> dict[str, str]:
-    """The same for a command a person configured: it keeps their language, and can read their files' encoding."""
+    """The same for a command configured by the user: keeps their locale."""
     # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env.pop(CALLER_DIR, None)  # it is the daemon's
@@ -89,7 +89,7 @@ def run(
     timeout_s: float = 30,
     check: bool = True,
 ) -> Done:
-    """Run a program to its end; on a timeout its whole process group is killed."""
+    """Run a program and wait for it; on a timeout its whole process group is killed."""
     args = list(argv)
     interrupt = _LateInterrupt()
     try:
@@ -113,10 +113,10 @@ def run(
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise ToolFailed(
-                    args, None, "", message=f"`{scrub(' '.join(args))[:300]}` did not end in {timeout_s:g} s"
+                    args, None, "", message=f"`{scrub(' '.join(args))[:300]}` timed out after {timeout_s:g} s"
                 ) from error
             raise
-    # What a program says goes into messages, often cut short; what it prints may be data.
+    # stderr goes into messages, often truncated; stdout may be data.
     done = Done(args, process.returncode, _text(stdout), scrub(_text(stderr)))
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
@@ -133,9 +133,9 @@ def run_bounded(
     most_bytes: int,
     stopping: Callable[[], bool] | None = None,
 ) -> Done:
-    """Run a program that may print anything: its group is ended when it takes too long or prints too much.
+    """Run a program with untrusted output: its group is stopped when it takes too long or prints too much.
 
-    What it leaves running in its group when it ends is ended, too. ShuttingDown once `stopping` says so.
+    What it leaves running in its group is stopped, too. Raises ShuttingDown once `stopping` returns true.
     """
     args = list(argv)
     interrupt = _LateInterrupt()
@@ -166,14 +166,14 @@ def run_bounded(
                 args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes"
             ) from None
         except subprocess.TimeoutExpired:
-            raise Overran(args, None, "", message=f"`{args[0]}` did not end in {timeout_s:g} s") from None
+            raise Overran(args, None, "", message=f"`{args[0]}` timed out after {timeout_s:g} s") from None
         finally:
             kill_group(process)
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
 
 
 class _LateInterrupt:
-    """Ctrl-C while a program is being started is kept until we know its pid: else nobody would end it."""
+    """Defer Ctrl-C while a program is being started, until its pid is known and it can be stopped."""
 
     def __init__(self) -> None:
         self._pressed = False
@@ -194,7 +194,7 @@ class _LateInterrupt:
         if not self._pressed:
             return
         if callable(self._before) and self._before is not signal.default_int_handler:
-            self._before(signal.SIGINT, None)  # whoever has a plan of their own goes on with it
+            self._before(signal.SIGINT, None)  # another handler stays in place
             return
         raise KeyboardInterrupt
 
@@ -210,10 +210,10 @@ def run_logged(
     answer: Path | None = None,
     about: str = "",
 ) -> Done:
-    """Run a command line a person configured, its output and exit code appended to `log`; the tail comes back in stdout.
+    """Run a command configured by the user; append output and exit code to `log`, return the end in stdout.
 
-    It is ended, and ShuttingDown raised, once `stopping` says so. `answer`: a file that gets its standard output first.
-    `about`: for whom it runs, as the log says it.
+    It is stopped, and ShuttingDown raised, once `stopping` returns true. `answer`: a file that gets its standard
+    output first. `about`: what it runs for, for the log.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -243,7 +243,7 @@ def run_logged(
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
             sink.flush()
             code = 124
-        done = Done([command], code, tail(log, start), "")  # before anybody may rename the log
+        done = Done([command], code, tail(log, start), "")  # before the log may be renamed
         said_last = b"" if answer is None else answer.read_bytes()
         sink.write(said_last)
         cut = (said_last or done.stdout.encode(errors="replace"))[-1:] not in (b"", b"\n")
@@ -272,7 +272,7 @@ def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callab
 
 
 def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:
-    """Run a program that talks to the person at this terminal (a pager, an editor); its exit code."""
+    """Run an interactive program in this terminal (a pager, an editor); returns its exit code."""
     args = list(argv)
     try:
         process = subprocess.Popen(args, env=dict(env), stdin=subprocess.PIPE if input is not None else None)
@@ -283,11 +283,11 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
             process.communicate(input)
             return process.returncode
         except KeyboardInterrupt:
-            input = None  # the program got the Ctrl-C too, and decides itself: a pager goes on
+            input = None  # the program got the Ctrl-C too and decides itself: a pager continues
 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:
-    """A program that outlives us, its output appended to a file."""
+    """Start a program that outlives us, with its output appended to a file."""
     with open(output, "ab", opener=_private) as sink:
         return subprocess.Popen(
             list(argv),
@@ -301,20 +301,20 @@ def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | N
 
 
 def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
-    """Append what a command printed to a log, with one path in place of another; however much that is."""
+    """Append a command's output to a log, with one path replaced by another; of any size."""
     with source.open("rb") as file, open_log(log) as sink:
         kept = b""
         while piece := file.read(1 << 20):
             text = (kept + piece).replace(old, new)
             kept = (
                 text[len(text) - len(old) + 1 :] if len(old) > 1 else b""
-            )  # it may hold the path's beginning
+            )  # it may contain the start of the path
             sink.write(text[: len(text) - len(kept)])
         sink.write(kept)
 
 
 def tail(path: Path, start: int, limit: int = 8000) -> str:
-    """What was written to a log since `start`, at most its last `limit` bytes."""
+    """What was written to a log since `start`, at most the last `limit` bytes."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(start, size - limit))
@@ -322,7 +322,7 @@ def tail(path: Path, start: int, limit: int = 8000) -> str:
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a program and everything it started, then reap it."""
+    """Stop a program and everything it started, then reap it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -332,9 +332,9 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> LlmcError:
     if cwd is not None and not os.path.isdir(cwd):
-        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {cwd} is not a directory")
+        return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {cwd} is not a directory")
     if not isinstance(error, FileNotFoundError):
-        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {error.strerror or error}")
+        return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {error.strerror or error}")
     hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
 
@@ -348,11 +348,11 @@ def _text(data: bytes) -> str:
 
 
 class TooMuch(Exception):
-    """A program printed more than it may."""
+    """A program printed too much."""
 
 
 class Talk:
-    """Feeds a program its input and takes what it prints, without waiting for either side alone."""
+    """Feeds a program its input and reads its output concurrently."""
 
     def __init__(self, process: subprocess.Popen[bytes], input: bytes, most_bytes: int) -> None:
         assert process.stdin is not None
@@ -369,9 +369,9 @@ class Talk:
         self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
 
     def until(self, deadline: float, poll_s: float, look: Callable[[], None]) -> tuple[bytes, bytes]:
-        """Everything it printed, once it has ended; an open pipe that somebody inherited is not waited for.
+        """Its output, once it has ended; does not wait for a pipe that another process inherited.
 
-        `look` is called now and then, and may raise.
+        `look` is called periodically and may raise.
         """
         with self._pipes:
             ended = False
@@ -385,7 +385,7 @@ class Talk:
         return bytes(out), bytes(err)
 
     def _exchange(self, wait_s: float) -> None:
-        if not self._pipes.get_map():  # nothing will wake us but its end
+        if not self._pipes.get_map():  # only its end wakes us
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
         for key, _ in self._pipes.select(wait_s if self._pipes.get_map() else 0.0):
@@ -414,7 +414,7 @@ class Talk:
             self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:65536]) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it does not want to hear more
+        except BrokenPipeError:  # it closed its input
             self._rest = self._rest[:0]
         if not self._rest:
             self._pipes.unregister(self._stdin.fileno())

@@ -1,4 +1,4 @@
-"""Processes, found by the marks llmc gave them; a pid alone is never trusted, and never signalled."""
+"""Processes, found by llmc's marks; a pid alone is never trusted and never signalled."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ if PORTABLE:
 
 
 class Process(NamedTuple):
-    """One process for good: its pid may be another's later, but not with the same start."""
+    """The identity of a process: its pid may be reused, but not with the same start time."""
 
     pid: int
-    #: when it began, in the kernel's ticks
+    #: when it started, in the kernel's ticks
     ticks: str
 
     @property
@@ -27,7 +27,7 @@ class Process(NamedTuple):
 
 
 def identify(pid: int, *, parent: int | None = None) -> Process | None:
-    """The process that has a pid now; None when there is none, or it is not a child of `parent`."""
+    """The process with this pid; None if there is none, or it is not a child of `parent`."""
     ticks = start_of(pid)
     if ticks is None or (parent is not None and parent not in ancestors(pid)[:1]):
         return None
@@ -35,66 +35,66 @@ def identify(pid: int, *, parent: int | None = None) -> Process | None:
 
 
 def start_of(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks; None for one that does not run, a zombie too."""
+    """When a process started, in the kernel's ticks; None if it is not running or a zombie."""
     found = _state(pid)
     return None if found is None or found[0] == "Z" else found[1]
 
 
 def marked(name: str, value: str) -> list[Process]:
-    """Our processes that were started with this environment variable, and what they started."""
+    """Our processes started with this environment variable, and their descendants."""
     wanted = f"{name}={value}".encode()
     found = []
     for pid in _pids():
         if pid == os.getpid():
             continue
-        process = identify(pid)  # first: whoever has the pid later is then not signalled
+        process = identify(pid)  # first, so that a later owner of the pid is not signalled
         if process is not None and wanted in (environ(pid) or ()):
             found.append(process)
     return found
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The variables a process of ours was started with; empty when they cannot be read."""
+    """The initial environment of our process; empty if it cannot be read."""
     pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in environ(pid) or () if entry)
     return {name: value for name, _, value in pairs}
 
 
 def works_in(directory: str) -> list[int]:
-    """Processes whose working directory is this one or below, or that have a file below it open."""
+    """Processes with their working directory or an open file in this directory."""
     inside = directory.rstrip("/") + "/"
     return [pid for pid in _pids() if any(f"{path}/".startswith(inside) for path in _places(pid))]
 
 
 def name_of(pid: int) -> str:
-    """The program's name, as the kernel keeps it; "" for a process that is gone."""
+    """The program's name from the kernel; "" for a process that is gone."""
     if PORTABLE:
         return portable.name(pid)
     return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
 
 
 def lineage(pid: int) -> list[Kin]:
-    """A process and those it comes from, nearest first."""
+    """A process and its ancestors, nearest first."""
     return portable.lineage(pid) if PORTABLE else hook_client.lineage(pid)
 
 
 def ancestors(pid: int) -> list[int]:
-    """The parents of a process, nearest first."""
+    """The ancestors of a process, nearest first."""
     return [kin[0] for kin in lineage(pid)[1:]]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process is running; a zombie is not."""
     return start_of(pid) is not None
 
 
 def waits_for_a_turn(pid: int) -> bool:
-    """Whether a process has something to do that the machine, or a stop signal, does not let it do now."""
+    """Whether a process is waiting for CPU time or stopped by a signal."""
     found = _state(pid)
     return found is not None and found[0] in "RTtD"
 
 
 def began_unix(pid: int) -> float | None:
-    """When a process began; None for one that does not run, a zombie too."""
+    """When a process started; None if it is not running or a zombie."""
     if PORTABLE:
         return portable.began_unix(pid)
     ticks = start_of(pid)
@@ -103,12 +103,12 @@ def began_unix(pid: int) -> float | None:
 
 
 def terminate(process: Process | None, *, grace_s: float) -> None:
-    """SIGTERM, and SIGKILL if it is still there after the grace."""
+    """SIGTERM, then SIGKILL if it is still running after the grace period."""
     end_all([process] if process is not None else [], grace_s=grace_s)
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; empty when it is gone."""
+    """The command line of a process; empty if it is gone."""
     return b" ".join(_words(pid)).decode(errors="replace").strip()
 
 
@@ -117,7 +117,7 @@ def _words(pid: int) -> list[bytes]:
 
 
 def end_all(processes: Iterable[Process], *, grace_s: float) -> list[Process]:
-    """SIGTERM to each, SIGKILL to what is still there after the grace; those that live on all the same."""
+    """SIGTERM to each, then SIGKILL after the grace period; returns those that are still running."""
     told = [process for process in processes if send(process, signal.SIGTERM)]
     wait_until(lambda: not any(process.is_alive for process in told), grace_s)
     kill(told)
@@ -131,9 +131,9 @@ def kill(processes: Iterable[Process]) -> None:
 
 
 def send(process: Process, number: int) -> bool:
-    """Signal this very process; False when it has ended, or is not ours to signal.
+    """Signal exactly this process; False if it has ended or may not be signalled.
 
-    A pidfd stands for one process: between the look at its start and the signal the pid cannot become another's.
+    A pidfd refers to one process, so its pid cannot be reused between the check and the signal.
     """
     try:
         fd = -1 if PORTABLE else os.pidfd_open(process.pid)
@@ -156,7 +156,7 @@ def send(process: Process, number: int) -> bool:
 def wait_until(
     condition: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.01, slower_to_s: float = 0.0
 ) -> bool:
-    """Wait for something to become true; whether it did. With `slower_to_s`, it looks less and less often."""
+    """Wait for a condition; whether it became true. With `slower_to_s`, checks become less frequent."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -168,7 +168,7 @@ def wait_until(
 
 
 def environ(pid: int) -> list[bytes] | None:
-    """The variables that a process was started with; empty for one that is not ours, None when it has ended."""
+    """The initial environment of a process; empty if it is not ours, None if it has ended."""
     if PORTABLE:
         return portable.environ(pid)
     try:
@@ -182,7 +182,7 @@ def environ(pid: int) -> list[bytes] | None:
 
 
 def _places(pid: int) -> list[str]:
-    """Working directory and open files; none of a process that is gone or not ours."""
+    """Working directory and open files; none for a process that is gone or not ours."""
     if PORTABLE:
         return portable.places(pid)
     found = []
@@ -201,7 +201,7 @@ def _pids() -> list[int]:
 
 
 def _state(pid: int) -> tuple[str, str] | None:
-    """What a process does, as the kernel's letter, and when it began; None when there is no such process."""
+    """The kernel's state letter and the start of a process; None if there is none."""
     if PORTABLE:
         return portable.state(pid)
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()

@@ -1,8 +1,7 @@
-"""Logs that do not grow for ever: a file that is big enough is renamed, and the next line begins a new one.
+"""Log rotation: a file that is big enough is renamed, and the next line starts a new one.
 
-Writers hold a shared lock on the file while they write and look whether it still has its name (base/files.py); a
-rotation is one rename under the exclusive lock. So no line is lost, torn, or written to a file that was renamed before,
-and a kill leaves the log rotated or not, never half.
+Writers hold a shared lock on the file and check that it still has its name (base/files.py); a rotation is one rename
+under the exclusive lock. So no line is lost, torn, or written to a renamed file, and a kill cannot leave it half done.
 """
 
 import contextlib
@@ -20,14 +19,14 @@ from llmc.base.log_reader import archive_name, archives
 
 
 class Limit(Struct, frozen=True):
-    """`max_bytes` 0: never rotated. `keep`: how many archives stay, at least one; None: all."""
+    """`max_bytes` 0: never rotate. `keep`: how many archives to keep, at least one; None: all."""
 
     max_bytes: int
     keep: int | None = None
 
 
 def rotate(path: Path, limit: Limit) -> bool:
-    """Rename a log that is big enough, unless somebody writes to it now; whether it was."""
+    """Rotate a log that is big enough, unless it is being written; whether it was rotated."""
     rotated = _is_due(path, limit) and _rename(path, limit)
     if rotated and limit.keep is not None:
         _remove_old(path, limit.keep)
@@ -48,13 +47,13 @@ def _rename(path: Path, limit: Limit) -> bool:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process may have done it while we opened the file.
+        # Another process may have rotated it while we opened the file.
         if not os.path.samestat(os.fstat(fd), path.stat()) or not _is_due(path, limit):
             return False
         newest = max((number for number, _ in archives(str(path))), default=0)
         with fault_step("logs.rotate"):
             os.rename(path, archive_name(str(path), newest + 1))
-    except OSError:  # in use, or gone, or a directory that may not be written: the next look tries again
+    except OSError:  # in use, gone, or in a read-only directory: the next check tries again
         return False
     finally:
         os.close(fd)
@@ -69,8 +68,8 @@ def _remove_old(path: Path, keep: int) -> None:
 
 @contextlib.contextmanager
 def open_log(path: Path) -> Iterator[BinaryIO]:
-    """A log to append to for a while, as the output of a command; it is not rotated meanwhile."""
-    # A lock of our own, not on the sink: a program that the command leaves running has that for ever.
+    """A log open for a longer time, as a command's output; not rotated in the meantime."""
+    # A separate lock, not on the sink: a program that the command leaves running would keep that forever.
     lock = lock_to_append(path)
     try:
         with open(path, "ab", opener=_private) as sink:

@@ -1,4 +1,4 @@
-"""Text that others wrote, made fit for a terminal: nothing it would act on, and measured in cells. Pure."""
+"""Untrusted text for a terminal: control characters made visible, width measured in cells. Pure."""
 
 import json
 import math
@@ -10,20 +10,20 @@ from llmc.base.patterns import pattern
 
 
 def printable(text: str) -> str:
-    """In one line, without what a terminal would act on: commit subjects and errors come from others."""
+    """One line without control characters: commit subjects and errors are untrusted."""
     return text.translate(_PRINTABLE)
 
 
-#: they turn the rest of a line around, or make a terminal believe in another order
+#: they reverse the direction of text
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | set(
     map(chr, range(0x2066, 0x2070))
 )
-#: what joins emoji and some scripts; invisible, and part of honest text
+#: joiners of emoji and some scripts: invisible, but legitimate
 _JOINERS = "\u200c\u200d"
 
 
 class _Printable(dict[int, str]):
-    """What becomes of each character; found out when it comes up for the first time."""
+    """The replacement of each character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         char = " " if chr(code).isspace() else chr(code)
@@ -36,7 +36,7 @@ _PRINTABLE = _Printable()
 
 
 def visible(text: str) -> str:
-    """Text of several lines with everything a terminal would act on, or hide, written out: `^[`, `<U+202E>`, `<FF>`."""
+    """Text of several lines with control and invisible characters written out: `^[`, `<U+202E>`, `<FF>`."""
     return text.translate(_VISIBLE)
 
 
@@ -52,7 +52,7 @@ def _written_out(char: str) -> str:
         return char
     if code < 0x80:
         return "^" + chr(code ^ 0x40)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8
         return f"<{code - 0xDC00:02X}>"
     return f"<U+{code:04X}>"
 
@@ -71,7 +71,7 @@ def some_files(names: Sequence[str], most: int = 5) -> str:
 
 
 def uncoloured(text: str) -> str:
-    """Without the colours that programs print: what they hide is read like the rest."""
+    """The text without color codes."""
     return _COLOUR.sub("", text)
 
 
@@ -79,7 +79,7 @@ _COLOUR = pattern(r"\x1b\[[0-9;:]*m")
 
 
 def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
-    """JSON that is valid UTF-8 and moves nothing on a terminal, whatever the data; NaN and infinity become null."""
+    """JSON in valid UTF-8 without control characters; NaN and infinity become null."""
     try:
         text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
     except ValueError:
@@ -95,12 +95,12 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-#: DEL and C1 controls, line and paragraph separators, directions, lone surrogates; JSON itself escapes the other controls
+#: DEL and C1 controls, line and paragraph separators, direction marks, lone surrogates; JSON escapes the others
 _UNSAFE_IN_JSON = pattern(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The width of a text in terminal columns."""
     return sum(map(_cells, text))
 
 
@@ -114,7 +114,7 @@ def _cells(char: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` cells; what was cut off is shown by an ellipsis."""
+    """At most `width` cells; truncation is marked with an ellipsis."""
     if cells(text) <= width:
         return text
     kept = text[: max(0, width - 1)]
@@ -124,12 +124,12 @@ def shortened(text: str, width: int) -> str:
 
 
 def shortened_at_start(text: str, width: int) -> str:
-    """The end of a path says more than its beginning."""
+    """Truncate a path at its start: its end says more."""
     return shortened(text[::-1], width)[::-1]
 
 
 def fitted(line: str, width: int) -> str:
-    """A line of a wider screen: its rules and gaps are made shorter, the longest first; no word of it is cut."""
+    """Fit a line of a wider screen: shorten rules and gaps, longest first, without cutting words."""
     while (excess := cells(line) - width) > 0:
         longest = max(_RUN.finditer(line), key=lambda run: len(run[0]), default=None)
         if longest is None:
@@ -139,9 +139,9 @@ def fitted(line: str, width: int) -> str:
     return line
 
 
-#: so much of a rule or a gap stays
+#: how much of a rule or a gap stays
 LEAST_RUN = 2
-#: one sign that is neither letter nor digit, more often than that
+#: a repeated character that is neither letter nor digit
 _RUN = pattern(rf"([^\w\n])\1{{{LEAST_RUN},}}")
 
 
@@ -150,7 +150,7 @@ def padded(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, most: int) -> list[str]:
-    """At most so many lines of at most `width` cells."""
+    """Wrap to at most `lines` lines of `width` cells."""
     lines: list[str] = []
     rest = text.split()
     while rest and len(lines) < most - 1:
@@ -160,14 +160,14 @@ def wrap(text: str, width: int, most: int) -> list[str]:
     return lines + ([shortened(" ".join(rest), width)] if rest else [])
 
 
-#: so many lines of the end of what a program said are in its gist
+#: how many lines from the end of a program's output go into its gist
 GIST_LINES = 3
 
 
 def gist(text: str, most: int = 500) -> str:
-    """In one line: what failed, which is said first, and the end of what a program said about it.
+    """One line: what failed, then the end of the program's output.
 
-    A traceback, or the output of tests, names the error at its end. Rules and empty lines say nothing.
+    A traceback or test output names the error at its end. Rules and empty lines are skipped.
     """
     first, *rest = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))] or [""]
     kept: list[str] = []
@@ -182,13 +182,13 @@ def gist(text: str, most: int = 500) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The one of `known` that was probably meant; "" where none is like it."""
-    import difflib  # slow to import, and only a mistake needs it
+    """The closest match in `known`; "" if none is close."""
+    import difflib  # slow to import, and only needed after a mistake
 
     return next(iter(difflib.get_close_matches(name, dict.fromkeys(known), 1, cutoff)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """The hint for a name that there is not."""
+    """The hint for an unknown name."""
     near = closest(name, known, cutoff)
     return f'Did you mean "{near}"?' if near else otherwise

@@ -1,4 +1,4 @@
-"""tmux on a private server, with exact targets, batched probes, and Unknown for what it would not say."""
+"""tmux on a private server: exact targets, batched probes, and Unknown if it does not answer."""
 
 import contextlib
 import os
@@ -19,28 +19,28 @@ from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, pa
 T = TypeVar("T")
 
 WIDTH, HEIGHT = 500, 100
-#: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
+#: no server. Any other "error connecting to" (permissions, descriptors) proves nothing.
 _NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
-#: a server whose last session has just been killed still answers, and then ends
+#: a server whose last session was just killed still answers before it exits
 _SERVER_LEAVES = re.compile(r"^(server exited|lost server)", re.M)
 _SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
-#: and a person may open or close the session between our look and our command
+#: the user may open or close the session between our check and our command
 _TRY_AGAIN = re.compile(f"{_SERVER_LEFT.pattern}|^(duplicate session|can't find session)", re.M)
 _TRIES = 5
-#: how long a server that was told to end may take
+#: how long a server may take to exit
 LEAVING_S = 2.0
 
 
 class Unknown(Struct, frozen=True):
-    """A probe that got no answer. Not "nothing there": nobody may conclude anything from it."""
+    """A probe without an answer. Not "nothing there": no conclusion may be drawn from it."""
 
     reason: str
 
 
 def answered(found: T | Unknown, who: str = "", hint: str = "Try again.") -> T:
-    """What a probe found; raises where it got no answer. `who` is it about."""
+    """The result of a probe; raises if there is none. `who`: whom it is about."""
     if isinstance(found, Unknown):
-        raise LlmcError(f"{who}: tmux gave no answer: {found.reason}".removeprefix(": "), hint=hint)
+        raise LlmcError(f"{who}: tmux did not answer: {found.reason}".removeprefix(": "), hint=hint)
     return found
 
 
@@ -48,13 +48,13 @@ class Tmux(Struct, frozen=True):
     """One private tmux server."""
 
     server: str
-    #: for so long an agent that ran is known to run: the daemon's lanes ask for it all the time
+    #: how long a running agent counts as running, because the daemon's lanes ask often
     remembers_s: float = 0.0
     _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
 
     @property
     def by_hand(self) -> str:
-        """How a person calls tmux on this server, in any shell: with -L, TMUX_TMPDIR would lead elsewhere."""
+        """The tmux command for this server in any shell; with -L, TMUX_TMPDIR could point elsewhere."""
         return f"tmux -S /tmp/tmux-{os.getuid()}/{self.server}"
 
     def argv(self, *args: str) -> list[str]:
@@ -66,10 +66,10 @@ class Tmux(Struct, frozen=True):
         return proc.run(self.argv(*args), env=_minimal_env(), input=input, check=check, timeout_s=timeout_s)
 
     def panes(self) -> Panes | Unknown:
-        """Every pane of the server in one call; empty only when tmux itself says there is no server.
+        """All panes of the server in one call; empty only if tmux says that there is no server.
 
-        tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
-        not run. It notices when a child of its own ends, so it is given one.
+        tmux 3.3a sometimes misses the end of a program: the pane is dead, but has no exit code and its hook does
+        not run. It notices when another child exits, so we start one.
         """
         at, found = monotonic(), self._list_panes()
         if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
@@ -92,19 +92,19 @@ class Tmux(Struct, frozen=True):
             return parse(done.stdout.splitlines())
         if _NO_SERVER.search(done.stderr):
             return {}
-        return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
+        return Unknown(done.stderr.strip() or f"tmux exited with code {done.returncode}")
 
     def agent(
         self, worker: str, session: SessionName, pane_id: PaneId, instance: str
     ) -> Pane | Unknown | None:
-        """The pane of a worker's launch, wherever a person has moved it to; None when it is gone."""
+        """The pane of a worker's launch, wherever it was moved to; None if it is gone."""
 
         def look(found: Panes) -> Pane | None:
             return find(found, worker, session, pane_id, instance)
 
         at, remembered = self._panes.get("", (0.0, {}))
         known = look(remembered) if monotonic() - at < self.remembers_s else None
-        # Memory may only say that it runs: another command may have launched it since.
+        # The cache may only confirm that it runs: another command may have launched it since.
         if known is not None and not known.dead and processes.is_alive(known.pid):
             return known
         found = self.panes()
@@ -120,10 +120,10 @@ class Tmux(Struct, frozen=True):
         instance: str = "",
         worker: str = "",
     ) -> PaneId:
-        """Start a program in a pane of its own and mark that; `died_argv` (and the pane) is run when it ends.
+        """Start a program in its own pane and mark the pane; `died_argv` (with the pane) runs when it exits.
 
-        In a detached session; where that is there already, a person has something in it: then in a window of its own.
-        One tmux call: marks and options are in force before the program can end.
+        In a detached session, or in its own window if the user has something in that session.
+        One tmux call, so that marks and options are set before the program can exit.
         """
         for _ in range(_TRIES):
             done = self._launch(session, cwd, argv, died_argv, instance, worker)
@@ -145,7 +145,7 @@ class Tmux(Struct, frozen=True):
         instance: str,
         worker: str,
     ) -> proc.Done:
-        # Only a name of our own says which window was made by the command before, and only until it is renamed.
+        # Only a unique name identifies the window that the previous command made, until it is renamed.
         window = f"llmc-{instance or os.urandom(6).hex()}"
         pane = f"={session}:={window}"
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
@@ -167,7 +167,7 @@ class Tmux(Struct, frozen=True):
         )
 
     def _follow_people(self, session: SessionName, pane_id: PaneId, pid: int) -> None:
-        """A person's terminal may be small: the agent's window follows it while they are attached, and no other does."""
+        """The agent's window follows the size of an attached terminal, and returns to the default without one."""
         alone = f"#{{&&:{_runs(pid)},#{{?session_attached,0,1}}}}"
         attached = f"if-shell -F -t {pane_id} '{_runs(pid)}' 'set-option -w -t {pane_id} window-size latest'"
         detached = f"if-shell -F -t {pane_id} '{alone}' 'resize-window -t {pane_id} -x {WIDTH} -y {HEIGHT}'"
@@ -179,7 +179,7 @@ class Tmux(Struct, frozen=True):
         )
 
     def adopt(self, pane: Pane, died_argv: Sequence[str], *, instance: str, worker: str) -> None:
-        """Mark the pane of a launch that was made without marks; its session's hook spoke for every pane."""
+        """Mark the pane of a launch that was made without marks, by a session-wide hook."""
         self.run(
             *["set-hook", "-u", "-t", exact(pane.session), "pane-died", ";"],
             *_marks(pane.id, instance, worker, died_argv)[:-1],
@@ -188,11 +188,11 @@ class Tmux(Struct, frozen=True):
         self._panes.clear()
 
     def kill_session(self, session: SessionName) -> None:
-        """End a session and every pane in it; one that is gone already is fine."""
+        """Kill a session and all its panes; it may already be gone."""
         self._kill("kill-session", "-t", exact(session))
 
     def kill_pane(self, pane: Pane) -> None:
-        """Close this very pane, and nothing beside it; one that is gone already is fine."""
+        """Kill exactly this pane; it may already be gone."""
         self._kill("if-shell", "-F", "-t", pane.id, _runs(pane.pid), f"kill-pane -t {pane.id}")
 
     def _kill(self, *command: str) -> None:
@@ -205,21 +205,21 @@ class Tmux(Struct, frozen=True):
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
         self._panes.clear()
-        # While it leaves it may answer, or break off.
+        # While it exits it may answer or drop the connection.
         if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
     def send_keys(self, pane: Pane, *keys: str) -> bool:
-        """Press keys in this very pane; False if it is gone, or another program's by now."""
+        """Send keys to exactly this pane; False if it is gone or runs another program."""
         pressed = f"send-keys -t {pane.id} {' '.join(map(_quote, keys))}"
         done = self.run("if-shell", "-F", "-t", pane.id, _runs(pane.pid), pressed, "display-message -p gone")
         return "gone" not in done.stdout
 
     def paste(self, pane: Pane, buffer: str, text: str) -> bool:
-        """Bracketed paste of the text; False if the pane is dead, gone, or another program's by now.
+        """Bracketed paste of the text; False if the pane is dead, gone, or runs another program.
 
-        The test is made inside the server, in the same command: pasting into a dead pane crashes tmux 3.3a
-        and every session with it.
+        The server itself checks, in the same command: pasting into a dead pane crashes tmux 3.3a with all
+        its sessions.
         """
         done = self.run(
             *["load-buffer", "-b", buffer, "-", ";"],
@@ -231,13 +231,13 @@ class Tmux(Struct, frozen=True):
         return "dead" not in done.stdout
 
     def capture(self, pane: Pane, *, history: int = 0, styled: bool = False) -> str:
-        """The pane's text, with `history` lines of scrollback above it; of a dead one without the gap above tmux's last line."""
+        """The pane's text, with `history` lines of scrollback; for a dead pane, without the gap above tmux's last line."""
         flags = ["-S", f"-{history}"] if history else []
         text = self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
         return re.sub(r"\n{3,}", "\n\n", text) if pane.dead else text
 
     def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
-        """The pane's text with its styles, and the column and row of its cursor at the same moment."""
+        """The pane's text with styles, and its cursor position at the same moment."""
         where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]
         shown = self.run("capture-pane", "-p", "-e", "-t", pane.id, ";", *where).stdout
         text, _, cursor = shown.rstrip("\n").rpartition("\n")
@@ -246,17 +246,17 @@ class Tmux(Struct, frozen=True):
 
 
 def exact(session: SessionName) -> str:
-    """A target that matches this session only: a bare `llmc-auto-1` also matches `llmc-auto-10`."""
+    """A target that matches only this session: a bare `llmc-auto-1` also matches `llmc-auto-10`."""
     return f"={session}:"
 
 
 def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> list[str]:
-    """The options of an agent's pane. They are its own, so whatever a person sets for a window does not change them."""
+    """The options of an agent's pane, which override those that the user sets for a window."""
     died = f"run-shell -b {tmux_quote(shell_join(died_argv))[:-1]} #{{hook_pane}}'"
     here = ["-p", "-t", pane]
     return [
         *["set-option", *here, "remain-on-exit", "on", ";"],
-        # Keys for the agent are not for the panes beside it, nor theirs for the agent.
+        # Do not synchronize keys with other panes.
         *["set-option", *here, "synchronize-panes", "off", ";"],
         *["set-option", *here, MARK, instance, ";"],
         *["set-option", *here, WORKER, worker, ";"],
@@ -266,9 +266,9 @@ def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> l
 
 
 def _runs(pid: int) -> str:
-    """A condition for tmux itself: the pane is the one that was seen.
+    """A condition for tmux: the pane still runs the same process.
 
-    Ids begin at %0 again with each server, and of a pane that is gone tmux takes another.
+    Ids start at %0 with each server, and for a missing pane tmux picks another.
     """
     return f"#{{==:#{{pane_pid}},{pid}}}"
 
@@ -278,7 +278,7 @@ def shell_join(argv: Sequence[str]) -> str:
 
 
 def no_format(text: str) -> str:
-    """Text where tmux expands formats: a directory may be called `#{x}` or `#(rm)`."""
+    """Escape text for tmux formats: a directory may be named `#{x}` or `#(rm)`."""
     return text.replace("#", "##")
 
 
@@ -292,31 +292,31 @@ def _quote(text: str) -> str:
 
 
 def _words(argv: Sequence[str]) -> list[str]:
-    """A program and its arguments: two or more tmux executes itself, a single one it would give to a shell."""
+    """A program and its arguments: tmux executes two or more directly, but passes a single one to a shell."""
     return [_word(word) for word in argv] if len(argv) > 1 else [_word(shell_join(argv))]
 
 
 def _word(text: str) -> str:
-    """One argument as it is: at its end, tmux would take a `;` for the end of the command."""
+    """One literal argument: tmux would take a trailing `;` for the end of the command."""
     return text[:-1] + "\\;" if text.endswith(";") else text
 
 
 def _minimal_env() -> dict[str, str]:
-    """What the server needs: panes get their own complete environment from the launch spec."""
+    """The server's environment; panes get their complete environment from the launch spec."""
     # No TMUX_TMPDIR: a command from cron, without the variable of the shell that ran `llmc up`, would look for the
-    # server in another place, and take every session for gone.
+    # server elsewhere and find no sessions.
     keep = ("PATH", "HOME", "TERM", "USER", "LOGNAME", "SHELL")
     env = {key: os.environ[key] for key in keep if key in os.environ}
     return {"TERM": "screen-256color", **env, "LC_ALL": "C.UTF-8"}
 
 
 def outer(environment: Mapping[str, str]) -> str | None:
-    """The socket of the tmux that this process is shown in; None outside of any."""
+    """The socket of the tmux that shows this process; None outside tmux."""
     return environment.get("TMUX", "").partition(",")[0] or None
 
 
 def prefix_of(server: list[str]) -> str:
-    """The key that a server takes for its own; tmux's default where it does not say."""
+    """The prefix key of a server; tmux's default if unknown."""
     argv = [*server, "show-options", "-gv", "prefix"]
     try:
         return proc.run(argv, env=_minimal_env(), check=False, timeout_s=5).stdout.strip() or "C-b"

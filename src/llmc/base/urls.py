@@ -1,7 +1,7 @@
-"""URLs with a password in them: the one place that takes it out. Pure.
+"""Remove passwords from URLs. Pure.
 
-A source may be `https://user:secret@host/repo.git`. The whole of it is in config.toml alone. git gets the address without
-the user, and asks for the rest (repo/git.py); whatever is written or shown goes through `scrub`.
+A source may be `https://user:secret@host/repo.git`. Only config.toml has the full URL. git gets the address without
+the user, and asks for credentials (repo/git.py); everything written or shown goes through `scrub`.
 """
 
 import re
@@ -11,7 +11,7 @@ _USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<user>[^/\s\"]
 
 
 class Remote(NamedTuple):
-    """The address of a repository, and who asks for it there; "" where the address does not say."""
+    """The address of a repository, and its user; "" if the address has none."""
 
     address: str
     user: str = ""
@@ -19,25 +19,25 @@ class Remote(NamedTuple):
 
 
 def split(url: str) -> Remote:
-    """A URL of http(s) without its user; of everything else (a path, ssh) the user is part of the address."""
+    """An http(s) URL without its user; elsewhere (a path, ssh) the user is part of the address."""
     found = _USERINFO.match(url)
     if found is None or found["scheme"].lower() not in ("http://", "https://"):
         return Remote(url)
-    from urllib.parse import unquote  # slow to import, and few sources need it
+    from urllib.parse import unquote  # slow to import, and rarely needed
 
     user, _, password = found["user"].partition(":")
     return Remote(found["scheme"] + url[found.end() :], unquote(user), unquote(password))
 
 
 def scrub(text: str) -> str:
-    """The text without passwords in URLs; a user of http(s) goes too, tokens are often written there."""
+    """The text without passwords in URLs, and without http(s) users, which may be tokens."""
     if "@" not in text or "://" not in text:
         return text
     return _USERINFO.sub(_without_password, text)
 
 
 def scrub_all(value: Any) -> Any:
-    """The same for plain data, whatever is in it."""
+    """The same for plain data."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What wakes the daemon: a socket that names a worker, and the kernel's word that files of a directory changed."""
+"""What wakes the daemon: a socket that names a worker, and a watch for changed files in a directory."""
 
 import contextlib
 import errno
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from llmc.hook_client import PORTABLE
 
-#: how often a directory is looked at where the kernel tells nothing
+#: how often a directory is polled without inotify
 POLL_S = 0.25
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 def wake(path: Path, worker: str = "") -> None:
-    """Wake the daemon if there is one; that there is none is fine."""
+    """Wake the daemon, if there is one."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)
         try:
@@ -27,15 +27,15 @@ def wake(path: Path, worker: str = "") -> None:
 
 
 def listen(path: Path) -> socket.socket:
-    """The daemon's end; a socket file left by a dead daemon is replaced."""
+    """The daemon's end; replaces a socket file left by a dead daemon."""
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    # Before the name exists: a wake-up that came first would carry no credentials and be dropped.
+    # Before the name exists: an earlier wake-up would have no credentials and be dropped.
     if not PORTABLE:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     sock.setblocking(False)
     try:
-        # Not by the umask: that is the whole process's, and other threads make files meanwhile.
+        # Not with the umask: it applies to the whole process, and other threads create files.
         sock.bind(str(path))
         path.chmod(0o600)
     except BaseException:
@@ -45,7 +45,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def inode(path: Path) -> int:
-    """Which socket wake-ups to this path reach: another one once somebody removed or replaced the file; 0: none."""
+    """Identifies the socket at this path, which changes when the file is replaced; 0: none."""
     try:
         return os.stat(path).st_ino
     except OSError:
@@ -53,9 +53,9 @@ def inode(path: Path) -> int:
 
 
 def receive(sock: socket.socket) -> str | None:
-    """The worker a wake-up names ("" for all); None when nothing waits. Other people's are dropped.
+    """The worker that a wake-up names ("" for all); None if none is pending. Those of other users are dropped.
 
-    Where the kernel does not say whose one is, the mode of the socket alone keeps others out.
+    If the kernel does not report the sender, only the socket's mode keeps others out.
     """
     while True:
         try:
@@ -80,7 +80,7 @@ _HEADER = struct.Struct("iIII")
 
 
 class Watch:
-    """A directory under watch. `fileno()` becomes readable when something changed."""
+    """A watched directory. `fileno()` becomes readable when something changed."""
 
     def __new__(cls, directory: Path) -> "Watch":
         return super().__new__(_Polled if PORTABLE else _Told)
@@ -92,7 +92,7 @@ class Watch:
         raise NotImplementedError
 
     def changed(self) -> set[str] | None:
-        """The names that were written, moved or removed since the last call; None: it cannot be told, look at all."""
+        """The names written, moved or removed since the last call; None: unknown, check all."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Watch:
 
 
 class _Polled(Watch):
-    """Looks again and again; for systems without inotify."""
+    """Polling, for systems without inotify."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -123,7 +123,7 @@ class _Polled(Watch):
         return found
 
     def _compare(self) -> bool:
-        """Whether something changed; with the lock held."""
+        """Whether something changed; the caller holds the lock."""
         try:
             now: dict[str, tuple[int, int, int]] | None = self._look()
         except OSError:
@@ -148,7 +148,7 @@ class _Polled(Watch):
         with self._lock:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._read_fd, 4096)
-            self._compare()  # what the caller reads next is not older than what it is told here
+            self._compare()  # what the caller reads next is not older than this result
             names, self._names = self._names, set()
             sure, self._sure = self._sure, True
             return names if sure else None
@@ -161,10 +161,10 @@ class _Polled(Watch):
 
 
 class _Told(Watch):
-    """The kernel tells: inotify."""
+    """A watch with inotify."""
 
     def __init__(self, directory: Path) -> None:
-        import ctypes  # 2 ms that only a daemon needs
+        import ctypes  # 2 ms, needed only by a daemon
 
         self._libc = ctypes.CDLL(None, use_errno=True)
         fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

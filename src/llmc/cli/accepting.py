@@ -1,4 +1,4 @@
-"""Work that lands: `llmc accept`, `rebase`, `pick` and `undo`."""
+"""Landing work: `llmc accept`, `rebase`, `pick` and `undo`."""
 
 from typing import TYPE_CHECKING
 
@@ -16,18 +16,27 @@ from llmc.cli.landing import land
 
 @click.command("accept")
 @click.argument("worker", required=False, shell_complete=complete_worker)
-@click.option("--yes", "-y", is_flag=True, help="Land also a change that is not the one you reviewed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask if the change differs from the one you reviewed")
 @json_option
 @click.pass_context
 def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> None:
-    """Land a worker's work: as one commit on the newest base, validated, fast-forwarded into the source.
+    """Land a worker's changes on the default branch
+
+    Squashes the worker's commits into one commit on the latest default branch, runs repo.validate on it, and
+    fast-forwards the source repository. The worker is then reset to idle.
+
+    Without WORKER, accepts the worker you reviewed last, or the only one waiting for review. If the change differs from
+    the one you reviewed, accept warns you first, and asks on a terminal.
+
+    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, the worker is asked to
+    resolve them and returns to needs_review; then run accept again.
+
+    If accept is interrupted, run it again to resume.
 
     \b
-    Example:
+    Examples:
       llmc accept adam
-
-    Without a name: the worker reviewed last, else the only one that waits. A change that is not the one you reviewed is said before it
-    lands; on a terminal you are asked. An accept that was interrupted goes on where it stopped: run it again.
+      llmc review adam && llmc accept adam
     """
     project = project_of(ctx)
     name = worker or acceptance.next_to_accept(project)
@@ -39,13 +48,13 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
 @json_option
 @click.pass_context
 def rebase(ctx: click.Context, worker: str, as_json: bool) -> None:
-    """Put a worker's commits onto the newest base, and validate them there.
+    """Rebase a worker onto the latest default branch
+
+    Also validates the result. On conflicts, the worker is asked to resolve them and returns to needs_review.
 
     \b
     Example:
       llmc rebase adam
-
-    Conflicts go to the worker: it is told about them, resolves them, and is needs_review again.
     """
     project = project_of(ctx)
     done = acceptance.rebase(project, worker)
@@ -62,18 +71,19 @@ def rebase(ctx: click.Context, worker: str, as_json: bool) -> None:
 
 @click.command("pick")
 @worker_argument
-@click.option("--branch", metavar="NAME", help="The branch to make (default: llmc-pick/WORKER).")
+@click.option("--branch", metavar="NAME", help="Name of the branch [default: llmc-pick/WORKER]")
 @json_option
 @click.pass_context
 def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> None:
-    """Put a worker's commits, rebased onto the default branch, into the source as a new branch.
+    """Copy a worker's commits to a new branch in the source
+
+    The commits are rebased onto the default branch. The default branch, every checkout and the worker stay unchanged;
+    to land the work, use `llmc accept`.
 
     \b
     Examples:
       llmc pick adam
       llmc pick adam --branch try-this
-
-    The default branch, every checkout and the worker stay as they are. To land the work, use accept.
     """
     project = project_of(ctx)
     done = acceptance.pick(project, worker, branch or f"llmc-pick/{worker}")
@@ -90,19 +100,20 @@ def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> 
         )
         return
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
-    say(paint(f"picked {many} of {worker}: {done.branch} is at {done.commit[:12]}", "green"))
+    say(paint(f"picked {many} from {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
-        note(f"not in it, since nobody committed it: {some_files(done.dirty)}")
+        note(f"warning: uncommitted files were not included: {some_files(done.dirty)}")
 
 
 @click.command("undo")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
 @json_option
 @click.pass_context
 def undo(ctx: click.Context, yes: bool, as_json: bool) -> None:
-    """Take the newest accept back: one revert commit, validated and landed like an accept.
+    """Revert the most recent accept
 
-    The task it was for is pending again, or the part of the goal open. An undo that was interrupted goes on.
+    Lands one revert commit, validated like an accept. The task becomes pending again; a plan item is reopened. If undo
+    is interrupted, run it again to resume.
 
     \b
     Example:
@@ -110,19 +121,19 @@ def undo(ctx: click.Context, yes: bool, as_json: bool) -> None:
     """
     project = project_of(ctx)
     what = acceptance.undo_target(project)
-    which = f"{what.commit[:12]} of {what.worker}"
+    which = f"{what.commit[:12]} from {what.worker}"
     if what.begun:
-        note(f"an undo of {which} was interrupted, and goes on")
+        note(f"resuming the interrupted undo of {which}")
     else:
         confirm(f"Revert {which}?", f"this reverts {which}", yes)
     done = acceptance.undo(project, what)
     if as_json:
         print_json(_undone_json(done))
         return
-    said = f"undone: {done.commit[:12]} ({done.subject}) is reverted by {done.revert[:12]}"
+    said = f"reverted {done.commit[:12]} ({done.subject}) with {done.revert[:12]}"
     say(paint("; ".join(filter(None, (said, done.returned))), "green"))
     if done.prompt and not done.returned:
-        note("its task, to start it again:")
+        note("the prompt, to start the task again:")
         say_lines(done.prompt, err=True)
 
 

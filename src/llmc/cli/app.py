@@ -1,4 +1,4 @@
-"""The click application: each command is imported only when it is called; every error ends here."""
+"""The click application: imports a command when it is called, and reports every error."""
 
 import errno
 import importlib
@@ -12,21 +12,21 @@ from llmc import __version__
 from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.base.files import explain
-from llmc.cli.commands import ABOUT, COMMANDS, OPTIONS, PLACES
+from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
 
-#: what an agent may call about itself; everything else is for people
+#: commands that agents may run
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
 
-#: what the supervisor's own agent leaves to the supervisor; everything else may be what mends the fleet
+#: commands that the remediation agent may not run, because the supervisor does
 NOT_FOR_OVERSEER = ("up", "overseer")
 
-#: errors of the machine llmc runs on, not of llmc
+#: errors of the machine, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def load(name: str) -> click.Command:
-    """A command by its name; only now is its module imported."""
+    """Import a command by its name."""
     command: click.Command = getattr(importlib.import_module(PLACES[name]), name)
     return command
 
@@ -46,8 +46,8 @@ class LazyGroup(click.Group):
             import difflib  # slow to import, and only a mistake needs it
 
             near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f'Did you mean "{near[0]}"?' if near else "`llmc --help` lists the commands."
-            raise UsageError(f"there is no command {name!r}", hint=hint)
+            hint = f'Did you mean "{near[0]}"?' if near else "Run `llmc --help` for a list of commands."
+            raise UsageError(f"unknown command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -55,7 +55,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, help=ABOUT)
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_WIDTH},
+    help=ABOUT,
+)
 @click.option("--root", metavar="PATH", help=OPTIONS["--root PATH"])
 @click.option("--debug", is_flag=True, help=OPTIONS["--debug"])
 @click.version_option(__version__, "--version", prog_name="llmc")
@@ -66,37 +70,39 @@ def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run a command line; every error ends here, as one line that says what to do."""
+    """Run a command line and return its exit code; errors are printed."""
     try:
         _refuse_bytes(argv)
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
-    except NoArgsIsHelpError as error:  # a group by itself: what it can do is what was asked for
+    except NoArgsIsHelpError as error:  # a group without a command prints its help
         say_lines(error.format_message())
         return Exit.DONE
     except BrokenPipeError:
         raise
-    except SystemExit as error:  # click's answer to a reader that left
+    except SystemExit as error:  # how click reports a closed pipe
         raise BrokenPipeError from error
     except Exception as error:
         return ended(error, argv)
 
 
 def ended(error: Exception, argv: list[str]) -> int:
-    """The exit code of a command that an error ended, which is printed."""
+    """Print the error that ended a command, and return the exit code."""
     return 130 if isinstance(error, click.Abort) else report(error, argv)
 
 
 def _refuse_bytes(argv: list[str]) -> None:
-    """What is no text cannot be a name, a subject or a prompt; the path of a file may be."""
+    """Only paths may hold bytes that are not UTF-8."""
     for word in argv:
         is_path = "/" in word and os.path.isdir(os.path.dirname(word))
         if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
-            raise UsageError(f"an argument is not UTF-8 text: {word}", hint="A path may be so: ./name.")
+            raise UsageError(
+                f"argument is not valid UTF-8: {word}", hint="If it is a path, write it as ./NAME."
+            )
 
 
 def report(error: Exception, argv: list[str]) -> int:
-    """Print an error as one line that says what to do; its exit code."""
+    """Print an error with its hint, and return its exit code."""
     if "--debug" in argv:
         import traceback  # slow to import, and only this needs it
 
@@ -111,27 +117,23 @@ def _for_people(error: Exception) -> LlmcError:
         return error
     from llmc.api.seeing import Unreadable  # most commands end without an error
 
-    if isinstance(
-        error, Unreadable
-    ):  # click's command asks the same functions: there is nobody left to give it to
-        return StateError(
-            "state.json cannot be shown as it is", hint="`llmc doctor` says what is wrong with it."
-        )
+    if isinstance(error, Unreadable):
+        return StateError("cannot read state.json", hint="Run `llmc doctor` to find out why.")
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "llmc"
-        return UsageError(error.format_message(), hint=f"`{path} --help` shows how it is used.")
+        return UsageError(error.format_message(), hint=f"Run `{path} --help` for usage.")
     if isinstance(error, click.ClickException):
         return LlmcError(error.format_message())
     if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
         return explain(error, f"cannot use {error.filename}" if error.filename else "cannot write")
     return LlmcError(
-        f"this is a bug in llmc: {type(error).__name__}: {error}",
-        hint="Run it again with `llmc --debug ...` and report what it prints.",
+        f"internal error: {type(error).__name__}: {error}",
+        hint="This is a bug in llmc. Run the command again with `llmc --debug ...` and report the output.",
     )
 
 
 def refuse_agents(ctx: click.Context) -> None:
-    """An agent calls us, whatever its variables say: only what is about itself, or changes nothing."""
+    """Refuse an agent, whatever its variables say, unless the command is in FOR_AGENTS."""
     called, is_top = ctx.invoked_subcommand or "", ctx.parent is None
     allowed = FOR_AGENTS if is_top else FOR_AGENTS[ctx.info_name or ""]
     known = isinstance(ctx.command, click.Group) and called in ctx.command.list_commands(ctx)
@@ -142,16 +144,16 @@ def refuse_agents(ctx: click.Context) -> None:
     match who.kind:
         case Kind.WORKER:
             raise Refused(
-                f"`llmc {words}` is not for agents (this is worker {who.name or 'of no name'})",
-                hint="Do your task and commit; a person runs this.",
+                f"`llmc {words}` is not available to agents (worker {who.name or 'unknown'})",
+                hint="Finish your task and commit; the user runs this command.",
             )
         case Kind.UNKNOWN:
             raise Refused(
-                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it in a shell of your own."
+                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it from your own shell."
             )
         case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
-            # It may do what a person may, but not start a daemon behind the supervisor's back.
+            # Only the supervisor starts its daemon.
             raise Refused(
-                f"`llmc {called}` is not for the supervisor's agent",
-                hint="Fix what is broken and end your turn: the supervisor starts the daemon.",
+                f"`llmc {called}` is not available to the remediation agent",
+                hint="Fix the cause and end your turn; the supervisor restarts the daemon.",
             )

@@ -1,4 +1,4 @@
-"""What commands share: arguments with completion, a text to send, points in time, groups, and asking before something is done."""
+"""Shared by commands: arguments with completion, texts to send, times, groups, and confirmation."""
 
 import math
 import os
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from llmc.api.workers import Receipt
 
 
-#: where a command has the file with what a person wrote
+#: where a command keeps the path of the file with what the user wrote
 _DRAFT = "llmc.draft"
 
 
 def project_of(ctx: click.Context) -> Project:
-    """The root that the command is about, with its configuration."""
+    """The root of the command, with its configuration."""
     return roots.open_project(ctx.find_root().obj["root"])
 
 
 def root_of(ctx: click.Context) -> Root:
-    """The same, also where its configuration cannot be read."""
+    """The root of the command, even if its configuration is invalid."""
     return roots.locate_root(ctx.find_root().obj["root"])
 
 
@@ -44,32 +44,28 @@ worker_argument = click.argument("worker", shell_complete=complete_worker)
 
 
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
-    """The text given, or a file's, or what a person writes in an editor now."""
+    """The given text, the contents of the file, or what the user writes in an editor."""
     if text is not None and file is not None:
-        raise UsageError(f"both a {what} and a file were given", hint="Give one of them.")
+        raise UsageError(f"a {what} and a file cannot be used together")
     if text is not None:
         return text
     if file is not None:
         return _read(file)
     if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
-            f"no {what} was given, and there is no terminal for an editor", hint="Give it as text or a file."
+            f"no {what} given, and no terminal to open an editor", hint="Pass it as text or as a file."
         )
-    written = click.edit(
-        f"\n# Write the {what} above; lines that start with # are left out.\n", extension=".md"
-    )
+    written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
     lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
     if not "".join(lines).strip():
-        raise UsageError(
-            f"no {what} was written, nothing was sent", hint="Give it on the command line, or save it."
-        )
+        raise UsageError(f"empty {what}; nothing was sent", hint="Save the file before you close the editor.")
     text = "\n".join(lines).strip()
     _keep_draft(text, what)
     return text
 
 
 def _keep_draft(text: str, what: str) -> None:
-    """What a person wrote in an editor is in a file until it has arrived."""
+    """Keep what the user wrote in a file until it is delivered."""
     from tempfile import mkstemp  # few commands open an editor
 
     fd, path = mkstemp(prefix=f"llmc-{what}-", suffix=".md")
@@ -77,7 +73,7 @@ def _keep_draft(text: str, what: str) -> None:
         file.write(text + "\n")
     context = click.get_current_context()
     context.meta[_DRAFT] = path
-    context.call_on_close(lambda: note(f"what you wrote is in {path}") if os.path.exists(path) else None)
+    context.call_on_close(lambda: note(f"your text is in {path}") if os.path.exists(path) else None)
 
 
 def _drop_draft() -> None:
@@ -87,7 +83,7 @@ def _drop_draft() -> None:
 
 
 def show_receipt(receipt: "Receipt", as_json: bool) -> int:
-    """The exit code tells the outcome too: arrived 0, unconfirmed 1, refused 3."""
+    """Print a receipt; exit code 0 for acknowledged or queued, 1 for unconfirmed, 3 for refused."""
     code = {"acknowledged": 0, "queued": 0, "unconfirmed": 1}.get(receipt.outcome, 3)
     if code == 0:
         _drop_draft()
@@ -115,26 +111,28 @@ def _read(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode()
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {file}", hint="Check its path; - is standard input.") from error
+        raise NotFound(f"file not found: {file}", hint="Check the path. Use - for standard input.") from error
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", hint="Name a text file.") from error
+        raise UsageError(f"cannot read {file}: {error.strerror}", hint="Pass a text file.") from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{file} is not UTF-8 text", hint="Convert it, or send a path for the agent to read."
+            f"{file} is not UTF-8 text", hint="Convert it, or send the path for the agent to read."
         ) from error
 
 
 def confirm(question: str, what: str, yes: bool) -> None:
-    """Go on only after a yes; without a terminal, `--yes` has to say it."""
+    """Ask before going on; without a terminal, `--yes` is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}; this is not a terminal", hint="Pass --yes.")
+        raise UsageError(
+            f"{what}; cannot prompt for confirmation without a terminal", hint="Pass --yes to confirm."
+        )
     ask(question, abort=True)
 
 
 def parse_end(text: str, now: float) -> float:
-    """A time to come: `07:30` (today or tomorrow), ISO 8601, or a duration from now such as `8h`; unix seconds."""
+    """A time in the future, in Unix seconds: `07:30` (today or tomorrow), ISO 8601, or a duration such as `8h`."""
     here = datetime.fromtimestamp(now)
     if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text):
         hour, minute = int(found[1]), int(found[2])
@@ -150,12 +148,12 @@ def parse_end(text: str, now: float) -> float:
         except ValueError:
             raise _no_time(text) from None
     if at.timestamp() <= now:
-        raise UsageError(f"--until: {text} is over already")
+        raise UsageError(f"--until: {text} is in the past")
     return at.timestamp()
 
 
 def parse_since(text: str, now: float) -> float:
-    """A time gone by: unix seconds, ISO 8601, or how long ago: `12h`, `1d`, `30m`."""
+    """A time in the past, in Unix seconds: the same, ISO 8601, or an age such as `12h`, `1d`, `30m`."""
     for reading in (
         float,
         lambda t: datetime.fromisoformat(t).timestamp(),
@@ -168,17 +166,18 @@ def parse_since(text: str, now: float) -> float:
         if math.isfinite(seconds):
             return seconds
     raise UsageError(
-        f"--since: {text!r} is no time", hint="Unix seconds, like 2026-01-31T08:00, or how long ago: 12h."
+        f"--since: invalid time {text!r}",
+        hint="Use Unix seconds, a date such as 2026-01-31T08:00, or an age such as 12h.",
     )
 
 
 def _no_time(text: str) -> UsageError:
     return UsageError(
-        f"--until: {text!r} is no time", hint="Write 07:30, 2026-11-16T07:30, or a duration such as 8h."
+        f"--until: invalid time {text!r}", hint="Use 07:30, 2026-11-16T07:30, or a duration such as 8h."
     )
 
 
-#: longer than any sentence: click would cut it at 45 characters, and end it with dots
+#: longer than any help line, so that click does not cut it at 45 characters
 _WHOLE = 1000
 
 

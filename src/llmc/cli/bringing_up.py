@@ -12,31 +12,42 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 
 @click.command("up")
 @click.option(
-    "--detach", "-d", is_flag=True, help="Run the daemon in the background; return when all is ready."
+    "--detach",
+    "-d",
+    is_flag=True,
+    help="Run the daemon in the background, and return when all workers are ready",
 )
-@click.option("--no-patrol", is_flag=True, help="No regular look at everything; hooks alone drive it.")
+@click.option("--no-patrol", is_flag=True, help="Disable the periodic check; react to hooks only")
 @click.option(
     "--auto",
     is_flag=True,
-    help="Give the tasks of the list to auto workers and land what they make, without a review by a person. "
-    "Agents run with the permissions of defaults.skip_permissions: set repo.validate first.",
+    help="Assign tasks from the task list to auto workers and land the results without human review. "
+    "Set repo.validate first; permissions follow defaults.skip_permissions.",
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1, 99), help="How many auto workers, over auto.concurrency."
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(1, 99),
+    help="Number of auto workers (overrides auto.concurrency)",
 )
-@click.option("--post-accept-command", help="Run after each task that landed, over auto.post_accept_command.")
-@click.option("--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or 8h from now.")
-@click.option("--max-tasks", type=click.IntRange(1), help="Stop after N tasks.")
+@click.option(
+    "--post-accept-command", help="Command to run after each landed task (overrides auto.post_accept_command)"
+)
+@click.option(
+    "--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or a duration such as 8h"
+)
+@click.option("--max-tasks", metavar="N", type=click.IntRange(1), help="Exit after starting N tasks")
 @click.option(
     "--max-cost",
+    metavar="DOLLARS",
     type=click.FloatRange(0, min_open=True),
-    help="Stop taking tasks after spending this much (USD, by `llmc prices list`); then end.",
+    help="Take no new tasks once this many dollars are spent (see `llmc prices list`), then exit",
 )
 @click.option(
     "--canary/--no-canary",
     default=None,
-    help="With --auto: try the client in a scratch session first. By default when its version or tmux's is new here; "
-    "it costs a prompt of a few words.",
+    help="With --auto: test the client in a scratch session first; costs one short prompt "
+    "[default: after an update of the client or of tmux]",
 )
 @json_option
 @click.pass_context
@@ -53,7 +64,9 @@ def up(
     canary: bool | None,
     as_json: bool,
 ) -> int:
-    """Start the agents and the daemon that looks after them. Agents that run already are left alone.
+    """Start the workers and the daemon
+
+    Agents that are already running are left alone.
 
     \b
     Examples:
@@ -68,7 +81,7 @@ def up(
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
     if not auto and any(value is not None for value in said.values()):
         named = next(name for name, value in said.items() if value is not None)
-        raise UsageError(f"{named} needs --auto", hint="llmc up --auto --detach ...")
+        raise UsageError(f"{named} needs --auto", hint="Run: llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
@@ -84,10 +97,10 @@ def up(
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
         print_json({"pid": done.pid, "instance_id": done.instance_id, "workers": rows})
         return _code(done)
-    say(f"daemon {done.pid} runs" + (" in auto mode" if auto else ""))
+    say(f"daemon {done.pid} running" + (" in auto mode" if auto else ""))
     for worker in workers:
         if worker.status == "offline" and worker.auto and not worker.error_reason:
-            say(f"  {worker.name}: not needed now")
+            say(f"  {worker.name}: not needed yet")
         elif worker.status == "offline":
             say(paint(f"  {worker.name}: not started: {worker.error_reason}", "red"))
         else:
@@ -98,12 +111,12 @@ def up(
 
 
 def _show_started(done: Up, as_json: bool) -> int:
-    """A daemon ran already: only the agents that did not run were started."""
+    """A daemon was already running; only missing agents were started."""
     if as_json:
         rows = [{"name": name, "error_reason": problem} for name, problem in done.started.items()]
         print_json({"already_running": True, "workers": rows})
         return _code(done)
-    say(f"a daemon runs already: {done.ran_already}")
+    say(f"daemon already running: {done.ran_already}")
     status = {str(worker.name): worker.status for worker in done.workers}
     for name, problem in done.started.items():
         say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {status.get(name)}")
@@ -113,7 +126,7 @@ def _show_started(done: Up, as_json: bool) -> int:
 def _code(done: Up) -> int:
     if done.has_agents:
         return Exit.DONE
-    note("no agent started; `llmc status` says why, and what to do")
+    note("no agent started; run `llmc status` to see why")
     return Exit.FAILED
 
 
@@ -125,12 +138,14 @@ def tell(text: str, style: str) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Kill the daemon if it does not stop; also where a supervisor will start it again.",
+    help="Kill the daemon if it does not stop, even if a supervisor will restart it",
 )
 @json_option
 @click.pass_context
 def down(ctx: click.Context, force: bool, as_json: bool) -> int:
-    """Stop the agents and the daemon. Work in the worktrees, and panes that you opened, stay as they are. Needs no valid configuration or state.
+    """Stop the workers and the daemon
+
+    Worktrees and panes that you opened are left alone. Works even if the configuration or state is invalid.
 
     \b
     Example:
@@ -144,14 +159,14 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for text in [*done.problems, *([done.told_of_left] if done.left else [])]:
             note(text)
-        say("down" if not done.problems else "not everything could be stopped")
+        say("down" if not done.problems else "some agents could not be stopped")
         for name, is_auto in done.interrupted.items():
-            say(f"  {name} was at work; {_what_next(is_auto)}")
+            say(f"  {name} was working; {_what_next(is_auto)}")
     return Exit.FAILED if done.problems else Exit.DONE
 
 
 def _what_next(is_auto: bool) -> str:
-    """An auto worker's task is back on the list; anybody may take it."""
+    """How the interrupted work continues; the task of an auto worker is back on the list."""
     if is_auto:
-        return "its task goes on with `llmc up --auto --detach`, from the beginning"
+        return "its task starts over with `llmc up --auto --detach`"
     return "`llmc up --detach` continues its conversation"

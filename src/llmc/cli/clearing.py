@@ -1,4 +1,4 @@
-"""A fresh start: `llmc reset`, `nuke`, and `trash`, where all of it is kept."""
+"""`llmc reset`, `nuke` and `trash`."""
 
 import sys
 import time
@@ -19,22 +19,25 @@ from llmc.config.durations import format_duration
 
 @click.command("reset")
 @click.argument("worker", required=False, shell_complete=complete_worker)
-@click.option("--all", "every", is_flag=True, help="Every worker.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask (only --all asks, on a terminal).")
+@click.option("--all", "every", is_flag=True, help="Reset every worker")
+@click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask for confirmation (only --all asks, on a terminal)"
+)
 @json_option
 @click.pass_context
 def reset(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
-    """Make a worker idle again, clean and on the newest base, whatever it does now.
+    """Reset a worker to idle; its work goes to the trash
+
+    Stops what the worker is doing and resets its worktree to the latest default branch. Commits, uncommitted changes
+    and untracked files go to the trash; the output shows how to restore them.
 
     \b
     Example:
       llmc reset adam
-
-    Its commits, changes and new files are kept: the command says how to get them back.
     """
     project = project_of(ctx)
     names = roots.chosen_workers(project, worker, every)
-    if every and sys.stdin.isatty():  # nothing is lost, so a script need not say --yes
+    if every and sys.stdin.isatty():  # the trash keeps everything, so a script needs no --yes
         confirm(f"Reset {', '.join(names)}?", "this resets every worker", yes)
     if worker:
         return _show_reset([_reset_row(workers.reset_to_idle(project, worker))], as_json, every)
@@ -65,7 +68,9 @@ def _show_reset(rows: list[dict[str, Any]], as_json: bool, every: bool) -> int:
         if "status" in row:
             say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
             if row["ref"]:
-                say(f"  its work is kept; get it back with: llmc trash restore {workers.short(row['ref'])}")
+                say(
+                    f"  its work is in the trash; to restore it: llmc trash restore {workers.short(row['ref'])}"
+                )
         if row["error"]:
             note(paint(f"{row['worker']}: {row['error']}. {row.get('hint', '')}".rstrip(), "red", err=True))
     return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
@@ -73,12 +78,14 @@ def _show_reset(rows: list[dict[str, Any]], as_json: bool, every: bool) -> int:
 
 @click.command("nuke")
 @click.argument("worker", required=False, shell_complete=complete_worker)
-@click.option("--all", "every", is_flag=True, help="Every worker.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--all", "every", is_flag=True, help="Remove every worker")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
 @json_option
 @click.pass_context
 def nuke(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
-    """Remove a worker: its agent, worktree, branch and configuration. All it had goes into the trash.
+    """Remove a worker; everything goes to the trash
+
+    Removes its agent, worktree, branch and configuration.
 
     \b
     Example:
@@ -119,14 +126,14 @@ def _show_removed(row: dict[str, Any]) -> None:
         return
     say(f"removed {row['worker']}")
     if row["directory"]:
-        say(f"  its files are in {row['directory']}")
+        say(f"  files: {row['directory']}")
     if row["ref"]:
-        say(f"  its commits and changes: llmc trash restore {workers.short(row['ref'])}")
+        say(f"  to restore its commits and changes: llmc trash restore {workers.short(row['ref'])}")
 
 
 @click.group("trash", cls=Group)
 def trash() -> None:
-    """Look at what llmc put away before it removed something, and get it back.
+    """List and restore discarded work
 
     \b
     Examples:
@@ -138,11 +145,11 @@ def trash() -> None:
 
 
 @trash.command("list")
-@click.option("--worker", "-w", help="Of this worker only.")
+@click.option("--worker", "-w", help="Show only this worker's entries")
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
-    """List pinned work and trashed directories, newest first."""
+    """List the trash, newest first"""
     found = trash_entries.entries(project_of(ctx), worker)
     if as_json:
         print_json([_view(entry) for entry in found])
@@ -159,30 +166,30 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, ref: str, as_json: bool) -> None:
-    """Show a trash entry."""
+    """Show a trash entry"""
     entry, text = trash_entries.show(project_of(ctx), ref)
     print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
 @trash.command("restore")
 @click.argument("ref")
-@click.option("--branch", "-b", help="The name of the new branch (default: llmc/restored/...).")
+@click.option("--branch", "-b", help="Name of the new branch [default: llmc/restored/...]")
 @click.option(
     "--to",
     "to",
     metavar="WORKER|PATH",
-    help="Give pinned work to this worker, which must be idle; or copy a trashed directory to this new place.",
+    help="Restore the work to this idle worker, or copy a trashed directory to this new path",
 )
 @json_option
 @click.pass_context
 def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as_json: bool) -> None:
-    """Make a branch of pinned work, here and in your repository; or give it to a worker; or copy a trashed directory.
+    """Restore a trash entry as a branch or a directory
 
-    No checkout of yours is touched, and the trash keeps what it has. A name with a slash (./adam) is a path.
-    With --to WORKER, what was staged comes back as uncommitted changes that are not staged.
+    Creates the branch in the root and in the source repository. No checkout changes, and the entry stays in the trash.
+    A name with a slash (./adam) is a path. With --to WORKER, staged changes come back unstaged.
     """
     if branch and to:
-        raise UsageError("--branch and --to were given", hint="Give one of them.")
+        raise UsageError("--branch and --to cannot be used together")
     project = project_of(ctx)
     entry = trash_entries.find(project, ref)
     if to:
@@ -197,7 +204,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
     commits = f"{project.config.repo.default_branch}..{done.branch}"
     # -m: uncommitted files are in a merge commit, which `log -p` alone skips
-    say(f"  look at it: git -C {where} log -p -m {commits}")
+    say(f"  to see it: git -C {where} log -p -m {commits}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
@@ -210,8 +217,8 @@ def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: boo
         body = {"worker": name, "commit": done.commit, "status": done.status, "dirty": list(done.dirty)}
         print_json({"name": entry.name, **body})
         return
-    files = f", with {len(done.dirty)} files that are not committed" if done.dirty else ""
-    say(f"{name} has {entry.name} again: {done.commit[:12]}{files}; it is {done.status}")
+    files = f", with {len(done.dirty)} uncommitted files" if done.dirty else ""
+    say(f"restored {entry.name} to {name}: {done.commit[:12]}{files}; {name} is {done.status}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
     match done.status:
@@ -220,21 +227,24 @@ def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: boo
         case "needs_review":
             say(f"  next: llmc review {name}")
         case _:
-            say(f"  next: llmc review {name}, then llmc message {name} 'Go on with it, and commit it.'")
+            say(f"  next: llmc review {name}, then llmc message {name} 'Continue this work and commit it.'")
 
 
 @trash.command("prune")
 @click.option(
-    "--older-than", metavar="DAYS", type=click.IntRange(0), help="Days (default: [trash].keep_days)."
+    "--older-than",
+    metavar="DAYS",
+    type=click.IntRange(0),
+    help="Minimum age in days [default: trash.keep_days]",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask; keep what may be younger than it looks.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation; keep entries of uncertain age")
 @json_option
 @click.pass_context
 def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) -> None:
-    """Permanently delete old trash, after asking.
+    """Permanently delete old trash entries
 
-    What goes is listed first. Where the clock, the event log and the files disagree about an entry's age, that is
-    said; --yes keeps such an entry.
+    Lists the entries and asks first. If the clock, the event log and the files disagree about the age of an entry, it
+    is marked; --yes keeps such entries.
     """
     project = project_of(ctx)
     days = project.config.trash.keep_days if older_than is None else older_than
@@ -246,19 +256,19 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
         for entry in plan.old:
             say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
     if plan.doubts:
-        note("clocks disagree: an entry marked with ! may be younger than its name says")
+        note("clocks disagree: entries marked with ! may be newer than their names say")
     if wanted:
-        many = f"{len(wanted)} {'entry' if len(wanted) == 1 else 'entries'} of the trash"
-        confirm(f"Permanently delete {many}?", f"this deletes {many} for good", yes)
+        many = f"{len(wanted)} trash {'entry' if len(wanted) == 1 else 'entries'}"
+        confirm(f"Permanently delete {many}?", f"this permanently deletes {many}", yes)
     gone = trash_entries.prune(project, wanted)
     if as_json:
         left = {entry.name: plan.doubts[entry.name] for entry in kept}
         print_json({"removed": gone, "kept": left, "older_than_days": days})
         return
     for name in gone:
-        say(f"removed {name}")
+        say(f"deleted {name}")
     for entry in kept:
-        say(f"kept {entry.name}: {plan.doubts[entry.name]}; without --yes you are asked")
+        say(f"kept {entry.name}: {plan.doubts[entry.name]}; to delete it, run without --yes")
     if not plan.old:
         say(f"nothing in the trash is older than {days} days")
 

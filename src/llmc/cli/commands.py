@@ -1,60 +1,60 @@
-"""The table of commands, and what llmc says of itself: `--version` and `--help`, before click is imported.
+"""The table of commands, and `llmc --version` and `llmc --help`, which do not import click.
 
-The help is what click prints for the same table, at the same width; a test compares the two.
+The help is the same as click prints it; a test compares the two.
 """
 
 from llmc import __version__
 from llmc.base.text import wrap
 from llmc.cli.output import columns, say, say_lines
 
-#: every command: what it is for, in the order of the help text
+#: every command and its help line, in the order of the help text
 COMMANDS: dict[str, str] = {
-    "init": "Make a root for a repository.",
-    "add": "Add a worker.",
-    "up": "Start the agents and the daemon that looks after them.",
-    "overseer": "Keep `up --auto` alive, for days.",
-    "down": "Stop the agents and the daemon.",
-    "status": "Show the workers.",
-    "start": "Give an idle worker a task.",
-    "message": "Send a message to a worker.",
-    "inbox": "List the questions of goals that wait for you.",
-    "answer": "Answer a question of a worker or of a goal.",
-    "attach": "Open a worker's terminal.",
-    "peek": "Print the last lines of a worker's screen.",
-    "hold": "Keep llmc's hands off a worker.",
-    "release": "Give a held worker back to llmc.",
-    "review": "Show what a worker's accept would land.",
-    "reject": "Request changes to a worker's work.",
-    "accept": "Land a worker's work on the default branch.",
-    "rebase": "Put a worker's commits onto the newest base.",
-    "pick": "Make a branch of a worker's commits, in the source.",
-    "undo": "Take the newest accept back.",
-    "reset": "Make a worker idle again, on the newest base; its work is kept.",
-    "nuke": "Remove a worker; all it had goes into the trash.",
-    "trash": "List and restore discarded work.",
-    "tasks": "The list of tasks that people and agents share.",
-    "goal": "Goals: plans that are driven to their end.",
-    "work": "Update plan items.",
-    "doctor": "Diagnose and repair problems.",
-    "wait": "Wait until a worker has a status.",
-    "digest": "The morning report: what waits for you, what landed, what it cost.",
-    "events": "Print what happened.",
-    "usage": "Show the tokens that agents used, and what they cost.",
-    "prices": "Show and update what models cost.",
-    "notify": "How llmc tells you what happens while you are away.",
-    "logs": "Print a worker's log, or the daemon's.",
-    "console": "Open a shell in a worker's worktree.",
-    "config": "Read, change and check the configuration.",
-    "claude": "Run the Claude Code client that llmc uses, for example to log in.",
-    "drill": "Make failures happen in a scratch root, and see that nothing is lost.",
-    "demo": "See llmc at work on a sample repository.",
-    "uninstall": "Take back what llmc made for a root.",
-    "report": "Report on your own work (agents call this).",
-    "completion": "Print the completion script of a shell.",
-    "hook": "Take a hook event of an agent (agents call this).",
+    "init": "Create an llmc root for a repository",
+    "add": "Add a worker",
+    "up": "Start the workers and the daemon",
+    "overseer": "Keep auto mode running, and manage goals",
+    "down": "Stop the workers and the daemon",
+    "status": "Show the status of all workers",
+    "start": "Start a task on an idle worker",
+    "message": "Send a message to a worker",
+    "inbox": "List open questions, oldest first",
+    "answer": "Answer a question from a worker or a goal",
+    "attach": "Attach to a worker's terminal",
+    "peek": "Show the last lines of a worker's screen",
+    "hold": "Put a worker on hold, so that llmc leaves it alone",
+    "release": "Release a worker from hold",
+    "review": "Review the changes a worker wants to land",
+    "reject": "Request changes from a worker",
+    "accept": "Land a worker's changes on the default branch",
+    "rebase": "Rebase a worker onto the latest default branch",
+    "pick": "Copy a worker's commits to a new branch in the source",
+    "undo": "Revert the most recent accept",
+    "reset": "Reset a worker to idle; its work goes to the trash",
+    "nuke": "Remove a worker; everything goes to the trash",
+    "trash": "List and restore discarded work",
+    "tasks": "Manage the task list",
+    "goal": "Manage goals",
+    "work": "Set the status of a plan item",
+    "doctor": "Find and repair problems with a root",
+    "wait": "Wait for workers or tasks to reach a status",
+    "digest": "Summarize what landed, failed and needs you",
+    "events": "Show the event log",
+    "usage": "Show token usage and cost",
+    "prices": "Show and update model prices",
+    "notify": "Test and list notifications",
+    "logs": "Show the log of a worker or of the daemon",
+    "console": "Open a shell in a worker's worktree",
+    "config": "Get, set and check configuration",
+    "claude": "Run the Claude Code client that llmc uses",
+    "drill": "Inject failures in a scratch root to test recovery",
+    "demo": "Run a demo on a sample repository",
+    "uninstall": "Remove a root and everything llmc created for it",
+    "report": "Report the status of your work (for agents)",
+    "completion": "Print a shell completion script",
+    "hook": "Receive a hook event from an agent (internal)",
 }
 
-#: where each command stands: the module has a function of its name. Nothing imports those of `rehearsal`
+#: the module of each command, with a function of its name. Nothing else imports those in `rehearsal`
 PLACES: dict[str, str] = {
     name: module
     for module, names in {
@@ -83,30 +83,30 @@ PLACES: dict[str, str] = {
 
 #: the options of `llmc` itself
 OPTIONS: dict[str, str] = {
-    "--root PATH": "The root to work on (else LLMC_ROOT, the enclosing one, or ~/llmc).",
-    "--debug": "Show tracebacks.",
+    "--root PATH": "llmc root to use [default: $LLMC_ROOT, the enclosing root, or ~/llmc]",
+    "--debug": "Show tracebacks",
     "--version": "Show the version and exit.",
     "-h, --help": "Show this message and exit.",
 }
 
-#: click wraps the first paragraph and leaves the second, marked with `\\b`, as it is
-ABOUT = """A fleet of Claude Code agents on one repository.
+#: click wraps the first paragraph, but not the one marked with `\\b`
+ABOUT = """Run a fleet of Claude Code agents on one repository
 
 \b
-First steps, inside a git repository:
+To get started, inside a git repository:
   llmc init && llmc add adam && llmc up --detach
   llmc start --prompt "Fix the flaky test in tests/test_io.py"
   llmc wait adam --status needs_review && llmc accept adam
 """
 
-#: what click makes of the width of a terminal
-LEAST_WIDTH, MOST_WIDTH, MARGIN = 50, 80, 2
+#: how click fits help into a terminal: never narrower or wider than this
+LEAST_WIDTH, MOST_WIDTH, MARGIN = 50, 120, 2
 
 
 def answer(argv: list[str]) -> int | None:
-    """Answer a command line that asks for the version or the help of llmc; None when it does not.
+    """Answer `llmc --version` and `llmc --help`; None for any other command line.
 
-    `llmc` alone is left to click: so a shell asks for completions.
+    `llmc` alone goes to click, because that is how a shell asks for completions.
     """
     if argv == ["--version"]:
         say(f"llmc, version {__version__}")
@@ -118,7 +118,7 @@ def answer(argv: list[str]) -> int | None:
 
 
 def help_text(screen: int) -> str:
-    """`llmc --help` on a terminal so many columns wide."""
+    """`llmc --help` for a terminal of this width."""
     width = max(min(screen, MOST_WIDTH) - MARGIN, LEAST_WIDTH)
     first, _, steps = ABOUT.strip().partition("\n\n\b\n")
     about = [*_wrapped(first, width - 2), "", *steps.splitlines()]
@@ -133,7 +133,7 @@ def help_text(screen: int) -> str:
 
 
 def _list(rows: dict[str, str], width: int) -> list[str]:
-    """Names on the left, what they mean beside them."""
+    """Two columns: names and descriptions."""
     indent = max(map(len, rows)) + 2
     lines = []
     for name, text in rows.items():

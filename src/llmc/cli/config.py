@@ -1,4 +1,4 @@
-"""llmc config"""
+"""The configuration: `llmc config`."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from llmc.config.load import advice, check_text, load_config, read_text, unusabl
 
 @click.group("config", cls=Group)
 def config() -> None:
-    """Read, change and check the configuration.
+    """Get, set and check configuration
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def config() -> None:
 @json_option
 @click.pass_context
 def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
-    """Print the value in force of a key, or all of them."""
+    """Print effective configuration values"""
     from llmc.config.edit import get_value
     from llmc.config.schema import plain, reference, to_toml
 
@@ -53,7 +53,10 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
 @click.argument("value")
 @click.pass_context
 def set_(ctx: click.Context, key: str, value: str) -> None:
-    """Change one key; comments and layout stay. A value that does not fit is refused, and nothing is written."""
+    """Set a configuration key
+
+    Keeps comments and layout. An invalid value is refused.
+    """
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml
 
@@ -66,18 +69,21 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
 @click.argument("key")
 @click.pass_context
 def unset(ctx: click.Context, key: str) -> None:
-    """Remove one key, so that its default is in force."""
+    """Remove a key to restore its default"""
     from llmc.config.edit import unset_value
 
     name_old_tasks(root_of(ctx))
     unset_value(root_of(ctx).config, key)
-    say(f"{key} is unset")
+    say(f"unset {key}")
 
 
 @config.command("edit")
 @click.pass_context
 def edit(ctx: click.Context) -> None:
-    """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
+    """Edit config.toml in $EDITOR
+
+    The file is replaced only if the new text is valid.
+    """
     name_old_tasks(root_of(ctx))
     path = root_of(ctx).config
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
@@ -87,13 +93,14 @@ def edit(ctx: click.Context) -> None:
     done = subprocess.run([*shlex.split(editor), str(draft)])
     if done.returncode:
         raise UsageError(
-            f"{editor} ended with {done.returncode}, nothing was changed", hint=f"Your text is in {draft}."
+            f"{editor} exited with code {done.returncode}; config.toml was not changed",
+            hint=f"Your text is in {draft}.",
         )
     text = draft.read_text()
     _, problems = check_text(text, draft.name)
     if problems:
         error = unusable(draft, problems)
-        error.hint = "config.toml is unchanged; run `llmc config edit` again to go on where you were."
+        error.hint = "config.toml was not changed. Run `llmc config edit` to continue editing."
         raise error
     from llmc.base.files import write_atomic
 
@@ -105,7 +112,7 @@ def edit(ctx: click.Context) -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
-    """List everything that is wrong with config.toml, at once, and what does not go well together."""
+    """Check config.toml for errors and conflicts"""
     path = root_of(ctx).config
     config, problems = check_text(read_text(path), path.name)
     warnings = advice(config) if config is not None else []
@@ -113,16 +120,19 @@ def check(ctx: click.Context, as_json: bool) -> int:
         rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
         print_json({"ok": not problems, "problems": rows, "warnings": warnings})
     else:
-        say_lines("\n".join(str(p) for p in problems) or f"{path} is fine")
+        say_lines("\n".join(str(p) for p in problems) or f"{path} is valid")
         for text in warnings:
-            note(paint("note: ", "yellow", err=True) + text)
+            note(paint("warning: ", "yellow", err=True) + text)
     return Exit.FAILED if problems else Exit.DONE
 
 
 @config.command("schema")
 @json_option
 def schema(as_json: bool) -> None:
-    """Print every key with its type, default and meaning; with --json a JSON schema."""
+    """List every key with type, default and description
+
+    With --json, prints a JSON schema.
+    """
     from llmc.config.schema import json_schema, reference
 
     if as_json:

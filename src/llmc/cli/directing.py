@@ -1,4 +1,4 @@
-"""A worker at work: `llmc start`, `message`, `answer`, `hold` and `release`; and a look at it: `attach`, `peek`, `console`."""
+"""Working with one worker: `llmc start`, `message`, `answer`, `hold`, `release`, `attach`, `peek` and `console`."""
 
 import os
 import sys
@@ -14,17 +14,17 @@ from llmc.cli.output import json_option, note, print_json, read_line, say, say_l
 
 
 @click.command("start")
-@click.option("--prompt", "-p", metavar="TEXT", help="The task. Without it and --prompt-file, $EDITOR opens.")
-@click.option("--prompt-file", "-f", metavar="FILE", help="A file with the task; - is standard input.")
+@click.option("--prompt", "-p", metavar="TEXT", help="Text of the task [default: opens $EDITOR]")
+@click.option("--prompt-file", "-f", metavar="FILE", help="File with the task; - for standard input")
 @click.option(
-    "--worker", "-w", shell_complete=complete_worker, help="Which worker (default: the first idle one)."
+    "--worker", "-w", shell_complete=complete_worker, help="Worker to use [default: the first idle one]"
 )
 @click.option(
     "--self-review/--no-self-review",
     default=None,
-    help="Let the agent read its own work once more before you do (default: as configured).",
+    help="Have the agent review its own work before you do [default: defaults.self_review.enabled]",
 )
-@click.option("--new", is_flag=True, help="Add a worker when none is idle.")
+@click.option("--new", is_flag=True, help="Add a worker if none is idle")
 @json_option
 @click.pass_context
 def start(
@@ -36,14 +36,15 @@ def start(
     new: bool,
     as_json: bool,
 ) -> int:
-    """Give an idle worker a task: newest base, new conversation, prompt delivered and receipted.
+    """Start a task on an idle worker
+
+    The worker starts a new conversation on the latest default branch. The result is acknowledged, queued, unconfirmed
+    (exit 1) or refused (exit 3).
 
     \b
     Examples:
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
       llmc start --worker adam --prompt-file task.md --self-review
-
-    The answer is acknowledged, queued, unconfirmed (exit 1) or refused (exit 3); never a bare OK.
     """
     project = project_of(ctx)
     text = text_to_send(prompt, prompt_file, "task")
@@ -53,13 +54,14 @@ def start(
 @click.command("message")
 @worker_argument
 @click.argument("text", required=False)
-@click.option("--file", "-f", "file", metavar="FILE", help="A file with the message; - is standard input.")
+@click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
 @json_option
 @click.pass_context
 def message(ctx: click.Context, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
-    """Say something to a worker in its running conversation. Without text, $EDITOR opens.
+    """Send a message to a worker
 
-    While its work is validated to be accepted, that accept is cancelled.
+    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels an accept of this
+    worker that has not landed yet.
 
     \b
     Example:
@@ -77,20 +79,21 @@ def message(ctx: click.Context, worker: str, text: str | None, file: str | None,
 @click.command("answer")
 @click.argument("asker", metavar="WORKER|ID", shell_complete=complete_worker)
 @click.argument("text", required=False)
-@click.option("--goal", "goal_id", default="", help="With the ID of a plan item: of this goal.")
+@click.option("--goal", "goal_id", default="", help="Goal the plan item ID belongs to")
 @json_option
 @click.pass_context
 def answer(ctx: click.Context, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
-    """Answer a question: of a worker's client, of its `llmc report blocked`, or of a goal (`llmc inbox`).
+    """Answer a question from a worker or a goal
+
+    Answers a question from a worker's client, a worker that is blocked, or a question from `llmc inbox`. TEXT is the
+    number of an option or free text; without it, the question of a worker is shown and you are prompted. Permission
+    requests and unknown dialogs need `llmc attach`.
 
     \b
     Examples:
       llmc answer adam 2
       llmc answer adam "neither, use the old name"
       llmc answer S1.1.2 "Excel's"
-
-    TEXT is the number of an option, or the answer in your words; without it the question of a worker is shown, and you are
-    asked for the answer. Permissions, and dialogs that llmc does not recognise for certain, need `llmc attach`.
     """
     project = project_of(ctx)
     if goal_id or asker not in roots.worker_names(project):
@@ -102,18 +105,21 @@ def answer(ctx: click.Context, asker: str, text: str | None, goal_id: str, as_js
         for number, label in enumerate(asked.options, 1):
             say(f"  {number}. {label}")
         if not sys.stdin.isatty():
-            raise UsageError("an answer is missing", hint=f'llmc answer {asker} "..."')
+            raise UsageError("no answer given", hint=f'Run: llmc answer {asker} "..."')
         text = read_line("Answer")
     return show_receipt(workers.answer(project, asker, text), as_json)
 
 
 def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:
-    from llmc.cli.goal_verbs import answer_question  # what is asked of goals is much to load
+    from llmc.cli.goal_verbs import answer_question  # slow to import
 
-    if not goal_id and not any(sign.isdigit() for sign in question_id):  # each id of a plan item has one
+    if not goal_id and not any(sign.isdigit() for sign in question_id):  # every plan item ID has a digit
         roots.require_worker(project, question_id)
     if text is None:
-        raise UsageError("an answer is missing", hint=f'llmc answer {question_id} "..."; llmc inbox')
+        raise UsageError(
+            "no answer given",
+            hint=f'Run: llmc answer {question_id} "..." (`llmc inbox` shows the question)',
+        )
     answer_question(project, question_id, text, goal_id, as_json)
 
 
@@ -122,7 +128,9 @@ def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: 
 @json_option
 @click.pass_context
 def hold(ctx: click.Context, worker: str, as_json: bool) -> None:
-    """Keep llmc's hands off a worker: it types, accepts and resets nothing there until `llmc release`.
+    """Put a worker on hold, so that llmc leaves it alone
+
+    llmc does not type, accept or reset there until `llmc release`.
 
     \b
     Example:
@@ -132,7 +140,7 @@ def hold(ctx: click.Context, worker: str, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "held": True})
     else:
-        say(f"{worker} is held; `llmc release {worker}` gives it back")
+        say(f"{worker} is on hold; to release it: llmc release {worker}")
 
 
 @click.command("release")
@@ -140,7 +148,7 @@ def hold(ctx: click.Context, worker: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def release(ctx: click.Context, worker: str, as_json: bool) -> None:
-    """Give a held worker back to llmc.
+    """Release a worker from hold
 
     \b
     Example:
@@ -150,21 +158,22 @@ def release(ctx: click.Context, worker: str, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "held": False})
     else:
-        say(f"{worker} is released" if changed else f"{worker} was not held")
+        say(f"released {worker}" if changed else f"{worker} is not on hold")
 
 
 @click.command("attach")
 @worker_argument
-@click.option("--read-only", "-r", is_flag=True, help="Look only: keys are ignored.")
+@click.option("--read-only", "-r", is_flag=True, help="Ignore keys; only watch")
 @click.pass_context
 def attach(ctx: click.Context, worker: str, read_only: bool) -> None:
-    """Open a worker's terminal. While you are attached llmc types, accepts and resets nothing there.
+    """Attach to a worker's terminal
 
-    Inside a tmux of your own, it says which keys detach from the inner one.
+    While you are attached, llmc does not type, accept or reset there. Inside your own tmux, attach tells you which keys
+    detach from the inner one.
 
     \b
     Example:
-      llmc attach adam        # leave it with C-b d; the agent goes on
+      llmc attach adam        # detach with C-b d; the agent keeps running
     """
     opened = workers.terminal(project_of(ctx), worker, os.environ, read_only=read_only)
     if opened.switches:
@@ -175,23 +184,31 @@ def attach(ctx: click.Context, worker: str, read_only: bool) -> None:
 
 
 def detach_keys(inner: str, around: str | None) -> str:
-    """The keys that leave the worker's terminal; `around` is the prefix of the tmux that it is shown in."""
+    """The keys that detach from a worker; `around` is the prefix of the tmux around it."""
     return f"{inner} {inner} d" if around == inner else f"{inner} d"
 
 
 @click.command("peek")
 @worker_argument
-@click.option("--lines", "-n", type=click.IntRange(1, 20000), default=40, show_default=True)
+@click.option(
+    "--lines",
+    "-n",
+    metavar="N",
+    type=click.IntRange(1, 20000),
+    default=40,
+    show_default=True,
+    help="Number of lines",
+)
 @json_option
 @click.pass_context
 def peek(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
-    """Print the last lines of a worker's screen; its rules and gaps are as long as fit.
+    """Show the last lines of a worker's screen
+
+    Rules and gaps are shortened to fit the terminal, or $COLUMNS; --json prints the lines unchanged.
 
     \b
     Example:
       llmc peek adam -n 100
-
-    What is not a terminal is COLUMNS wide, or 80; --json has the lines as they are.
     """
     project = project_of(ctx)
     screen = workers.screen(project, worker, lines)
@@ -206,7 +223,9 @@ def peek(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
 @worker_argument
 @click.pass_context
 def console(ctx: click.Context, worker: str) -> None:
-    """Open your own shell in a worker's worktree; leave it with `exit`. The agent is not touched.
+    """Open a shell in a worker's worktree
+
+    Leave it with `exit`. The agent keeps running.
 
     \b
     Example:
@@ -215,7 +234,7 @@ def console(ctx: click.Context, worker: str) -> None:
     project = project_of(ctx)
     worktree = workers.worktree(project, worker)
     shell = os.environ.get("SHELL") or "/bin/sh"
-    note(f"a shell in {worktree}; leave it with `exit`")
+    note(f"opening a shell in {worktree}; leave it with `exit`")
     os.chdir(worktree)
-    # Not LLMC_WORKER: that marks an agent, and agents may call very little.
+    # Not LLMC_WORKER: that would mark you as an agent.
     os.execvpe(shell, [shell], {**os.environ, "LLMC_ROOT": str(project.root.path)})

@@ -1,4 +1,4 @@
-"""What is wrong with a root, and its repair: `llmc doctor`."""
+"""Find and repair problems: `llmc doctor`."""
 
 from typing import Any
 
@@ -17,29 +17,30 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Repair what can be repaired; shows what it would do, and asks.")
 @click.option(
-    "--rebuild", is_flag=True, help="Make a new state.json from worktrees, sessions and claims on tasks."
+    "--repair", is_flag=True, help="Fix what can be fixed automatically; lists the repairs and asks first"
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--rebuild", is_flag=True, help="Rebuild state.json from worktrees, sessions and task claims")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: bool) -> int:
-    """Find what is wrong with a root, and mend it. Without an option it only looks.
+    """Find and repair problems with a root
+
+    Without an option, doctor only reports. --repair skips workers that are on hold, attached or being accepted, and
+    moves everything it removes to the trash. --rebuild keeps a copy of the old state.json. Exit code 0 means no
+    problems.
 
     \b
     Examples:
       llmc doctor
       llmc doctor --repair
       llmc doctor --rebuild
-
-    Exit code 0 means that all is well. --repair touches no worker that is held, attached or being accepted, and
-    keeps in the trash whatever it removes. --rebuild keeps the old state.json.
     """
     if repair and rebuild:
-        raise UsageError("--repair and --rebuild were given", hint="First --rebuild, then look again.")
+        raise UsageError("--repair and --rebuild cannot be used together", hint="Run --rebuild first.")
     if yes and not (repair or rebuild):
-        raise UsageError("--yes without --repair or --rebuild", hint="`llmc doctor` alone asks nothing.")
+        raise UsageError("--yes needs --repair or --rebuild", hint="Run: llmc doctor --repair --yes")
     root = root_of(ctx)
     if rebuild:
         return _rebuild(root, yes, as_json)
@@ -68,7 +69,7 @@ def _repair(root: Root, found: Health, yes: bool, as_json: bool) -> int:
     if not done:
         return _show(root, found, as_json)
     for finding in found.findings:
-        say(paint(f"left: {finding.line}", "red"))
+        say(paint(f"remaining: {finding.line}", "red"))
     say(summary(found.findings))
     return _code(found)
 
@@ -90,8 +91,8 @@ def _show(root: Root, found: Health, as_json: bool) -> int:
 
 def _without_finding(found: Health, group: str) -> str:
     if group in found.not_seen:
-        return f"not looked at, {found.not_seen[group]}"
-    return paint(", ".join(_versions(found.facts)) if group == "programs" else "fine", "green")
+        return f"not checked: {found.not_seen[group]}"
+    return paint(", ".join(_versions(found.facts)) if group == "programs" else "ok", "green")
 
 
 def _versions(facts: Facts) -> list[str]:
@@ -136,8 +137,8 @@ def _repair_view(one: Repair) -> dict[str, Any]:
 
 def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
     if health.has_state(root):
-        what = f"{root.state} is valid; a new one would know less"
-        confirm(f"{what}. Make a new one?", what, yes)
+        what = f"{root.state} is valid; rebuilding it loses information"
+        confirm(f"{what}. Rebuild it?", what, yes)
     done = health.rebuild(root)
     if as_json:
         rows = [
@@ -148,14 +149,14 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         ]  # fmt: skip
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
         return Exit.DONE
-    say(f"a new {root.state.name} with {len(done.workers)} workers")
+    say(f"rebuilt {root.state.name} with {len(done.workers)} workers")
     for worker in done.workers:
         task = " ".join((worker.current_subject or worker.current_prompt).split())[:60]
-        claimed = f" at task {worker.assignment.task_id}" if worker.assignment else ""
+        claimed = f" on task {worker.assignment.task_id}" if worker.assignment else ""
         say(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
         for text in done.unknown.get(worker.name, []):
             note(f"  {worker.name}: {text}")
     if done.kept:
-        say(f"the old one is {done.kept}")
+        say(f"the old file is {done.kept}")
     say("next: llmc doctor, then llmc up --detach")
     return Exit.DONE

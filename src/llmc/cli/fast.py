@@ -1,7 +1,7 @@
-"""The hot commands: `status`, `wait` and `events`, called thousands of times by scripts.
+"""The hot commands, which scripts call all the time: `status`, `wait` and `events`.
 
-They are dispatched before click is imported and read JSON with the standard library. What they do not know
-(`--help`, a wrong option) goes to click, whose commands call the same functions.
+They run without click and read JSON with the standard library. Any other command line (`--help`, a wrong option) goes
+to click, whose commands call the same functions.
 """
 
 import time
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmc.api.roots import Project
     from llmc.cli.overview import Paint
 
-#: so much of a text of an event is in its line
+#: longest text of an event on its line
 MOST_EVENT_TEXT = 200
 
 
@@ -24,11 +24,11 @@ class Give(Exception):
 
 
 def dispatch(argv: list[str]) -> int | None:
-    """Run a hot command line; None when it is not one."""
+    """Run a hot command line; None for any other."""
     try:
         return _dispatch(argv)
     except (Give, seeing.Unreadable, AttributeError, KeyError, TypeError, FileNotFoundError):
-        return None  # a state of the wrong shape, a directory that is gone: click's path says what is wrong
+        return None  # a damaged state or a missing directory: click's commands report it
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -46,7 +46,7 @@ def _dispatch(argv: list[str]) -> int | None:
     if argv == ["status"]:
         return status_for_people(root_given)
     if not argv or argv[0] not in ("wait", "events") or seeing.is_agent():
-        return None  # agents may ask for the status; click refuses them the rest
+        return None  # click refuses agents all but the status
     if argv[0] == "wait":
         return _wait_args(argv[1:], root_given)
     return _events_args(argv[1:], root_given)
@@ -74,14 +74,14 @@ def status_text(project: "Project") -> str:
 
 
 def sheet() -> "tuple[int, Paint]":
-    """How wide what is printed may be, and how it is coloured."""
+    """The width of the output, and its colours."""
     from llmc.cli.overview import PLAIN_WIDTH
 
     return (columns() if is_terminal() else PLAIN_WIDTH), paint
 
 
 def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None, as_json: bool) -> int:
-    """The exit code tells it too: reached 0, else 1."""
+    """Wait, and return 0 if the status was reached, else 1."""
     views, problem = seeing.wait(root, workers, statuses, timeout_s)
     if as_json:
         body: Any = views[0] if len(views) == 1 else views
@@ -124,7 +124,7 @@ def time_of_day(ts: Any, form: str = "%H:%M:%S") -> str:
 
 
 def in_a_line(value: Any) -> str:
-    """An event is a line, also where it has a whole prompt in it; --json has all of it."""
+    """A value on one line, shortened; --json prints all of it."""
     text = " ".join(str(value).split()) if isinstance(value, str) else str(value)
     return text if len(text) <= MOST_EVENT_TEXT else f"{text[: MOST_EVENT_TEXT - 1]}…"
 
@@ -143,7 +143,7 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
         elif argv[0].startswith("--timeout"):
             value, argv = _take(argv, "--timeout")
             if not value.replace(".", "", 1).isdecimal():
-                raise Give  # 15m, or nonsense
+                raise Give  # 15m, or invalid
             timeout_s = float(value)
         elif argv[0].startswith("-"):
             raise Give

@@ -14,23 +14,33 @@ from llmc.cli.output import json_option, print_json, say
 @click.command("report")
 @click.argument("kind", type=click.Choice(["done", "blocked", "progress"]))
 @click.argument("text", required=False, default="")
-@click.option("--no-changes", is_flag=True, help="With done: nothing needs to change, and TEXT says why.")
-@click.option("--progress", default="", metavar="TEXT", help="What exists now.")
-@click.option("--decision", "decisions", multiple=True, metavar='"WHAT | WHY"', help="What you decided.")
+@click.option("--no-changes", is_flag=True, help="With `done`: nothing needs to change; TEXT says why")
+@click.option("--progress", default="", metavar="TEXT", help="Current state of the work")
 @click.option(
-    "--question", "questions", multiple=True, metavar="TEXT", help="What is open, and stops nothing."
+    "--decision",
+    "decisions",
+    multiple=True,
+    metavar='"WHAT | WHY"',
+    help="Decision and its reason (repeatable)",
 )
-@click.option("--next", "steps", multiple=True, metavar="TEXT", help="What comes next, in order.")
+@click.option(
+    "--question",
+    "questions",
+    multiple=True,
+    metavar="TEXT",
+    help="Open question that does not block you (repeatable)",
+)
+@click.option("--next", "steps", multiple=True, metavar="TEXT", help="Next step (repeatable, in order)")
 @click.option(
     "--evidence",
     multiple=True,
     metavar="KIND:VALUE",
-    help='What shows it: file, command, test, commit, pr, issue or link, as in test:"make test = passed".',
+    help='Evidence of kind file, command, test, commit, pr, issue or link, such as test:"make test = passed" (repeatable)',
 )
 @json_option
 @click.pass_context
 def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_json: bool, **said: Any) -> None:
-    """Say how your own work stands (for agents, inside their session).
+    """Report the status of your work (for agents)
 
     \b
     Examples:
@@ -39,15 +49,17 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
       llmc report progress "Reads both" --decision "no grammar | two formats"
       llmc report done "Reads both" --evidence "test:make test = passed"
 
-    A task ends when you stop; a report says what your stopping means where git cannot tell. What the other options say
-    is kept with the goal of the task; all but --progress can be given several times.
+    Run it in your own session. A task ends when you stop; a report says what git cannot show. The other options are
+    recorded with the goal of the task.
     """
     if no_changes and (kind != "done" or not text.strip()):
         raise UsageError(
-            "--no-changes goes with `done` and a reason", hint='llmc report done --no-changes "why"'
+            "--no-changes needs `done` and a reason", hint='Run: llmc report done --no-changes "why"'
         )
     if kind == "blocked" and not text.strip():
-        raise UsageError("say what blocks you", hint='llmc report blocked "what you need"')
+        raise UsageError(
+            "`llmc report blocked` needs a reason", hint='Run: llmc report blocked "what you need"'
+        )
     update = agent_calls.read_update(said)
     name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
     if as_json:
@@ -59,13 +71,15 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
 @click.command("hook", context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def hook(arguments: tuple[str, ...]) -> None:
-    """Take a hook event of an agent from standard input, as the sender in the agent's settings does.
+    """Receive a hook event from an agent (internal)
+
+    Reads the event from standard input. The agent's settings call it.
 
     \b
     Example:
       llmc hook <inbox directory> <wake-up socket> < payload.json
     """
     if not arguments:
-        raise UsageError("no inbox was named", hint="`llmc hook --help` shows how it is used.")
+        raise UsageError("missing inbox directory", hint="Run `llmc hook --help` for usage.")
     argv = agent_calls.hook_command(list(arguments))
     os.execv(argv[0], argv)

@@ -28,22 +28,24 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class _Dollars(click.FloatRange):
-    """`nan` and `inf` are numbers to Python, and no limit to anybody."""
+    """Refuses `nan` and `inf`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isfinite(number := super().convert(value, param, ctx)):
-            self.fail(f"{value} is no amount of dollars; 0 means no limit.", param, ctx)
+            self.fail(f"{value} is not a dollar amount; use 0 for no limit.", param, ctx)
         return number
 
 
 _DOLLARS = _Dollars(0)
 
-reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
+reason_option = click.option("--reason", default="", help="Reason, recorded in the goal's event log")
 
 
 @click.group("goal", cls=Group)
 def goal() -> None:
-    """Goals: what is to be reached, planned in phases, tasks and subtasks, and driven to its end.
+    """Manage goals
+
+    A goal is a large objective with a plan of phases, tasks and subtasks.
 
     \b
     Examples:
@@ -55,33 +57,41 @@ def goal() -> None:
 
 
 def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What can be said of a goal besides its title."""
+    """The options that define a goal, except its title."""
     several = {
-        "--criterion": ("criteria", "What must be true in the end; can be given several times."),
+        "--criterion": ("criteria", "Success criterion (repeatable)"),
         "--verify": (
             "verify",
-            "A command that must pass in the end: llmc runs it before the goal is completed.",
+            "Command that must pass before the goal is completed (repeatable)",
         ),
-        "--non-goal": ("non_goals", "What is not wanted."),
-        "--constraint": ("constraints", "What must be kept to."),
-        "--assumption": ("assumptions", "What is taken for granted."),
-        "--risk": ("risks", 'What might go wrong: "risk | impact | mitigation".'),
-        "--stakeholder": ("stakeholders", "Whom it concerns."),
-        "--tag": ("tags", "A word to find it by."),
+        "--non-goal": ("non_goals", "Non-goal (repeatable)"),
+        "--constraint": ("constraints", "Constraint (repeatable)"),
+        "--assumption": ("assumptions", "Assumption (repeatable)"),
+        "--risk": ("risks", 'Risk, as "risk | impact | mitigation" (repeatable)'),
+        "--stakeholder": ("stakeholders", "Stakeholder (repeatable)"),
+        "--tag": ("tags", "Tag (repeatable)"),
     }
     single = [
-        click.option("--problem", default=None, help="What is to be solved."),
-        click.option("--priority", type=PRIORITIES, default=None, help="How urgent it is (normal)."),
-        click.option("--owner", default=None, help="Who answers questions: a name, not an address."),
+        click.option("--problem", default=None, help="Problem that the goal solves"),
+        click.option("--priority", type=PRIORITIES, default=None, help="Priority [default: normal]"),
+        click.option(
+            "--owner", default=None, help="Name of the owner, who answers questions (not an address)"
+        ),
         click.option(
             "--reply-to",
             default=None,
             metavar="CHANNEL[:TO]",
-            help="Where its questions go besides the inbox: a channel of [notify], `notify` for all (the default), `inbox` for none.",
+            help="Channel for questions besides the inbox: one from [notify], `notify` for all, `inbox` for none [default: notify]",
         ),
-        click.option("--reply-thread", default="", help="With --reply-to: the thread there."),
-        click.option("--reply-account", default="", help="With --reply-to: the account there."),
-        click.option("--budget", type=_DOLLARS, default=None, help="Dollars it may cost; 0: no limit."),
+        click.option("--reply-thread", default="", help="With --reply-to: thread on that channel"),
+        click.option("--reply-account", default="", help="With --reply-to: account on that channel"),
+        click.option(
+            "--budget",
+            metavar="DOLLARS",
+            type=_DOLLARS,
+            default=None,
+            help="Budget in dollars; 0 means no limit",
+        ),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
     for option in reversed([*single, *lists]):
@@ -90,17 +100,22 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @goal.command("create")
-@click.option("--title", required=True, help="What is to be reached, in a line.")
+@click.option("--title", required=True, help="Title of the goal, on one line")
 @definition_options
 @click.option(
-    "--from-session", default="", shell_complete=complete_worker, help="The worker where it came up."
+    "--from-session",
+    default="",
+    shell_complete=complete_worker,
+    help="Worker whose session the goal came from",
 )
-@click.option("--plan/--no-plan", "planned", default=True, show_default=True, help="Plan it at once.")
-@click.option("--from", "file", type=_FILE, help="Take the plan from this file instead of planning.")
+@click.option("--plan/--no-plan", "planned", default=True, show_default=True, help="Plan the goal now")
+@click.option("--from", "file", type=_FILE, help="Read the plan from this file instead of planning")
 @json_option
 @click.pass_context
 def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:
-    """Make a goal, and plan it. The goal is saved even if planning fails (exit 1); with a --from that is not a valid plan, nothing is.
+    """Create a goal and plan it
+
+    The goal is saved even if planning fails (exit 1). With --from, an invalid plan creates no goal.
 
     \b
     Examples:
@@ -109,16 +124,16 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
       llmc goal create --title "Think about search" --no-plan
     """
     if file and not planned:
-        raise UsageError("--from and --no-plan were given", hint="Give one of them.")
+        raise UsageError("--from and --no-plan cannot be used together")
     project = project_of(ctx)
 
     def kept(goal: Goal) -> None:
-        """A planner may take minutes, and be interrupted: which goal it is about is known before."""
+        """Name the goal before planning, which may take minutes and be interrupted."""
         if not as_json:
             say(f"created {goal.goal_id}: {goal.title}")
         if planned and file is None:
             limit = format_duration(project.config.overseer.goals.planner.timeout)
-            note(f"planning it ... (at most {limit} for each attempt)")
+            note(f"planning ... (up to {limit} per attempt)")
 
     made = goal_orders.create(project, given, planned=planned, file=file, kept=kept)
     warn(goal_views.troubles(project))
@@ -137,19 +152,21 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     if made.planned:
         note_undriven(project, [made.view.goal])
     if made.problem and not as_json:
-        note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
+        note(paint("goal created, but planning failed: ", "red", err=True) + f"{made.problem}. {made.hint}")
     return Exit.FAILED if made.problem else Exit.DONE
 
 
 @goal.command("plan")
 @goal_argument
-@click.option("--from", "file", type=_FILE, help="Take the plan from this file.")
-@click.option("--replan", "again", is_flag=True, help="Another plan in place of the one there is.")
-@click.option("--why", default="", help="With --replan: what was wrong with the last one.")
+@click.option("--from", "file", type=_FILE, help="Read the plan from this file")
+@click.option("--replan", "again", is_flag=True, help="Replace the existing plan")
+@click.option("--why", default="", help="With --replan: what was wrong with the old plan")
 @json_option
 @click.pass_context
 def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: str, as_json: bool) -> None:
-    """Plan a goal that has no plan yet, or with --replan anew: what is done stays, and who is at work goes on.
+    """Plan a goal, or replace its plan
+
+    --replan keeps finished plan items, and workers continue.
 
     \b
     Examples:
@@ -157,7 +174,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
       llmc goal plan goal_1f0c9a7e42 --replan --why "no server after all"
 
     \b
-    A plan file; what follows a name is what the worker is told:
+    A plan file; the lines after a name are instructions for the worker:
       # Import CSV files
       success: the docs say how
       ## P1: Read files
@@ -175,7 +192,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     """
     project = project_of(ctx)
     if why and not again:
-        raise UsageError("--why goes with --replan", hint="A first plan needs no reason.")
+        raise UsageError("--why needs --replan")
     if not again:
         view = goal_orders.plan(project, goal_id, file)
         print_json(goal_views.goal_tree(view)) if as_json else _draw(view)
@@ -190,9 +207,9 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
         if ids := getattr(revision, word):
             say(f"{word}: {', '.join(ids)}")
     for old, new in revision.moved.items():
-        say(f"moved: {old} is {new} now")
+        say(f"moved: {old} is now {new}")
     if not (revision.added or revision.changed or revision.removed or revision.moved):
-        say("nothing is different")
+        say("the plan did not change")
     note_settled(project, "replan")
 
 
@@ -202,11 +219,11 @@ def _draw(view: GoalView) -> None:
 
 
 @goal.command("list")
-@click.option("--all", "every", is_flag=True, help="Those that were put away too.")
+@click.option("--all", "every", is_flag=True, help="Include archived goals")
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
-    """List the goals: status, how much of each is done, title.
+    """List goals with status and progress
 
     \b
     Example:
@@ -224,17 +241,19 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     for view in shown:
         say(goal_line(view))
     if not shown:
-        say("no goals" if not found.views else "no goals but archived ones (--all)")
+        say("no goals" if not found.views else "only archived goals (use --all)")
 
 
 @goal.command("update")
 @goal_argument
-@click.option("--title", default=None, help="What is to be reached, in a line.")
+@click.option("--title", default=None, help="Title of the goal, on one line")
 @definition_options
 @json_option
 @click.pass_context
 def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> None:
-    """Say something of a goal anew; what is given several times replaces the whole list.
+    """Update a goal's fields
+
+    A repeatable option replaces the whole list.
 
     \b
     Example:
@@ -242,14 +261,14 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     """
     fields = goal_orders.changes(given)
     if not fields:
-        raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
+        raise UsageError("no changes given", hint="Run `llmc goal update --help` for the options.")
     if not fields.get("title", "x").strip():
-        raise UsageError("the goal would have no title", hint="Say what is to be reached, in a line.")
+        raise UsageError("the title is empty", hint="Pass a title of one line.")
     _say(goal_orders.change(project_of(ctx), goal_id, fields), as_json)
 
 
 def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why: str) -> None:
-    """pause, resume, cancel and archive differ in a word."""
+    """Define pause, resume, cancel or archive."""
 
     def run(ctx: click.Context, goal_id: str, reason: str, as_json: bool) -> None:
         project = project_of(ctx)
@@ -264,20 +283,20 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why:
 _mover(
     "pause",
     goal_orders.pause,
-    "Send nothing for a goal until `llmc goal resume`. What is out may come back.",
+    "Pause a goal: send no new work\n\nWork in progress continues. Resume with `llmc goal resume`.",
     "not tonight",
 )
-_mover("resume", goal_orders.resume, "Let a paused goal go on.", "the server is back")
+_mover("resume", goal_orders.resume, "Resume a paused goal", "the server is back")
 _mover(
     "cancel",
     goal_orders.cancel,
-    "Give a goal up: what is not done of it is cancelled. What landed stays.",
-    "nobody wants it any more",
+    "Cancel a goal and its unfinished work\n\nLanded commits stay.",
+    "no longer needed",
 )
 _mover(
     "archive",
     goal_orders.archive,
-    "Put a completed or cancelled goal away; `llmc goal list --all` shows it.",
+    "Archive a completed or cancelled goal\n\n`llmc goal list --all` still shows it.",
     "released",
 )
 

@@ -1,4 +1,4 @@
-"""Goals for people and for scripts: `llmc goal show` and `handoff`, and what every command about goals prints."""
+"""`llmc goal show` and `handoff`, and output that the goal commands share."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,32 +51,28 @@ def _known(ctx: click.Context) -> list[GoalView]:
 
 
 def warn(found: Troubles) -> None:
-    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it; so are
-    goals that could not be read."""
+    """Warn of a damaged store, of safe mode, and of goals that could not be read."""
     mode = found.safe_mode
     if found.damage:
-        note(
-            paint(f"{found.damage}. ", "red", err=True)
-            + "Nothing was changed; what it holds cannot be shown."
-        )
+        note(paint(f"{found.damage}. ", "red", err=True) + "Nothing was changed.")
     elif mode is not None:
         note(
             paint(f"safe mode: {mode.reason}. ", "red", err=True)
-            + f"The file is kept as {mode.file}; `llmc goal safe-mode --clear` ends it."
+            + f"The damaged file is {mode.file}. To end safe mode: llmc goal safe-mode --clear"
         )
 
     for goal_id, why in found.unreadable.items():
-        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc goal export` has it.")
+        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "Skipped; `llmc goal export` includes it.")
 
 
 def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
-    """That nothing will be done is said where somebody might wait for it."""
+    """Say so if no active goal makes progress."""
     if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
         note(paint(why, "yellow", err=True))
 
 
 def note_settled(project: Project, reason: str) -> None:
-    """What a person's word changes for workers happens at once, or it is said when."""
+    """Apply the change to workers now, or say when it happens."""
     if said := settle(project, reason):
         note(said)
 
@@ -99,9 +95,9 @@ def assignment_line(row: dict[str, Any], now: float) -> str:
     if (sent := row["lastDispatch"]) is not None:
         parts.append(f"last {sent['purpose']} {_ago(sent['ts'], now)}: {sent['result']}")
     if row["backoffUntil"] and row["backoffUntil"] > now:
-        parts.append(f"nothing is sent for {format_duration(row['backoffUntil'] - now)}")
+        parts.append(f"next message in {format_duration(row['backoffUntil'] - now)}")
     if row["lastObservedActivityAt"]:
-        parts.append(f"last sign of work {_ago(row['lastObservedActivityAt'], now)}")
+        parts.append(f"last activity {_ago(row['lastObservedActivityAt'], now)}")
     return f"  {row['assignmentId']}  {'; '.join(parts)}"
 
 
@@ -133,11 +129,11 @@ def _ago(then: float, now: float) -> str:
     return f"{format_duration(max(0.0, now - then))} ago"
 
 
-#: so many decisions, questions and steps are shown
+#: maximum number of decisions, questions and steps shown
 MOST_SAID = 10
 
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
-#: where to look at the only one does no harm
+#: optional for commands that only read
 _perhaps_a_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
 
 
@@ -148,11 +144,13 @@ def add_to(group: click.Group) -> None:
 
 @click.command("show")
 @_perhaps_a_goal
-@click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram.")
+@click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram")
 @json_option
 @click.pass_context
 def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) -> None:
-    """Draw a goal's plan: what is done, assignees, blockers, and what it has cost. The only goal need not be named.
+    """Show a goal's plan, progress and cost
+
+    Without GOAL, shows the only goal.
 
     \b
     Example:
@@ -177,11 +175,13 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
 
 @click.command("handoff")
 @_perhaps_a_goal
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
 @json_option
 @click.pass_context
 def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
-    """Print all that somebody needs to go on with a goal: purpose, state, decisions, next steps, questions, evidence.
+    """Write a handoff document for a goal
+
+    It holds the purpose, state, decisions, next steps, open questions and evidence.
 
     \b
     Example:
@@ -216,7 +216,7 @@ def _styled(text: str, style: str) -> str:
 
 
 def about(view: GoalView, spent: GoalCost) -> list[str]:
-    """What was said of the goal, and what it has cost: the overseer's own part is a line of its own."""
+    """The definition of the goal, and its cost; planning has its own line."""
     goal = view.goal
     facts = {
         "problem": goal.problem_statement,
@@ -229,28 +229,26 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         facts["asks"] = f"{goal.asks.reason.question} (llmc answer {goal.goal_id} ...)"
     if goal.checked is not None:
         found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
-        found += [f"not checked, for you to judge: {text}" for text in goal_views.unchecked(goal)]
+        found += [f"not checked automatically: {text}" for text in goal_views.unchecked(goal)]
         said = f"on {goal.checked.commit[:12]}" + (
-            "" if goal.checked.by == "overseer" else ", completed by a person"
+            "" if goal.checked.by == "overseer" else ", completed by you"
         )
         facts["checked"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
-    unpriced = f" (and tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
+    unpriced = f" (plus tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [
         f"{'work:':<12} ${spent.work:.2f}{unpriced}",
         f"{'overseer:':<12} ${spent.overhead:.2f} for planning",
     ]
     if goal.budget_usd:
         left = max(0.0, goal.budget_usd - spent.total)
-        rest = (
-            f"of which ${left:.2f} are left" if not spent.unpriced else "which cannot be kept without prices"
-        )
+        rest = f"${left:.2f} left" if not spent.unpriced else "not enforced: no prices configured"
         lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, {rest}")
     return lines
 
 
 def said_lines(said: dict[str, Any]) -> list[str]:
-    """What workers decided, asked and want to do next; `llmc goal handoff` has all of it."""
+    """The latest decisions, questions and next steps of workers; `llmc goal handoff` has all of them."""
     why = [
         f"{row['decision']} ({row['rationale']})" if row["rationale"] else row["decision"]
         for row in said["decisions"]

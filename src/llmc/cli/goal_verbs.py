@@ -1,4 +1,4 @@
-"""What is seen and said of all goals: `llmc inbox`, and the verbs of `llmc goal` that concern the driving of goals."""
+"""`llmc inbox`, and the commands of `llmc goal` that are not about one goal alone."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ from llmc.cli.goal_show import (
 from llmc.cli.output import json_option, note, paint, print_json, say
 
 goal_option = click.option(
-    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal."
+    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Goal the ID belongs to"
 )
 
 
@@ -36,7 +36,9 @@ goal_option = click.option(
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show the goals, and the work that does not get on: why, what was sent last, and until when it is left alone.
+    """Show goals and stalled work
+
+    For stalled work, shows the reason, the last message sent and the time of the next one.
 
     \b
     Example:
@@ -70,15 +72,19 @@ def status(ctx: click.Context, as_json: bool) -> None:
 
 
 @click.command("events")
-@goal_option
 @click.option(
-    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Show only this goal's events"
 )
-@click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
+@click.option(
+    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
+)
+@click.option("--last", metavar="N", type=click.IntRange(1), help="Show only the latest N events")
 @json_option
 @click.pass_context
 def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_json: bool) -> None:
-    """Print what happened to goals, one line each; with --json one object a line.
+    """Show the goal event log
+
+    With --json, prints one object per line.
 
     \b
     Example:
@@ -101,7 +107,9 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
 @json_option
 @click.pass_context
 def inbox(ctx: click.Context, as_json: bool) -> None:
-    """List what waits for a person's word, the oldest first.
+    """List open questions, oldest first
+
+    Answer them with `llmc answer`.
 
     \b
     Example:
@@ -129,7 +137,9 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_json: bool) -> None:
-    """Answer a question of a goal. `llmc answer` does the same.
+    """Answer an open question
+
+    The same as `llmc answer`.
 
     \b
     Example:
@@ -151,11 +161,11 @@ def answer_question(project: Project, question_id: str, text: str, goal_id: str,
 
 
 @click.command("export")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
 @json_option
 @click.pass_context
 def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
-    """Print everything that is kept about goals, as one JSON object.
+    """Export all goal data as JSON
 
     \b
     Example:
@@ -171,11 +181,13 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
 
 
 @click.command("safe-mode")
-@click.option("--clear", is_flag=True, help="A person has looked: goals may be driven again.")
+@click.option("--clear", is_flag=True, help="End safe mode and resume goals")
 @json_option
 @click.pass_context
 def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
-    """Show, or end, the safe mode that follows a damaged store: nothing is sent while it lasts.
+    """Show or clear safe mode
+
+    llmc enters safe mode after it found a damaged goal store. Goals send nothing until you clear it.
 
     \b
     Example:
@@ -187,9 +199,9 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     if as_json:
         print_json({"safeMode": _safe_mode_row(on), "cleared": was_on})
     elif on:
-        say(f"on: {on.reason}; the damaged file is {goal_views.damaged_file(project, on)}")
+        say(f"on: {on.reason}; damaged file: {goal_views.damaged_file(project, on)}")
     else:
-        say("off now" if was_on else "off")
+        say("cleared" if was_on else "off")
 
 
 def _safe_mode_row(mode: SafeMode | None) -> dict[str, Any] | None:
@@ -197,18 +209,18 @@ def _safe_mode_row(mode: SafeMode | None) -> dict[str, Any] | None:
 
 
 @click.command("tick")
-@click.option("--now", "at_once", is_flag=True, help="The same as without it: a tick is always made at once.")
-@click.option("--reason", default="asked for by a person", help="Why; it is in goals.log.")
+@click.option("--now", "at_once", is_flag=True, help="No effect; a tick always runs immediately")
+@click.option("--reason", default="requested by user", help="Reason, recorded in goals.log")
 @json_option
 @click.pass_context
 def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
-    """Look at all goals now, and do what follows: the daemon does it where one runs, else this command.
+    """Check all goals and act on them now
+
+    The daemon does it if one is running, otherwise this command. Exit code 1 means that it failed.
 
     \b
     Example:
       llmc goal tick --now
-
-    Exit code 1: it could not be done, and why is said.
     """
     done = tick_now(project_of(ctx), reason)
     if as_json:
@@ -228,7 +240,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
         note(paint("llmc: ", "red", err=True) + done.problem)
         return Exit.FAILED
     if not done.actions:
-        say("records brought up to date" if done.did_work else "nothing to do")
+        say("records updated" if done.did_work else "nothing to do")
     if done.next_due is not None:
         say(f"next: {goal_views.clock(now_unix()).to_come(done.next_due)}")
     return Exit.DONE
@@ -236,18 +248,18 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
 
 @click.command("why")
 @click.argument("id", metavar="ID", shell_complete=complete_node)
-@click.option("--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal.")
+@goal_option
 @json_option
 @click.pass_context
 def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
-    """Say why an assignment, a part of a plan or a goal stands where it does, and what comes next.
+    """Explain the state of a goal, plan item or assignment
+
+    Shows what was observed, what was sent and whether it was received, and what happens next.
 
     \b
     Examples:
       llmc goal why S1.2.3
       llmc goal why goal_1f0c9a7e42
-
-    From what is stored alone: what was seen, what was sent and whether it arrived, what was counted.
     """
     project = project_of(ctx)
     found, stands = goal_views.why(project, id, goal_id), undriven(project)
@@ -260,5 +272,5 @@ def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
         note(paint(stands, "yellow", err=True))
 
 
-#: of `llmc goal`; `llmc overseer` has them too, by their older names
+#: commands of `llmc goal`, also found under `llmc overseer`
 VERBS = (events, tick, why, export, safe_mode)

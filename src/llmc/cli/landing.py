@@ -1,6 +1,6 @@
-"""`llmc accept`: what it does and prints, without click, which takes longer to import than the landing does.
+"""`llmc accept`: what it does and prints, without click, which is slow to import.
 
-The plain command lines run from here; what `dispatch` does not know goes to click, whose command calls `land` too.
+`dispatch` runs the plain command lines; all others go to click, whose command calls `land` too.
 """
 
 import sys
@@ -10,20 +10,20 @@ from llmc.api import acceptance, roots
 from llmc.api.acceptance import CHANGED, Accepted, Unseen, Waiting
 from llmc.cli.output import ask, note, paint, print_json, say
 
-_NOT_SEEN = "this is not the change you reviewed"
+_NOT_SEEN = "the change differs from the one you reviewed"
 _DOING = {
     "check": "checking the source",
-    "merge": "making one commit of it on the newest base",
-    "validate": "validating that commit",
-    "land": "landing it",
-    "wait": "asking what became of it",
-    "verify": "verifying that it landed",
-    "reset": "giving the worker a fresh start",
+    "merge": "squashing into one commit on the latest default branch",
+    "validate": "validating the commit",
+    "land": "landing the commit",
+    "wait": "checking whether it landed",
+    "verify": "verifying the result",
+    "reset": "resetting the worker",
 }
 
 
 def dispatch(argv: list[str]) -> int | None:
-    """Run `accept WORKER [--json] [--yes]`; None for any other command line, and where an agent calls."""
+    """Run `accept WORKER [--json] [--yes]`; None for any other command line, or if an agent calls."""
     flags = {word for word in argv[1:] if word.startswith("-")}
     names = [word for word in argv[1:] if word not in flags]
     if len(names) != 1 or not names[0].isascii() or not flags <= {"--json", "--yes", "-y"}:
@@ -47,7 +47,7 @@ def dispatch(argv: list[str]) -> int | None:
 
 
 def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None:
-    """Accept a worker's work. On a terminal, ask before a change lands that is not the one reviewed."""
+    """Land a worker's changes. On a terminal, ask if they differ from what the user reviewed."""
     roots.require_worker(project, name)
     progress = _progress(project, name, as_json)
     asks = not yes and not as_json and sys.stdin.isatty()
@@ -55,8 +55,8 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
         try:
             done = acceptance.accept(project, name, progress, only_seen=asks)
         except Unseen:
-            # Nobody waits for a lock while a person thinks.
-            _ask_to_land(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?")
+            # Hold no lock while the user decides.
+            _ask_to_land(f"{name}: {_NOT_SEEN} (see llmc review {name}). Land it?")
             done = acceptance.accept(project, name, _progress(project, name, as_json, asked=True))
     except KeyboardInterrupt:
         _say_after_stop(f"interrupted; {acceptance.after_interrupt(project, name)}")
@@ -65,7 +65,7 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
         if as_json:
             print_json({"worker": name, "commit": None, "waits": waits.message})
         else:
-            say(f"{waits.message}; the daemon asks for it, and so does `llmc accept {name}`")
+            say(f"{waits.message}; the daemon checks again, or run `llmc accept {name}`")
         return
     _show(done, project.config.repo.default_branch, as_json)
 
@@ -94,10 +94,10 @@ def _progress(
 
     def progress(step: str) -> None:
         if step == CHANGED and step not in told:
-            note(paint(f"  {name}: {_NOT_SEEN}", "yellow", err=True))
+            note(paint(f"  warning: {name}: {_NOT_SEEN}", "yellow", err=True))
         told.add(step)
         if not as_json and step == "validate" and not project.config.repo.validate:
-            note("  no repo.validate is set: nothing is checked")
+            note("  skipping validation: repo.validate is not set")
         elif not as_json and step in _DOING:
             note(f"  {_DOING[step]} ...")
 
@@ -110,11 +110,11 @@ def _show(done: Accepted, branch: str, as_json: bool) -> None:
         print_json({"worker": name, "commit": commit or None, "subject": subject, "reviewed": done.reviewed})
     if done.late:
         back = f"llmc trash restore {acceptance.short(done.late)}"
-        late = f"{name} committed more while its work landed; that is kept: {back}"
+        late = f"{name} committed more while its work landed; to restore it: {back}"
         note(paint(late, "yellow", err=True))
     if as_json:
         return
     if commit:
         say(paint(f"accepted {name}: {commit[:12]} on {branch}: {subject}", "green"))
     else:
-        say(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
+        say(f"nothing to land: every change from {name} is already on {branch}; {name} is now idle")

@@ -1,4 +1,4 @@
-"""How a person is told of what happens: `llmc notify`."""
+"""Notifications: `llmc notify`."""
 
 import time
 from typing import Any
@@ -18,7 +18,9 @@ from llmc.config.durations import format_duration
 
 @click.group("notify", cls=Group)
 def notify() -> None:
-    """How llmc tells you what happens while you are away: once for each incident.
+    """Test and list notifications
+
+    llmc sends one notification per incident.
 
     \b
     Examples:
@@ -32,19 +34,19 @@ def notify() -> None:
 @json_option
 @click.pass_context
 def test(ctx: click.Context, as_json: bool) -> int:
-    """Send a test message on every channel, and say what became of it.
+    """Send a test notification on every channel
+
+    Exit code 1 means that a channel failed.
 
     \b
     Example:
       llmc notify test
-
-    Code 1 when a channel failed.
     """
     outcomes = notices.try_channels(project_of(ctx))
     if not outcomes:
         raise Refused(
-            "no way to tell you is configured",
-            hint="Name one: llmc config set notify.command, notify.webhook, notify.desktop, notify.bell or notify.urls",
+            "no notification channel is configured",
+            hint="Set notify.command, notify.webhook, notify.desktop, notify.bell or notify.urls with `llmc config set`.",
         )
     if as_json:
         print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])
@@ -58,7 +60,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    """List what you can be told of, on which channels, and what you were told, newest first.
+    """List notification kinds, channels and recent messages
 
     \b
     Example:
@@ -99,6 +101,6 @@ def _view(one: Incident) -> dict[str, Any]:
 def _row(one: Incident, now: float) -> str:
     age = format_duration(max(0.0, now - one.since_unix))
     failed = [f"{name} failed: {why}" for name, why in one.failed.items()]
-    told = ", ".join([*one.told, *failed]) or ("not told yet" if one.due else "not delivered")
+    told = ", ".join([*one.told, *failed]) or ("not sent yet" if one.due else "not delivered")
     state = "" if one.is_open else " (over)"
     return f"{age} ago  {one.kind}: {one.title}{state}  [{told}]"

@@ -1,8 +1,8 @@
-"""How commands print: the one door to the terminal. JSON for scripts, lines for people, one line for an error.
+"""How commands print: JSON for scripts, lines for people, one line for an error.
 
-Most of what is printed holds text of others: of agents, of a repository, of programs. It is cleaned here, so no command
-can forget to; `tests/unit/cli/test_output.py` fails when a command prints past this file. Colours are ours: `paint` marks
-them with a sign that nobody else can know, and they are put in after the cleaning.
+Most output holds text from agents, repositories and programs. It is cleaned here, so that no command can forget to;
+`tests/unit/cli/test_output.py` fails when a command prints any other way. `paint` marks colours with a secret, and they
+are put in after the cleaning.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: known to this process alone, so that a text cannot bring colours of its own
+#: secret, so that no text can bring its own colours
 _SIGN = os.urandom(6).hex()
 _STYLE = re.compile(f"\ufdd0{_SIGN}([0-9;]*)\ufdd1")
 _CODES = {"bold": "1", "dim": "2"} | {
@@ -29,26 +29,26 @@ _CODES = {"bold": "1", "dim": "2"} | {
 
 
 def json_option(command: _Command) -> _Command:
-    import click  # here, so that the hot commands can print without it
+    import click  # the hot commands print without it
 
     decorate: Callable[[_Command], _Command] = click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON."
+        "--json", "as_json", is_flag=True, help="Print JSON"
     )
     return decorate(command)
 
 
 def say(text: str, *, err: bool = False, flush: bool = True) -> None:
-    """One line, whatever is in it."""
+    """Print one line; control characters are escaped."""
     _write(_cleaned(text, printable) + "\n", err, flush)
 
 
 def say_lines(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """A text with lines of its own; what a terminal would act on is written out."""
+    """Print a text of several lines; control characters are escaped."""
     _write(_cleaned(text, visible) + ("\n" if nl else ""), err)
 
 
 def note(text: str) -> None:
-    """Progress and advice go to standard error: standard output is the result."""
+    """Print progress or advice to standard error; standard output is for results."""
     say(text, err=True)
 
 
@@ -59,17 +59,17 @@ def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> 
 def print_error(
     message: str, hint: str, exit_code: int, as_json: bool, details: dict[str, Any] | None = None
 ) -> None:
-    """What failed and the fix, in a line (more where a program said more); with --json an object on standard output too."""
+    """Print an error and its hint to standard error; with --json also an object to standard output."""
     if as_json:
         print_json({"error": message, "hint": hint, "exit_code": int(exit_code), **(details or {})})
-    # What a program printed ends with its own line.
+    # Output of a program ends with its own line.
     between = "\n" if "\n" in message else " " if message.endswith((".", "!", "?")) else ". "
     separator = between if hint else ""
     say_lines(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
 
 
 def show_frame(lines: Sequence[str]) -> None:
-    """A screen drawn over the one before it, so that nothing flickers."""
+    """Draw a screen over the last one, without flicker."""
     shown = "".join(f"{_cleaned(line, printable)}\033[K\n" for line in lines)
     _write(f"\033[H{shown}\033[J", False)
 
@@ -80,21 +80,21 @@ def clear_screen() -> None:
 
 
 def ask(question: str, *, default: bool = False, abort: bool = False) -> bool:
-    """A question for yes or no, on standard error; with `abort` a no ends the command."""
+    """Ask a yes/no question on standard error; with `abort`, "no" ends the command."""
     import click
 
     return click.confirm(printable(question), default=default, abort=abort, err=True)
 
 
 def read_line(question: str) -> str:
-    """A line of a person's, asked for on standard error."""
+    """Ask the user for a line, on standard error."""
     import click
 
     return str(click.prompt(printable(question), err=True))
 
 
 def completion(value: str, help: str = "") -> "CompletionItem":
-    """What a shell offers for completion; it prints that itself."""
+    """One completion; the shell prints it."""
     from click.shell_completion import CompletionItem
 
     return CompletionItem(printable(value), help=printable(help) or None)
@@ -105,7 +105,7 @@ def is_terminal(*, err: bool = False) -> bool:
 
 
 def screen_width() -> int:
-    """In cells; where it is not a terminal's, what COLUMNS says, else 80."""
+    """The width of the terminal in cells; without one, $COLUMNS or 80."""
     try:
         found = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
@@ -115,7 +115,7 @@ def screen_width() -> int:
 
 
 def columns() -> int:
-    """What COLUMNS says, else the terminal, else 80: as `shutil.get_terminal_size` has it, which is slow to import."""
+    """$COLUMNS, the width of the terminal, or 80; like `shutil.get_terminal_size`, which is slow to import."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said):
         return int(said)
@@ -130,7 +130,7 @@ def has_colours(*, err: bool = False) -> bool:
 
 
 def paint(text: str, color: str, *, err: bool = False, bold: bool = False) -> str:
-    """Colour on a terminal, unless NO_COLOR is set; "": the terminal's own. For `say` and its like only."""
+    """Colour a text on a terminal, unless NO_COLOR is set; "" is the default colour. Only for `say` and the like."""
     codes = ([_CODES[color]] if color else []) + ["1"] * bold
     if not codes or not has_colours(err=err):
         return text
@@ -142,24 +142,24 @@ def _mark(codes: str) -> str:
 
 
 def cleaned(text: str) -> bytes:
-    """As `say_lines` prints it, for a pager."""
+    """The output of `say_lines`, for a pager."""
     return _cleaned(text, visible).encode("utf-8", "replace")
 
 
 def write_cleaned(data: bytes) -> None:
-    """Bytes from `cleaned`, or with the colours of a program whose text was found harmless."""
+    """Print bytes that are known to be safe: from `cleaned`, or checked by the caller."""
     _write(data.decode("utf-8", "replace"), False)
 
 
 def _cleaned(text: str, clean: Callable[[str], str]) -> str:
-    """Every second part is a mark of ours."""
+    """Clean the text between our marks."""
     parts = _STYLE.split(text)
     return "".join(f"\033[{part}m" if odd % 2 else clean(part) for odd, part in enumerate(parts))
 
 
 def _write(text: str, err: bool, flush: bool = True) -> None:
     stream: TextIO = sys.stderr if err else sys.stdout
-    if not _is_utf8(stream):  # it gets what it can show
+    if not _is_utf8(stream):  # replace what the encoding cannot represent
         text = text.encode(stream.encoding, "replace").decode(stream.encoding)
     stream.write(text)
     if flush:

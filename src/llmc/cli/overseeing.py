@@ -1,4 +1,4 @@
-"""`llmc overseer`: the supervisor; and beside it what is to be seen and said of all goals."""
+"""`llmc overseer`: the supervisor, and the older names of the goal commands."""
 
 import contextlib
 
@@ -13,29 +13,32 @@ from llmc.cli.output import paint, say
 @click.group("overseer", cls=Group, invoke_without_command=True)
 @click.pass_context
 def overseer(ctx: click.Context) -> int | None:
-    """Keep `llmc up --auto` alive: start it, watch it, let an agent mend what ended it, start it again.
+    """Keep auto mode running, and manage goals
 
-    It runs in the foreground. Ctrl-C ends the daemon in order, then the supervisor; Ctrl-C again ends it at once.
+    Without a command, runs the supervisor in the foreground: it starts `llmc up --auto`, watches it, has an agent fix
+    the cause of a failure, and starts it again. Ctrl-C stops the daemon, then the supervisor; a second Ctrl-C kills the
+    daemon.
 
     \b
     Example:
       llmc config set overseer.remediation_prompt "Read the logs, fix the cause."
       llmc overseer
 
-    Exit codes: 10 when the daemon fails again too soon after a remediation, 11 when a remediation asks for a person,
-    12 when only a person can mend the cause. `llmc status` shows it while it runs.
+    Exit codes: 10 if the daemon fails again too soon after a remediation, 11 if a remediation asks for your help, 12 if
+    the cause needs a manual fix. `llmc status` shows the supervisor while it runs.
 
-    The commands below are about goals, and start nothing: `llmc goal`, `llmc inbox` and `llmc answer` are the shorter forms.
+    The commands below manage goals and do not start the supervisor. `llmc goal`, `llmc inbox` and `llmc answer` are
+    shorter forms.
     """
     if ctx.invoked_subcommand is not None:
         return None
-    from llmc.api import running  # the commands below need nothing of it
+    from llmc.api import running  # slow to import
 
     return running.supervise(project_of(ctx), show)
 
 
 def show(text: str, style: str) -> None:
-    """A line for whoever watches; nobody may be there any more."""
+    """Print a line; the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
         say(paint(text, style) if style else text)
 

@@ -1,26 +1,25 @@
-"""What `llmc status` prints for people: groups, ages, and the next useful command of each worker. Pure."""
+"""What `llmc status` prints for people: groups, ages, and the next command for each worker. Pure."""
 
 from collections.abc import Callable
 
-from llmc.api.status_view import AT_WORK as AT_WORK_STATUSES
-from llmc.api.status_view import UP, UP_AUTO, Page, Raw, counts
+from llmc.api.status_view import AT_WORK, UP, UP_AUTO, Page, Raw, counts
 from llmc.api.status_view import WORDS as _WORDS
 from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
 
-#: what is printed where the width of the screen does not matter: into a pipe or a file
+#: width of output to a pipe or a file
 PLAIN_WIDTH = 80
-#: wider than this, a line is hard to follow
+#: longer lines are hard to read
 MOST_WIDTH = 160
-#: so many lines of an error are shown; `llmc status --json` has all of it
+#: maximum number of lines of an error; `llmc status --json` has all of it
 ERROR_LINES = 3
-#: so much of a task has to stay before a command may stand on its line
+#: minimum width of a task that shares its line with a command
 LEAST_TASK = 20
 
-#: makes a text stand out: (text, style) -> text; the styles are the values of STYLES, and bold and dim
+#: (text, style) -> text; a style is a value of STYLES, bold or dim
 Paint = Callable[[str, str], str]
 
-NEEDS_YOU, AT_WORK, RESTING = "Needs you", "At work", "Resting"
-_COUNTED = {NEEDS_YOU: "need you", AT_WORK: "at work", RESTING: "resting"}
+NEEDS_YOU, ACTIVE, INACTIVE = "Needs you", "Active", "Inactive"
+_COUNTED = {NEEDS_YOU: "need you", ACTIVE: "active", INACTIVE: "inactive"}
 STYLES = {
     "idle": "green",
     "no_changes": "green",
@@ -33,11 +32,11 @@ STYLES = {
     "error": "red",
     "offline": "dim",
 }
-#: reasons that say no more than the status itself
+#: reasons that add nothing to the status
 _PLAIN_REASONS = (
     *("added", "ready", "reset", "accepted", "prompt arrived", "late receipt", "stopped with commits"),
 )
-#: items whose sentence a worker's row says anyway: its badge, its task, the reason of its status
+#: items that a worker's row shows anyway
 _IN_THE_ROW = ("review", "input", "error", "conflict")
 
 
@@ -46,19 +45,19 @@ def needs_a_person(worker: Raw) -> bool:
 
 
 def group_of(worker: Raw) -> str:
-    """Where a worker belongs: what the attention list says of it comes first."""
+    """The group of a worker; the attention list comes first."""
     if needs_a_person(worker):
         return NEEDS_YOU
-    return AT_WORK if worker["status"] in AT_WORK_STATUSES or worker["accept_step"] else RESTING
+    return ACTIVE if worker["status"] in AT_WORK or worker["accept_step"] else INACTIVE
 
 
 def next_of(worker: Raw) -> str:
-    """The command of what is most urgent; else the most useful one."""
+    """The command of the most urgent item, else the most useful one."""
     return str(next((item["next"] for item in worker["items"] if item["next"]), worker["next"]))
 
 
 def with_items(view: Raw) -> Raw:
-    """The view with each item where it is shown: at its worker, or in a list of its own."""
+    """The view with items sorted by worker; the rest in `others`."""
     names = {worker["name"] for worker in view["workers"]}
     of_worker: dict[str, list[Raw]] = {name: [] for name in names}
     for item in view["attention"]:
@@ -74,7 +73,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     width, view = max(40, min(width, MOST_WIDTH)), with_items(view)
     shown = [worker for worker in view["workers"] if not worker["auto"] or needs_a_person(worker)]
     groups = {title: [w for w in shown if group_of(w) is title] for title in _COUNTED}
-    # Of what needs a person every item counts, as in the digest; of the others, the workers.
+    # "Needs you" counts items, as in the digest; the others count workers.
     numbers = {title: len(found) for title, found in groups.items()}
     numbers[NEEDS_YOU] = sum(counts(item["severity"]) for item in view["attention"])
     lines = [_title(view, numbers, width, paint)]
@@ -97,7 +96,7 @@ _SEVERITY_STYLES = {"blocked": "red", "waiting": "yellow", "notice": "dim"}
 
 
 def attention_lines(items: list[Raw], now: float, width: int, paint: Paint) -> list[str]:
-    """What needs a person and is not about one worker."""
+    """Items that are not about one worker."""
     if not items:
         return []
     lines = ["", paint("Attention", "bold")]
@@ -114,11 +113,11 @@ _OVERSEER_STYLES = {"running": "green", "remediating": "yellow", "terminated": "
 
 
 def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[str]:
-    """The supervisor: its state, its daemon, what it is at, and the last things that happened."""
+    """The supervisor: its state, its daemon, and its latest events."""
     state = overseer["state"]
     about = [f"pid {overseer['pid']}" if overseer["pid"] else ""]
     if overseer["daemon_pid"]:
-        about.append(f"daemon {overseer['daemon_pid']} up for {age(overseer['uptime_s'] or 0.0)}")
+        about.append(f"daemon {overseer['daemon_pid']} up {age(overseer['uptime_s'] or 0.0)}")
     if overseer["attempt"]:
         about.append(f"remediation attempt {overseer['attempt']}")
     head = paint("Overseer", "bold") + "  " + paint(state.capitalize(), _OVERSEER_STYLES.get(state, "dim"))
@@ -135,13 +134,13 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
 def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
     if not auto["running"]:
-        counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed so far"
-        return f"Auto Mode: not running, no tasks are given out ({UP_AUTO}); {counts}"
+        counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed"
+        return f"Auto Mode: not running ({UP_AUTO}); {counts}"
     counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
     until = auto["parked_until_unix"]
     if until is None:
         return f"Auto Mode: {counts}"
-    wait = f"for {age(until - now)} more" if until > now else "until one of them gets through"
+    wait = f"for {age(until - now)} more" if until > now else "until a retry succeeds"
     return f"Auto Mode: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
 
 
@@ -149,7 +148,9 @@ def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
     wanted = (view["auto"] or {}).get("wanted")
-    runs = f"daemon{pid} runs" if daemon["running"] else f"daemon not running ({UP_AUTO if wanted else UP})"
+    runs = (
+        f"daemon{pid} running" if daemon["running"] else f"daemon not running ({UP_AUTO if wanted else UP})"
+    )
     said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in numbers.items() if count)
     said = said.replace("1 need you", "1 needs you") if numbers[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])
@@ -162,7 +163,7 @@ def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
 
 
 class _Columns:
-    """Lays out workers one below the other."""
+    """Lays out workers in columns."""
 
     def __init__(self, workers: list[Raw], now: float, width: int, paint: Paint) -> None:
         self.now, self.width, self.paint = now, width, paint
@@ -173,7 +174,7 @@ class _Columns:
         self.room = max(LEAST_TASK, width - self.indent - self.badge - 2 - self.age - 2)
 
     def rows(self, workers: list[Raw], *, apart: bool) -> list[str]:
-        """`apart`: details and command on lines of their own; else all of a worker on one line, if it fits."""
+        """With `apart`, details and command have their own lines; else a worker has one line, if it fits."""
         tasks = [self._task(worker) for worker in workers]
         commands = [next_of(worker) for worker in workers]
         longest = max(map(cells, tasks))
@@ -230,7 +231,7 @@ class _Columns:
 
 
 def why(worker: Raw) -> str:
-    """What there is to know about a worker's status beyond its name; often nothing."""
+    """The reason for a worker's status, if it adds anything."""
     if worker["status"] == "rebasing" and worker["conflicted_files"]:
         return f"conflicts in {', '.join(worker['conflicted_files'])}"
     reason = _WORDS.get(worker["reason"], worker["reason"])
@@ -242,7 +243,7 @@ def why(worker: Raw) -> str:
 
 
 def age(seconds: float) -> str:
-    """In its largest unit, rounded down: "9s", "4m", "2h", "3d"."""
+    """An age in its largest unit, rounded down: "9s", "4m", "2h", "3d"."""
     whole = int(max(0.0, seconds))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if whole >= size:
@@ -251,21 +252,21 @@ def age(seconds: float) -> str:
 
 
 def goals_line(page: Page) -> str:
-    """The goals in a line, as the last tick saw them; the store itself is not opened for this."""
+    """The goals in one line, as of the last tick; does not open the store."""
     if not page.goals_enabled:
         return ""
     seen = page.goals
     if seen is None:
-        return "Goals: no tick yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
+        return "Goals: not checked yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
     counted = {"active": seen.active, "paused": seen.paused, "completed": seen.completed}
     parts = [", ".join(f"{count} {word}" for word, count in counted.items() if count) or "none"]
     if seen.total:
-        parts.append(f"{seen.done} of {seen.total} parts done ({seen.percent}%)")
+        parts.append(f"{seen.done} of {seen.total} plan items done ({seen.percent}%)")
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
     if questions:
-        word = "waits" if questions == 1 else "wait"
-        parts.append(f"{questions} {word} for your answer: llmc inbox")
+        plural = "" if questions == 1 else "s"
+        parts.append(f"{questions} open question{plural}: llmc inbox")
     if not seen.ok:
-        parts.append(f"the last tick failed: {seen.problem}")
-    when = "" if page.daemon_runs else f" ({age(page.now - seen.ended_at)} ago; no daemon drives them)"
+        parts.append(f"the last check failed: {seen.problem}")
+    when = "" if page.daemon_runs else f" ({age(page.now - seen.ended_at)} ago; daemon not running)"
     return "Goals: " + "; ".join(parts) + when

@@ -1,4 +1,4 @@
-"""Parts of a plan: `llmc work`."""
+"""Plan items: `llmc work`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,16 @@ from llmc.cli.goal_show import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.config.durations import format_duration, parse_duration
 
-#: as the configuration has it
+#: the value from the configuration
 DEFAULT = "default"
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
 
 @click.group("work", cls=Group)
 def work() -> None:
-    """Say how a part of a goal's plan stands: a phase, a task or a subtask.
+    """Set the status of a plan item
+
+    A plan item is a phase, task or subtask of a goal's plan.
 
     \b
     Examples:
@@ -35,27 +37,29 @@ def work() -> None:
 
 
 def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The part that is meant; --goal where several goals have one of that name."""
-    goal = click.option("--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal.")
+    """The plan item; --goal if several goals have one of that ID."""
+    goal = click.option(
+        "--goal", "goal_id", default="", shell_complete=complete_goal, help="Goal the plan item belongs to"
+    )
     node = click.argument("node_id", metavar="NODE", shell_complete=complete_node)
     return node(goal(json_option(click.pass_context(function))))
 
 
 def reason_option(*, required: bool) -> Callable[..., Any]:
-    about = "Why; it is kept in the goal's log."
+    about = "Reason, recorded in the goal's event log"
     if required:
         return click.option("--reason", required=True, help=about)
     return click.option("--reason", default="", help=about)
 
 
 @work.command("done")
-@click.option("--summary", default="", help="What came of it.")
-@click.option(
-    "--commit", "commits", multiple=True, help="Where that can be seen; can be given several times."
-)
+@click.option("--summary", default="", help="Summary of the result")
+@click.option("--commit", "commits", multiple=True, help="Commit that contains the work (repeatable)")
 @node_options
 def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """It is done, whoever did it. What it is a part of follows.
+    """Mark a plan item as done
+
+    The status of its parents follows.
 
     \b
     Example:
@@ -67,10 +71,12 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
 
 @work.command("block")
 @reason_option(required=True)
-@click.option("--kind", default="human", show_default=True, help="What it waits for: a word.")
+@click.option("--kind", default="human", show_default=True, help="Kind of blocker, as one word")
 @node_options
 def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """It cannot go on; nothing is sent for it until `unblock`.
+    """Mark a plan item as blocked
+
+    Nothing is sent for it until `llmc work unblock`.
 
     \b
     Example:
@@ -84,7 +90,9 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
 @reason_option(required=False)
 @node_options
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """It can go on; what you say is told to whoever does it.
+    """Unblock a plan item
+
+    The reason is sent to its worker.
 
     \b
     Example:
@@ -98,7 +106,9 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
 @reason_option(required=True)
 @node_options
 def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """It was done, and is to be done again. What it is a part of is open again too.
+    """Reopen a plan item that was done
+
+    Its parents are reopened too.
 
     \b
     Example:
@@ -112,10 +122,12 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
 @click.option(
     "--first-step",
     type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
-    help="What is done first when nothing moves; the steps after it follow.",
+    help="First recovery step; later steps follow in order",
 )
 @click.option(
-    "--idle-after", metavar="TIME", help=f"How long it may be silent, like 45m; `{DEFAULT}`: as for all work."
+    "--idle-after",
+    metavar="TIME",
+    help=f"Time without activity, such as 45m; `{DEFAULT}` for the configured value",
 )
 @node_options
 def recovery(
@@ -127,7 +139,7 @@ def recovery(
     first_step: str | None,
     idle_after: str | None,
 ) -> None:
-    """Set when a part of a plan counts as stalled, and what is done first then.
+    """Set when a plan item counts as stalled, and the first step
 
     \b
     Examples:
@@ -137,7 +149,7 @@ def recovery(
     """
     if first_step is None and idle_after is None:
         raise UsageError(
-            "give --first-step or --idle-after", hint="`llmc work recovery --help` has examples."
+            "pass --first-step or --idle-after", hint="Run `llmc work recovery --help` for examples."
         )
     project = project_of(ctx)
     node = goal_orders.set_recovery(
@@ -151,7 +163,7 @@ def recovery(
     if as_json:
         print_json({**row, "recoveryPolicy": node.recovery_policy, "idleAfterMs": node.idle_after_ms})
         return
-    limit = format_duration(node.idle_after_ms / 1000) if node.idle_after_ms else "as for all work"
+    limit = format_duration(node.idle_after_ms / 1000) if node.idle_after_ms else DEFAULT
     say(f"{node.node_id}: first step {node.recovery_policy or 'nudge'}, idle after {limit}")
 
 
@@ -161,21 +173,25 @@ def _seconds(text: str | None) -> float | None:
     try:
         seconds = parse_duration(text)
     except ValueError as error:
-        raise UsageError(f"--idle-after: {error}", hint="For example 45m or 2h.") from error
+        raise UsageError(f"--idle-after: {error}", hint="Use a duration such as 45m or 2h.") from error
     if seconds < 1:
-        raise UsageError("--idle-after is shorter than a second", hint="For example 45m or 2h.")
+        raise UsageError("--idle-after must be at least 1 second", hint="Use a duration such as 45m or 2h.")
     return seconds
 
 
 @work.command("override")
-@click.option("--status", type=_STATUSES, default=None, help="What it is from now on.")
-@click.option("--clear", is_flag=True, help="Let its parts decide again.")
+@click.option("--status", type=_STATUSES, default=None, help="Status to set")
+@click.option(
+    "--clear", is_flag=True, help="Remove the override and derive the status from its children again"
+)
 @reason_option(required=True)
 @node_options
 def override(
     ctx: click.Context, /, node_id: str, as_json: bool, status: str | None, clear: bool, **given: Any
 ) -> None:
-    """It is what you say, whatever its parts are, until --clear.
+    """Override the status of a plan item
+
+    The status no longer follows its children, until --clear.
 
     \b
     Examples:
@@ -183,7 +199,9 @@ def override(
       llmc work override T2.1 --clear --reason "it is after all"
     """
     if (status is None) == (not clear):
-        raise UsageError("give either --status or --clear", hint="`llmc work override --help` has examples.")
+        raise UsageError(
+            "pass --status or --clear, not both", hint="Run `llmc work override --help` for examples."
+        )
     project = project_of(ctx)
     if status is None:
         _say(project, goal_orders.follow_again(project, node_id, **given), as_json)

@@ -1,4 +1,4 @@
-"""Work before it lands: `llmc review` shows it, `llmc reject` sends it back."""
+"""Review before landing: `llmc review` and `llmc reject`."""
 
 import os
 import re
@@ -39,27 +39,30 @@ INTERFACES = ("diff", "difftastic", "vscode")
     "--interface",
     "-i",
     type=click.Choice(INTERFACES),
-    help="How the diff is shown (default: difftastic if it is installed, else diff).",
+    help="Tool to show the diff [default: difftastic if installed, else diff]",
 )
 @click.option(
-    "--name-only", is_flag=True, help="Only the names of the changed files; does not count as seen."
+    "--name-only",
+    is_flag=True,
+    help="Show only the names of changed files; does not mark the work as reviewed",
 )
 @json_option
 @click.pass_context
 def review(
     ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
-    """Show what a worker's accept would land: its commits, and the diff to the default branch.
+    """Review the changes a worker wants to land
 
-    Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
-    Of a worker that is not finished, this shows what it has so far, committed or not, and changes nothing.
+    Shows its commits and the diff to the default branch. If the default branch has moved, the commits are rebased
+    first; on conflicts, the worker is asked to resolve them. For a worker that is not finished, shows its work so far,
+    committed or not, and changes nothing.
+
+    llmc remembers what you reviewed: accept warns you if a different change would land.
 
     \b
     Examples:
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
-
-    llmc remembers what you saw: accept tells you if something else lands.
     """
     project = project_of(ctx)
     name = reviews.choose(project, worker)
@@ -76,10 +79,10 @@ def review(
     else:
         _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
     if shown.so_far:
-        return  # nothing is remembered of it: what an accept lands is reviewed when it waits
+        return  # unfinished work does not count as reviewed
     has_agent = reviews.end(project, shown, seen=not name_only)
     if not as_json and not has_agent:
-        note(f"next: llmc up --detach, which starts {shown.worker}; then it can be accepted or rejected")
+        note(f"next: llmc up --detach, to start {shown.worker}; then accept or reject")
     elif not as_json and shown.dirty:
         note(f"next: {reviews.after_dirty(shown.worker)}")
     elif not as_json:
@@ -112,9 +115,9 @@ def _file_view(file: FileChange) -> dict[str, object]:
 
 
 def _head(review: Review, now: float, branch: str) -> str:
-    """Whose work, since when, which commits and files, and what else a reviewer has to know."""
+    """Worker, age, commits, files and warnings."""
     waited = age(max(0.0, now - review.since_unix))
-    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"has waited {waited}"
+    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"waiting for review ({waited})"
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
@@ -122,32 +125,38 @@ def _head(review: Review, now: float, branch: str) -> str:
     if review.so_far:
         return "\n".join([*lines, *_so_far(review)])
     if not review.diff:
-        lines.append(paint("  the commits change nothing", "red"))
+        lines.append(paint("  no changes", "red"))
     if review.behind:
-        lines.append(paint(f"note: {branch} is {review.behind} ahead of it; {_why_behind(review)}", "yellow"))
+        lines.append(
+            paint(f"note: {branch} is {_commits(review.behind)} ahead; {_why_behind(review)}", "yellow")
+        )
     lines += [paint(f"warning: {in_line(text)}", "red") for text in review.warnings]
     if review.stale:
-        lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
+        lines.append(paint(f"note: cannot fetch {branch}: {review.stale}", "yellow"))
     if review.dirty:
-        lines.append(paint(f"note: not committed, and not part of this: {some_files(review.dirty)}", "red"))
+        lines.append(paint(f"note: uncommitted files are not included: {some_files(review.dirty)}", "red"))
     return "\n".join(lines)
 
 
 def _so_far(review: Review) -> list[str]:
-    """What there is to know of work that is not finished."""
-    lines = [] if review.diff else ["  nothing is changed"]
+    """Notes on unfinished work."""
+    lines = [] if review.diff else ["  no changes"]
     if review.dirty:
-        lines.append(paint(f"note: not committed yet: {some_files(review.dirty)}", "yellow"))
+        lines.append(paint(f"note: uncommitted: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
         lines.append(paint(f"note: not shown: {some_files(review.left_out)}", "yellow"))
     return lines
 
 
 def _why_behind(review: Review) -> str:
-    why = f"it was not rebased: {review.not_rebased}; " if review.not_rebased else ""
+    why = f"not rebased: {review.not_rebased}; " if review.not_rebased else ""
     if review.conflicts:
-        return f"{why}its work conflicts with it in {some_files(review.conflicts)}; this diff is against its own base"
-    return f"{why or 'accept merges them; '}this is the diff to it, as it would land"
+        return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the worker's own base"
+    return f"{why or 'accept merges them; '}the diff shows the result as it would land"
+
+
+def _commits(count: int) -> str:
+    return f"{count} commit{'' if count == 1 else 's'}"
 
 
 def _stat(file: FileChange) -> str:
@@ -166,8 +175,8 @@ def _show(review: Review, head: str, interface: str) -> None:
 
 
 def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
-    """The diff as it goes to a terminal. What the change itself would do to the terminal is written out (`^[`), and then
-    there are no colours: only in a diff without such characters every escape sequence is known to be the tool's own."""
+    """The diff for the terminal. Control characters in the change are escaped (`^[`), and then there are no colours:
+    only without them is every escape sequence known to come from the tool."""
     plain = diff(review, "never")
     is_harmless = visible(plain) == plain
     if has_colours() and is_harmless:
@@ -176,7 +185,7 @@ def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
 
 
 def _diff(review: Review, colour: str) -> str:
-    """As the person's git shows it: their colours and settings, but no program of theirs in between."""
+    """As the user's git shows it, but without an external diff program."""
     return reviews.diff(review, "--no-ext-diff", f"--color={colour}", "--find-renames")
 
 
@@ -191,11 +200,11 @@ def _difftastic(review: Review, colour: str) -> str:
 
 
 def _page(review: Review, data: bytes) -> None:
-    """Through the pager that git would use, on a terminal."""
+    """Show it in the pager that git would use."""
     if not is_terminal():
         write_cleaned(data)
         return
-    # clean_env drops GIT_PAGER, which is the person's own choice here. As git does: less keeps colours, ends if short.
+    # clean_env drops GIT_PAGER, which is the user's choice here. LESS and LV as git sets them.
     chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
     pager = reviews.pager(review, chosen)
     if pager in ("", "cat"):
@@ -217,11 +226,11 @@ def _check_installed(interface: str) -> None:
 
 
 def _text(text: str) -> str:
-    """Names and diffs can hold bytes that are no UTF-8; what is printed cannot."""
+    """Replace bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-#: a single word may be a worker's name with a slip of the finger: it is not sent to somebody else as feedback
+#: one word may be a misspelled worker name, so it is not sent as feedback
 _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
@@ -229,9 +238,14 @@ _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.argument("message", required=False)
 @click.option(
-    "--worker", "-w", "named", metavar="WORKER", shell_complete=complete_worker, help="Which worker."
+    "--worker",
+    "-w",
+    "named",
+    metavar="WORKER",
+    shell_complete=complete_worker,
+    help="Worker to send the message to",
 )
-@click.option("--file", "-f", "file", metavar="FILE", help="A file with the message; - is standard input.")
+@click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
 @json_option
 @click.pass_context
 def reject(
@@ -242,15 +256,16 @@ def reject(
     file: str | None,
     as_json: bool,
 ) -> int:
-    """Request changes: the worker gets your message in the same conversation, with its diff, and amends its commit.
+    """Request changes from a worker
+
+    The worker gets your message with its diff in the same conversation, and amends its commit. Without a message, opens
+    $EDITOR.
 
     \b
     Examples:
       llmc reject "Keep the old name as an alias"  # the worker reviewed last
       llmc reject adam "Keep the old name as an alias"
       llmc reject adam --file notes.md
-
-    Without a message, $EDITOR opens.
     """
     project = project_of(ctx)
     name, text = _whom_and_what(project, [a for a in (worker, message) if a is not None], named, file)
@@ -262,10 +277,10 @@ def reject(
 def _whom_and_what(
     project: Project, given: list[str], named: str | None, file: str | None
 ) -> tuple[str, str | None]:
-    """The worker and the text, where one argument alone can be either."""
+    """The worker and the message; one argument alone can be either."""
     if named is not None:
         if len(given) > 1:
-            raise UsageError("a worker was given twice", hint="`llmc reject --help` shows how it is used.")
+            raise UsageError("the worker was given both as an argument and with --worker")
         return named, given[0] if given else None
     if len(given) == 2:
         return given[0], given[1]
@@ -275,12 +290,12 @@ def _whom_and_what(
     if given and _ONE_WORD.fullmatch(given[0]):
         meant = last or "NAME"
         raise NotFound(
-            f"there is no worker {given[0]!r}",
-            hint=f"If that is the message: llmc reject {meant} {given[0]}",
+            f"no worker {given[0]!r}",
+            hint=f"If this is the message, run: llmc reject {meant} {given[0]}",
         )
     if last is None:
         raise Refused(
-            "nothing that was reviewed waits, so it is not clear whose work is meant",
-            hint="Look at it first: `llmc review`; or name the worker: llmc reject NAME ...",
+            "cannot tell which worker you mean: no reviewed work is pending",
+            hint="Run `llmc review` first, or name the worker: `llmc reject NAME ...`.",
         )
     return last, given[0] if given else None

@@ -1,9 +1,9 @@
-"""A root and its workers: `llmc init`, `add`, `uninstall`; the client: `claude`; the shell: `completion`."""
+"""`llmc init`, `add`, `uninstall`, `claude` and `completion`."""
 
 import os
 import shlex
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -17,21 +17,28 @@ from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.arguments import confirm, project_of
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say, say_lines
+from llmc.config.model import AgentName
 
 _SET = "llmc config set repo.validate"
 
 
 @click.command("init")
-@click.option("--source", metavar="PATH|URL", help="The repository to work on (default: the one you are in).")
-@click.option("--target", metavar="PATH", help="Where the root goes (default: ~/llmc, or ~/llmc-<repo>).")
-@click.option("--agent", type=click.Choice(["claude", "scripted"]), default="claude", show_default=True)
+@click.option("--source", metavar="PATH|URL", help="Source repository [default: the current one]")
+@click.option("--target", metavar="PATH", help="Directory of the root [default: ~/llmc, or ~/llmc-REPO]")
 @click.option(
-    "--trust/--no-trust", default=None, help="Tell Claude Code to trust the root and the source (else asked)."
+    "--agent",
+    type=click.Choice(get_args(AgentName)),
+    default="claude",
+    show_default=True,
+    help="Agent to run",
 )
 @click.option(
-    "--validate", metavar="CMD", help="The check that work must pass before it lands (repo.validate)."
+    "--trust/--no-trust",
+    default=None,
+    help="Mark the root and the source as trusted in Claude Code [default: ask]",
 )
-@click.option("--no-validate", is_flag=True, help="Propose no such check.")
+@click.option("--validate", metavar="CMD", help="Command that must pass before work lands (repo.validate)")
+@click.option("--no-validate", is_flag=True, help="Do not suggest a validation command")
 @json_option
 def init(
     source: str | None,
@@ -42,18 +49,18 @@ def init(
     no_validate: bool,
     as_json: bool,
 ) -> None:
-    """Make a root for a repository: a clone of its own, a configuration, and an empty state.
+    """Create an llmc root for a repository
+
+    A root holds a clone of the repository, the configuration and the state. init checks for git, tmux and other
+    programs first. If the repository already has a root, --trust only adds the trust entries.
 
     \b
     Examples:
       cd ~/src/myproject && llmc init
       llmc init --validate "make test" --trust
-
-    Looks for git and tmux first, and says what else is missing. With --trust on a repository that has a root already, only
-    the trust entries are added.
     """
     if validate is not None and no_validate:
-        raise UsageError("--validate and --no-validate contradict each other", hint="Leave one out.")
+        raise UsageError("--validate and --no-validate cannot be used together")
     made = new_roots.make(source, target, agent, reuse=bool(trust))
     project = made.project
     trusted = _trust(project, trust)
@@ -62,16 +69,15 @@ def init(
         print_json(_root_view(made, trusted))
         return
     say(f"root: {project.root.path}")
-    say(f"source: {project.source}, work lands on {project.config.repo.default_branch}")
+    say(f"source: {project.source} (branch {project.config.repo.default_branch})")
     _tell(made.lacks)
     if trusted is False:
-        note(
-            "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `llmc claude` in it once."
-        )
+        note("warning: Claude Code does not trust the root yet; run `llmc init --trust`")
     if check:
         note(check)
     if count := 0 if made.existed else new_roots.open_tasks(project):
-        note(f"its task list has {count} open tasks, of an earlier root here; `llmc tasks list` shows them")
+        plural = "" if count == 1 else "s"
+        note(f"the task list has {count} open task{plural} from an earlier root; see `llmc tasks list`")
     first = "" if roots.worker_names(project) else "llmc add adam && "
     say(f"next: {first}llmc up --detach")
 
@@ -97,30 +103,30 @@ def _tell(lacks: list[Lack]) -> None:
 
 
 def _settle_check(project: Project, given: str | None) -> str:
-    """Set repo.validate as a person said, or says now; what is left to tell them. Never without their word: it is run."""
+    """Set repo.validate, with the consent of the user because it is run; returns what is left to say."""
     if given is not None:
         new_roots.set_check(project, given)
         return ""
     found = new_roots.find_check(project)
     if found is None:
-        return f"nothing checks the work before it lands yet; for example: {_SET} 'make test'"
+        return f"warning: repo.validate is not set; for example: {_SET} 'make test'"
     question = f"Run `{found.command}` on each commit before it lands ({found.because})?"
     if sys.stdin.isatty() and is_terminal() and ask(question, default=True):
         new_roots.set_check(project, found.command)
         return ""
-    return (
-        f"nothing checks the work before it lands yet; {found.because}: {_SET} {shlex.quote(found.command)}"
-    )
+    return f"warning: repo.validate is not set; {found.because}: {_SET} {shlex.quote(found.command)}"
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
-    """Add entries to the client's own configuration, with consent; None when the agent needs none."""
+    """Add entries to the client's configuration, with consent; None if the agent needs none."""
     missing = new_roots.untrusted(project, asked=bool(wanted))
     if missing is None:
         return None
     if wanted is None and sys.stdin.isatty() and is_terminal():
         asked = " and ".join(map(str, missing.places))
-        question = f"Claude Code works only in directories that you trust. Mark {asked} as trusted in {missing.config}?"
+        question = (
+            f"Claude Code only runs in trusted directories. Mark {asked} as trusted in {missing.config}?"
+        )
         wanted = ask(question, default=True)
     if wanted:
         new_roots.trust(missing)
@@ -129,9 +135,11 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
 
 @click.command("add")
 @click.argument("name")
-@click.option("--model", help="The model of this worker (default: [defaults].model).")
-@click.option("--role-prompt", default="", help="Text put before each of its tasks.")
-@click.option("--excluded-from-pool", is_flag=True, help="Never chosen by `llmc start` on its own.")
+@click.option("--model", help="Claude model of this worker [default: defaults.model]")
+@click.option("--role-prompt", default="", help="Text added before each task of this worker")
+@click.option(
+    "--excluded-from-pool", is_flag=True, help="Exclude this worker from automatic selection by `llmc start`"
+)
 @json_option
 @click.pass_context
 def add(
@@ -142,7 +150,9 @@ def add(
     excluded_from_pool: bool,
     as_json: bool,
 ) -> None:
-    """Add a worker: a worktree on its own branch. A running daemon starts its agent at once.
+    """Add a worker
+
+    Creates a worktree on its own branch. If the daemon is running, it starts the agent.
 
     \b
     Example:
@@ -160,18 +170,18 @@ def add(
 
 
 @click.command("uninstall")
-@click.option("--dry-run", "-n", is_flag=True, help="Show what would go and what would stay; change nothing.")
+@click.option("--dry-run", "-n", is_flag=True, help="Show what would be removed and kept; change nothing")
 @click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask; work that has not landed is kept beside the root."
+    "--yes", "-y", is_flag=True, help="Do not ask for confirmation; unlanded work is saved next to the root"
 )
-@click.option("--discard", is_flag=True, help="With --yes: keep no work.")
+@click.option("--discard", is_flag=True, help="With --yes: delete unlanded work too")
 @json_option
 @click.pass_context
 def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_json: bool) -> None:
-    """Take back what llmc made for this root: agents, worktrees, branches, settings, pinned work, and the root itself.
+    """Remove a root and everything llmc created for it
 
-    Your repository keeps its branches and files. Where the root has work that is nowhere else, that is listed and nothing
-    is done without --yes.
+    Removes agents, worktrees, branches, settings, the trash and the root itself. The source repository keeps its branches
+    and files. If the root has work that exists nowhere else, uninstall lists it and does nothing without --yes.
 
     \b
     Examples:
@@ -179,7 +189,9 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
       llmc uninstall --yes
     """
     if discard and not (yes or dry_run):
-        raise UsageError("--discard needs --yes", hint="Look first: llmc uninstall --dry-run")
+        raise UsageError(
+            "--discard needs --yes", hint="To see what would be deleted: llmc uninstall --dry-run"
+        )
     project = project_of(ctx)
     root = project.root.path
     work = removal.work_in(project)
@@ -189,7 +201,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     removal.refuse_in_use(project)
     if work and not yes:
         _refuse_with_work(project, work)
-    confirm(f"Remove {root}, and everything in it?", f"this removes {root}", yes)
+    confirm(f"Remove {root} and everything in it?", f"this removes {root}", yes)
     left = removal.left_alone(project)
     done = removal.take_back(project, keep=bool(work) and not discard, discard=discard)
     if as_json:
@@ -199,19 +211,17 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     for what in done.removed:
         say(f"removed {what}")
     if done.kept:
-        say(
-            f"kept {done.kept}: a git repository with every pinned commit (git log --all), and what was in the trash"
-        )
+        say(f"saved {done.kept}: a git repository with all unlanded commits (git log --all), and the trash")
     for what in left:
-        note(f"left as it is: {what}")
-    note(f"llmc itself: {how_to_remove()}")
+        note(f"not removed: {what}")
+    note(f"to remove llmc itself: {how_to_remove()}")
 
 
 def _refuse_with_work(project: Project, work: list[Work]) -> None:
     rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
     refusal = Refused(
-        f"{project.root.path} has work that is nowhere else:\n{rows}",
-        hint="`llmc uninstall --yes` keeps it in a directory beside the root; with --discard it is gone for good.",
+        f"{project.root.path} has work that exists nowhere else:\n{rows}",
+        hint="`llmc uninstall --yes` saves it next to the root; add --discard to delete it.",
     )
     refusal.details["work"] = [msgspec.structs.asdict(one) for one in work]
     raise refusal
@@ -224,19 +234,19 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
         rows = [msgspec.structs.asdict(one) for one in work]
         print_json({"root": str(project.root.path), "work": rows, "kept": kept, "left": left})
         return
-    say(f"would remove {project.root.path}, and what llmc noted of it elsewhere")
+    say(f"would remove {project.root.path} and its entries in other files")
     for name in roots.worker_names(project):
-        say(f"would end and remove the worker {name}")
+        say(f"would stop and remove worker {name}")
     for one in work:
-        say(f"has not landed: {one.what} -> {one.save}")
+        say(f"not landed: {one.what} -> {one.save}")
     if kept:
-        say("with --yes that is kept in a directory beside the root")
+        say("--yes would save unlanded work next to the root")
     for what in left:
-        say(f"would leave as it is: {what}")
+        say(f"would not remove: {what}")
 
 
 def how_to_remove() -> str:
-    """The command that removes the program, by how it was installed."""
+    """The command that uninstalls llmc itself."""
     prefix = sys.prefix
     if "/uv/tools/" in prefix:
         return "uv tool uninstall llmc"
@@ -249,10 +259,10 @@ def how_to_remove() -> str:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run the Claude Code client that llmc uses, for example to log in.
+    """Run the Claude Code client that llmc uses
 
-    That is defaults.agent_command, else the `claude` on your PATH, else the one that came with llmc's extra `claude`, which
-    is not on your PATH. It gets the variables of defaults.env, as workers do.
+    Use it to log in, for example. The client is defaults.agent_command, else `claude` on your PATH, else the one
+    installed with llmc's extra `claude`. It gets the variables of defaults.env, as workers do.
 
     \b
     Examples:
@@ -261,7 +271,7 @@ def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
       llmc claude -- --version
     """
     program, env = roots.client(ctx.find_root().obj["root"])
-    # As for the workers: what runs is what was found, until a person updates it.
+    # As for workers: no update unless the user makes one.
     environment = {**os.environ, **env, "DISABLE_AUTOUPDATER": "1"}
     os.execve(program[0], [*program, *arguments], environment)
 
@@ -270,7 +280,7 @@ def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print a shell completion script
 
     \b
     Example:

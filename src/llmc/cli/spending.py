@@ -1,4 +1,4 @@
-"""What agents used and cost: `llmc usage`; what models cost: `llmc prices`."""
+"""Token usage, cost and prices: `llmc usage` and `llmc prices`."""
 
 import time
 from datetime import date
@@ -20,17 +20,18 @@ from llmc.config.toml_text import join_key
 
 @click.command("usage")
 @click.option(
-    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="One line each."
+    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="Group by this"
 )
 @click.option(
-    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
 )
 @json_option
 @click.pass_context
 def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
-    """Show the tokens that agents used, and what they cost (`llmc prices list`).
+    """Show token usage and cost
 
-    Token limits count input, output and what is written to the cache; cache reads are billed, but do not count toward limits.
+    Cost is based on `llmc prices list`. Token limits count input, output and cache writes; cache reads are billed, but do
+    not count toward limits.
 
     \b
     Examples:
@@ -48,7 +49,7 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
         print_json({"by": by, "since_unix": since_unix, "lines": lines, "total": _spent_view(total, total)})
         return
     if not spent:
-        note("nothing was used" + ("" if since == "0" else f" since {since}"))
+        note("no usage" + ("" if since == "0" else f" since {since}"))
         return
     head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
     body = [_spent_cells(key, one, total) for key, one in spent.items()] + [
@@ -58,8 +59,8 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     for model in total.unpriced:
         key = join_key(["prices", model, "input"])
         note(
-            f"no price for {model}; in dollars for a million tokens: `llmc config set {_quoted(key)} N`, then output; "
-            "or `llmc prices update FILE|URL`"
+            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {_quoted(key)} N` "
+            "(dollars per million tokens; same for output)"
         )
     if used.complaint:
         note(used.complaint)
@@ -71,7 +72,7 @@ def _share(spent: Spent, total: Spent) -> float:
 
 
 def _spent_view(spent: Spent, total: Spent, **key: Any) -> dict[str, Any]:
-    """`cost` is null where none of it is known; `unpriced` names the models that are not in it."""
+    """`cost` is null if unknown; `unpriced` names models without a price."""
     return {
         **key,
         **msgspec.structs.asdict(spent.tokens),
@@ -113,10 +114,10 @@ FIELDS = ("input", "output", "cache_write", "cache_read")
 
 @click.group("prices", cls=Group)
 def prices() -> None:
-    """What models cost, in dollars for a million tokens: `usage`, budgets and --max-cost calculate with it.
+    """Show and update model prices
 
-    A list with a date is installed with llmc. Your own prices, in config.toml, go over it:
-    a name there holds for every model that begins with it.
+    Prices are in dollars per million tokens; `llmc usage`, budgets and --max-cost use them. llmc comes with a dated price
+    list. Prices in config.toml override it; a name there applies to every model that starts with it.
 
     \b
     Examples:
@@ -130,20 +131,20 @@ def prices() -> None:
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    """Show the prices in force, and the day they are of.
+    """List effective prices and their date
+
+    `llmc prices update` reads the output of --json.
 
     \b
     Example:
       llmc prices list
-
-    With --json, it prints what `llmc prices update` takes.
     """
     prices = expenses.prices_of(project_of(ctx))
     if as_json:
         print_json({**expenses.view(prices.listed), "own": expenses.view(_own_prices(prices))["prices"]})
         return
     names = [*prices.own, *(name for name in prices.listed.prices if name not in prices.own)]
-    rows = [("dollars for a million tokens", *(field.replace("_", " ") for field in FIELDS), "from")]
+    rows = [("dollars per million tokens", *(field.replace("_", " ") for field in FIELDS), "from")]
     rows += [
         (name, *_price_cells(_shown(prices, name)), "config.toml" * (name in prices.own)) for name in names
     ]
@@ -161,7 +162,7 @@ def _own_prices(prices: Prices) -> PriceList:
 
 
 def _shown(prices: Prices, name: str) -> Price:
-    """As it is calculated with; half a price of a person's own as far as it goes."""
+    """The effective price; an incomplete one from config.toml as it is."""
     return prices.of(name) or prices.own[name]
 
 
@@ -174,15 +175,15 @@ def _price_cells(price: Price) -> list[str]:
 @json_option
 @click.pass_context
 def update(ctx: click.Context, source: str, as_json: bool) -> None:
-    """Bring a newer list, from a file or a URL, into this root.
+    """Update the price list from a file or URL
+
+    Reads the output of `llmc prices list --json`, or the price list of LiteLLM:
+    https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
+    Prices in config.toml still override it.
 
     \b
     Example:
       llmc prices update ~/Downloads/model_prices_and_context_window.json
-
-    It takes what `llmc prices list --json` prints, and the list of LiteLLM:
-    https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
-    Your own prices, in config.toml, still go over it.
     """
     before, now = expenses.update(project_of(ctx), source)
     names = [name for name in now.prices if now.prices[name] != before.prices.get(name)]

@@ -31,7 +31,7 @@ from llmc.cli.output import (
     screen_width,
 )
 
-#: why a task waits: at most so many lines, and never narrower than this
+#: the reason of a waiting task: maximum lines and minimum width
 WHY_LINES = 3
 LEAST_WHY = 40
 _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
@@ -40,7 +40,9 @@ _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 @click.group("tasks", cls=Group)
 @click.pass_context
 def tasks(ctx: click.Context) -> None:
-    """The task list: Claude Code's own files, which agents and people share.
+    """Manage the task list
+
+    The tasks are Claude Code's own task files, shared by you and the agents.
 
     \b
     Examples:
@@ -53,14 +55,14 @@ def tasks(ctx: click.Context) -> None:
     refuse_agents(ctx)
 
 
-#: so many of the tasks that landed are listed
+#: how many completed tasks are listed
 RECENT = 50
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _completion(applies: Callable[[Project, TaskBoard], Collection[str]]) -> Complete:
-    """Completes the tasks that the command applies to, without those named already."""
+    """Complete the tasks that the command applies to, except those already given."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -86,13 +88,20 @@ complete_task = _completion(lambda project, board: board.found.tasks)
 
 @tasks.command("list")
 @click.option(
-    "--state", "-s", help="Only these, with commas between: ready, waits, in_progress, completed, ..."
+    "--state",
+    "-s",
+    help="Show only these states, such as ready,waits,in_progress",
 )
-@click.option("--all", "-a", "every", is_flag=True, help=f"Also what landed before the last {RECENT}.")
+@click.option(
+    "--all", "-a", "every", is_flag=True, help=f"Show all completed tasks, not only the last {RECENT}"
+)
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> int:
-    """List the tasks: number, state, priority, label, subject. Exit code 1 when the list has a problem."""
+    """List tasks
+
+    Shows ID, state, priority, label and subject. Exit code 1 means that the list has a problem.
+    """
     board = service.board(project_of(ctx), recent=None if every else RECENT)
     found = board.found
     wanted = set(state.split(",")) if state else None
@@ -117,36 +126,59 @@ def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> 
             for line in wrap(printable(why), room, WHY_LINES) if is_terminal() else [why]:
                 say(" " * indent + line)
     if not rows:
-        say("no tasks" if not found.tasks else f"no task is {state}")
+        say("no tasks" if not found.tasks else f"no tasks in state {state}")
     if found.earlier:
-        say(f"{found.earlier} more landed earlier: llmc tasks list --all")
+        say(f"{found.earlier} older completed tasks not shown: llmc tasks list --all")
     return _say_problems(found)
 
 
 def _marks(task: Task) -> list[str]:
-    """Label and owner, in columns of their own."""
+    """The columns for label and owner."""
     return [printable(f"[{task.label}]" if task.label else ""), printable(task.owner)]
 
 
 @tasks.command("add")
 @click.argument("subject", required=False)
-@click.option("--description", "-d", help="What exactly is to be done.")
-@click.option("--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Markdown.")
+@click.option("--description", "-d", help="Description of the task")
 @click.option(
-    "--priority", "-p", type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1), help="0 is first."
+    "--file",
+    "-f",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the task from this Markdown file",
 )
-@click.option("--label", "-l", help="Tasks of one label are not worked on at the same time, if possible.")
-@click.option("--after", "-a", multiple=True, shell_complete=complete_task, help="It waits for this task.")
-@click.option("--before", "-b", multiple=True, shell_complete=complete_task, help="This task waits for it.")
-@click.option("--verify", help="Command that has to succeed on the rebased commit.")
-@click.option("--model", help="Claude model for this task.")
+@click.option(
+    "--priority",
+    "-p",
+    metavar="N",
+    type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
+    help="Priority; 0 is highest",
+)
+@click.option(
+    "--label", "-l", help="Label; tasks with the same label do not run at the same time, if possible"
+)
+@click.option(
+    "--after",
+    "-a",
+    multiple=True,
+    shell_complete=complete_task,
+    help="Task that must be completed first (repeatable)",
+)
+@click.option(
+    "--before",
+    "-b",
+    multiple=True,
+    shell_complete=complete_task,
+    help="Task that must wait for this one (repeatable)",
+)
+@click.option("--verify", help="Command that must pass on the rebased commit")
+@click.option("--model", help="Claude model for this task")
 @json_option
 @click.pass_context
 def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: bool, **given: Any) -> None:
-    """Add a task, from options or from a Markdown file.
+    """Add a task from options or a Markdown file
 
     \b
-    Such a file; the part between the lines is optional, and options win:
+    A task file; the part between --- is optional, and options override it:
       ---
       priority: 1
       label: db
@@ -154,12 +186,14 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
       verify: make test
       ---
       # Add the model
-      What exactly is to be done ...
+      Description of the task ...
     """
     if file and subject:
-        raise UsageError("both a subject and a file were given", hint="Give one of them.")
+        raise UsageError("a subject and --file cannot be used together")
     if not file and not subject:
-        raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
+        raise UsageError(
+            "no subject given", hint='Run: llmc tasks add "SUBJECT", or llmc tasks add --file task.md'
+        )
     task = service.add(project_of(ctx), subject or "", file, given)
     print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
@@ -171,9 +205,9 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
 @json_option
 @click.pass_context
 def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Add the tasks of Markdown files and directories; `after: NAME` may name another of the files.
+    """Import tasks from Markdown files (all or none)
 
-    All of them are added, or none.
+    Directories are searched too. `after: NAME` may name another imported file.
     """
     made = service.import_files(project_of(ctx), paths)
     if as_json:
@@ -188,7 +222,7 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
-    """Show one task."""
+    """Show a task"""
     project = project_of(ctx)
     board = service.board(project)
     found, task = board.found, service.get(project, board, task_id)
@@ -202,7 +236,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         "label": task.label,
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
-        "made by": board.made_by(task),
+        "created by": board.made_by(task),
         board.hold(task) or found.states[task.id]: board.why(task),
     }
     for name, value in facts.items():
@@ -216,11 +250,11 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 
 @tasks.command("graph")
-@click.option("--mermaid", is_flag=True, help="A diagram for a Markdown page.")
+@click.option("--mermaid", is_flag=True, help="Print the graph as a Mermaid diagram")
 @json_option
 @click.pass_context
 def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
-    """Draw which task waits for which."""
+    """Show task dependencies as a graph"""
     board = service.board(project_of(ctx))
     found = board.found
     if as_json:
@@ -240,14 +274,13 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
 @json_option
 @click.pass_context
 def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Release abandoned tasks: claimed, but no worker works on them.
+    """Release tasks that were claimed and abandoned
+
+    To release a task that a worker of this root is working on, use `llmc reset WORKER`.
 
     \b
     Example:
       llmc tasks release 3 5
-
-    For a task that an agent, a person or another root took and left. One that a worker of this root is at is
-    released by `llmc reset WORKER`.
     """
     return _each(ctx, task_ids, as_json, service.release, "released")
 
@@ -263,13 +296,13 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
 @json_option
 @click.pass_context
 def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Requeue failed, parked or completed tasks.
+    """Run failed, parked or completed tasks again
+
+    Clears their failed attempts.
 
     \b
     Example:
       llmc tasks requeue 3
-
-    Their failed attempts are forgotten.
     """
     return _each(ctx, task_ids, as_json, service.requeue, "requeued")
 
@@ -279,10 +312,12 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
 @json_option
 @click.pass_context
 def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Mark tasks as completed without doing them. What waits for them can begin.
+    """Mark tasks as completed
+
+    Tasks that depend on them can start.
 
     \b
-    Examples:
+    Example:
       llmc tasks done 3
     """
     return _each(ctx, task_ids, as_json, service.done, "done")
@@ -293,7 +328,7 @@ def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
 @json_option
 @click.pass_context
 def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Approve tasks that workers proposed.
+    """Approve tasks proposed by workers
 
     \b
     Example:
@@ -310,7 +345,7 @@ def _each(
     act: Callable[[Project, str], Task],
     done: str,
 ) -> int:
-    """Each task for itself; what cannot be done with one is said, and the others go on."""
+    """Act on each task; a failure is printed and does not stop the others."""
     project = project_of(ctx)
     rows: list[dict[str, Any]] = []
     for task_id in dict.fromkeys(task_ids):

@@ -1,4 +1,4 @@
-"""What goes on: `llmc status`, `wait`, `events`, `logs` and `digest`."""
+"""Monitoring: `llmc status`, `wait`, `events`, `logs` and `digest`."""
 
 import codecs
 import shutil
@@ -32,20 +32,26 @@ from llmc.config.durations import parse_duration
 
 
 @click.command("status")
-@click.option("--watch", "-w", is_flag=True, help="Go on showing it until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Refresh until Ctrl-C")
 @click.option(
-    "--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, help="Seconds, with --watch."
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1),
+    default=1.0,
+    show_default=True,
+    help="With --watch: seconds between updates",
 )
 @json_option
 @click.pass_context
 def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> int:
-    """Show the workers: who needs you, what each does, since when, and the next useful command.
+    """Show the status of all workers
+
+    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal
+    the output has colours, unless NO_COLOR is set, and its width; otherwise it is 80 columns wide.
 
     \b
     Example:
       llmc status --watch
-
-    On a terminal it is coloured (unless NO_COLOR is set) and as wide as that; else it is plain, and 80 columns wide.
     """
     project = project_of(ctx)
     if as_json:
@@ -56,12 +62,12 @@ def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> i
         return 0
     clear_screen()
     while True:
-        _draw(fast.status_text(project), f"every {interval:g} s; Ctrl-C ends this")
+        _draw(fast.status_text(project), f"refreshing every {interval:g} s; Ctrl-C to quit")
         time.sleep(interval)
 
 
 def _draw(text: str, foot: str) -> None:
-    """As much of it as the screen is high."""
+    """Draw as many lines as fit on the screen."""
     if not is_terminal():
         say_lines(f"{text}\n")
         return
@@ -76,10 +82,10 @@ TASKS_POLL_S = 0.2
 
 @click.command("wait")
 @click.argument("worker", required=False, shell_complete=complete_worker)
-@click.option("--status", "statuses", metavar="S[,S]", help="The statuses to wait for.")
-@click.option("--all-idle", is_flag=True, help="Wait until every worker is idle.")
-@click.option("--tasks-done", is_flag=True, help="Wait until every task of the list is completed.")
-@click.option("--timeout", metavar="SECONDS", help="Give up after this long (also 15m, 1h).")
+@click.option("--status", "statuses", metavar="S[,S]", help="Statuses to wait for")
+@click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
+@click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
+@click.option("--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as 15m, 1h")
 @json_option
 @click.pass_context
 def wait(
@@ -91,30 +97,32 @@ def wait(
     timeout: str | None,
     as_json: bool,
 ) -> int:
-    """Wait until a worker has one of some statuses: exit 0 when it has, 1 on a timeout.
+    """Wait for workers or tasks to reach a status
+
+    Exits with 0 when the status is reached, and with 1 on timeout, when a worker goes to error or offline unexpectedly,
+    or when the remaining tasks need you.
 
     \b
     Examples:
       llmc wait adam --status needs_review,needs_input --timeout 30m
       llmc wait --tasks-done --timeout 8h
-
-    Ends at once with 1 and the reason when the worker goes to error or offline unasked, or when the tasks that are left need a person.
     """
     project = project_of(ctx)
     if tasks_done:
         if worker or statuses or all_idle:
-            raise UsageError("--tasks-done waits for the tasks alone", hint="llmc wait --tasks-done")
+            raise UsageError("--tasks-done cannot be used with a worker, --status or --all-idle")
         return _wait_for_tasks(project, _seconds(timeout), as_json)
     wanted = {"idle"} if all_idle else set((statuses or "").split(",")) - {""}
     if not wanted or bool(worker) == all_idle:
         raise UsageError(
-            "say what to wait for", hint="llmc wait WORKER --status needs_review, or llmc wait --all-idle"
+            "specify what to wait for",
+            hint="Run: llmc wait WORKER --status needs_review, or llmc wait --all-idle",
         )
     unknown = wanted - seeing.STATUSES
     if unknown:
         raise UsageError(
-            f"there is no status {', '.join(sorted(unknown))}",
-            hint="They are: " + " ".join(sorted(seeing.STATUSES)),
+            f"unknown status {', '.join(sorted(unknown))}",
+            hint="Valid statuses: " + " ".join(sorted(seeing.STATUSES)),
         )
     timeout_s = _seconds(timeout)
     names = [roots.require_worker(project, worker)] if worker else roots.worker_names(project)
@@ -139,29 +147,31 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
     if as_json:
         print_json({"reached": not left.open, "open": left.open, "needs_a_person": left.held})
     elif not left.open:
-        say("every task is completed")
+        say("all tasks are completed")
     elif left.stuck:
         print_error(
-            f"{len(left.open)} tasks are left, and none can be begun",
-            "See `llmc tasks list`.",
+            f"{len(left.open)} tasks left, but none can start",
+            "Run `llmc tasks list` to see why.",
             Exit.FAILED,
             False,
         )
     else:
-        print_error(f"{len(left.open)} tasks are not completed after {timeout_s:g} s", "", Exit.FAILED, False)
+        print_error(f"timed out: {len(left.open)} tasks left after {timeout_s:g} s", "", Exit.FAILED, False)
     return Exit.DONE if not left.open else Exit.FAILED
 
 
 @click.command("events")
-@click.option("--follow", "-F", is_flag=True, help="Go on printing as things happen.")
+@click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
 @click.option(
-    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
 )
-@click.option("--worker", "-w", shell_complete=complete_worker, help="Only of this worker.")
+@click.option("--worker", "-w", shell_complete=complete_worker, help="Show only this worker's events")
 @json_option
 @click.pass_context
 def events(ctx: click.Context, follow: bool, since: str, worker: str | None, as_json: bool) -> int:
-    """Print what happened, oldest first; with --json one object a line.
+    """Show the event log
+
+    Oldest events come first. With --json, prints one object per line.
 
     \b
     Example:
@@ -173,7 +183,7 @@ def events(ctx: click.Context, follow: bool, since: str, worker: str | None, as_
 
 LOG_POLL_S = 0.2
 
-#: what a line says without its name, or below it
+#: fields that are shown without their names
 _IN_THE_LINE = ("ts", "level", "logger", "message", "traceback")
 
 
@@ -185,22 +195,24 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 @click.command("logs")
 @click.argument("name", default=DAEMON, shell_complete=complete_log)
 @click.option(
-    "--follow", "-F", is_flag=True, help="Go on printing as it grows; wait for it if it is not there."
+    "--follow", "-F", is_flag=True, help="Keep printing new lines; wait for the file if it does not exist"
 )
 @click.option(
     "--lines",
     "-n",
+    metavar="N",
     type=click.IntRange(0),
     default=50,
     show_default=True,
-    help="How many lines to begin with.",
+    help="Number of lines to show first",
 )
-@click.option("--json", "as_json", is_flag=True, help="The log of the daemon as it is written: JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the daemon log as JSON lines")
 @click.pass_context
 def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool) -> None:
-    """Print a worker's log (prompts, statuses, setup, validation, the last words of a crash), or one of llmc's own.
+    """Show the log of a worker or of the daemon
 
-    Those are daemon, overseer, auto, task_pool, post_accept and goals. Rotated files are read as if they were one.
+    A worker's log has its prompts, statuses, setup, validation and crashes. Other logs are daemon, overseer, auto,
+    task_pool, post_accept and goals. Rotated files are included.
 
     \b
     Examples:
@@ -209,14 +221,14 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
       llmc logs auto --lines 200
     """
     if as_json and name != DAEMON:
-        raise UsageError(f"the log of {name} is text", hint=f"llmc logs {name}, or llmc logs {DAEMON} --json")
+        raise UsageError(f"--json works only for the {DAEMON} log", hint=f"Run: llmc logs {name}")
     log = Log(root_of(ctx), name, lines)
     if not follow and not log.exists():
         raise NotFound(
-            f"{log.path} is not there yet",
-            hint=f"It is written when there is something to say; `llmc logs {name} --follow` waits for it.",
+            f"{log.path} does not exist yet",
+            hint=f"It is created on first write; run `llmc logs {name} --follow` to wait for it.",
         )
-    # What is read may end in the middle of a character.
+    # A read may end in the middle of a character.
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     shown = _Rows() if name == DAEMON and not as_json else _Text()
     _print(shown.of(decoder.decode(log.last_lines(), final=not follow), last=not follow))
@@ -226,14 +238,14 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
 
 
 class _Text:
-    """A log that is text: as it is."""
+    """A text log, unchanged."""
 
     def of(self, text: str, *, last: bool = False) -> str:
         return text
 
 
 class _Rows(_Text):
-    """A log of JSON lines, for people: a line is shown when all of it is there."""
+    """A log of JSON lines, for people; only complete lines are shown."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -246,7 +258,7 @@ class _Rows(_Text):
 
 
 def readable(line: str) -> str:
-    """A row of the daemon's log: time, level, message, then what else it knows; a traceback below it. Any other line as it is."""
+    """A line of the daemon log: time, level, message, other fields, and a traceback below. Other lines are unchanged."""
     row = given.row(line.encode(errors="surrogateescape"))
     if row is None:
         return line
@@ -270,20 +282,20 @@ def _print(text: str) -> None:
 @click.option(
     "--since",
     metavar="T",
-    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since the last digest (for an hour, the same period again), at first 24h.",
+    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, repeated for an hour; at first 24h]",
 )
 @json_option
 @click.pass_context
 def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
-    """The morning report: what waits for you, what landed, what did not, and what it cost.
+    """Summarize what landed, failed and needs you
+
+    Items that unblock the most tasks come first, each with its command. Also shows the cost. No model is called.
 
     \b
     Examples:
       llmc digest
       llmc digest --since 12h
       llmc digest --json | jq '.waiting[].command'
-
-    What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
     """
     project = project_of(ctx)
     since_unix = None if since is None else parse_since(since, now_unix())

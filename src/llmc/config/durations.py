@@ -1,4 +1,4 @@
-"""Durations as people write them: 90, "15m", "1h30m", "250ms"."""
+"""Parse and format durations: 90, "15m", "1h30m", "250ms"."""
 
 import math
 import re
@@ -12,17 +12,17 @@ _TEXT = pattern(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit}(?![a-z]))?" for
 
 
 def parse_duration(value: int | float | str) -> float:
-    """Seconds; numbers and plain numeric strings are seconds already."""
+    """A duration in seconds; plain numbers are seconds."""
     seconds = _parse_text(value) if isinstance(value, str) else _parse_number(value)
     if not math.isfinite(seconds):
         raise ValueError(f"{_shown(value)} is not a finite duration")
     if seconds < 0:
-        raise ValueError(f"{_shown(value)} is negative; a duration is zero or more")
+        raise ValueError(f"{_shown(value)} is negative; a duration must be zero or more")
     return abs(seconds)  # -0.0 is zero
 
 
 def format_duration(seconds: float) -> str:
-    """The two largest units, rounded down: "2m", "1h 5m", "3d"; an age below zero is zero."""
+    """The two largest units, rounded down: "2m", "1h 5m", "3d"; negative is zero."""
     if not math.isfinite(seconds):
         return "?"
     if 0.001 <= seconds < 1:
@@ -64,9 +64,7 @@ def _parse_text(text: str) -> float:
 
 
 def _not_a_duration(value: object) -> ValueError:
-    return ValueError(
-        f'{_shown(value)} is not a duration; write seconds (90) or "15m", "1h30m", "250ms", "2d"'
-    )
+    return ValueError(f'{_shown(value)} is not a duration; use seconds (90) or "15m", "1h30m", "250ms", "2d"')
 
 
 def _shown(value: object) -> str:

@@ -1,6 +1,6 @@
-"""Read and change single options of config.toml. Comments and layout survive; nothing invalid is ever written.
+"""Get and set single options of config.toml. Keeps comments and layout; never writes an invalid file.
 
-The only importer of tomlkit, and only when something changes. Callers that write hold the lock.
+The only module that uses tomlkit, imported when something changes. Callers that write hold the lock.
 """
 
 import tomllib
@@ -32,11 +32,11 @@ from llmc.config.toml_text import (
 from llmc.config.toml_text import Path as KeyPath
 from llmc.config.write import write_atomically
 
-_SCHEMA_HINT = "Run 'llmc config schema' to see every option."
+_SCHEMA_HINT = "Run `llmc config schema` for a list of options."
 
 
 def get_value(config: Config, dotted: str) -> object:
-    """The value in effect, defaults included; a table is its Struct or dict."""
+    """The effective value, including defaults; a table is its Struct or dict."""
     parts = _split(dotted)
     kind = _kind_at(parts)
     value: Any = config
@@ -46,12 +46,12 @@ def get_value(config: Config, dotted: str) -> object:
             raise NotFound(f'"{join_key(parts[: depth + 1])}" is not configured', hint=_SCHEMA_HINT)
     inherited = extra(kind, "inherits")
     if value is None and not inherited:
-        raise NotFound(f'"{join_key(parts)}" is not set, and has no default', hint=_SCHEMA_HINT)
+        raise NotFound(f'"{join_key(parts)}" is not set and has no default', hint=_SCHEMA_HINT)
     return get_value(config, str(inherited)) if value is None else value
 
 
 def set_value(path: Path, dotted: str, raw: str) -> Config:
-    """Set one option; `raw` is TOML, or plain text where the option takes text."""
+    """Set one option; `raw` is TOML, or plain text if the option takes text."""
     parts = _split(dotted)
     text, data = _read(path)
     kind = _kind_at(parts)
@@ -66,7 +66,7 @@ def set_value(path: Path, dotted: str, raw: str) -> Config:
 
 
 def unset_value(path: Path, dotted: str) -> Config:
-    """Back to the default; a key that llmc does not know can be removed this way too."""
+    """Remove a key, known or unknown."""
     parts = _split(dotted)
     text, data = _read(path)
     if lookup(data, parts) is msgspec.UNSET:
@@ -78,9 +78,9 @@ def unset_value(path: Path, dotted: str) -> Config:
 
 
 def add_worker(path: Path, name: str, worker: Worker) -> Config:
-    """Add `[workers.<name>]` with what differs from the defaults."""
+    """Add `[workers.<name>]` with the values that differ from the defaults."""
     if problem := check_worker_name(name):
-        raise UsageError(f'"{name}" cannot name a worker: {problem}')
+        raise UsageError(f'invalid worker name "{name}": {problem}')
     text, data = _read(path)
     parts = ("workers", name)
     if lookup(data, parts) is not msgspec.UNSET:
@@ -100,7 +100,7 @@ def remove_worker(path: Path, name: str) -> Config:
         known = data.get("workers")
         near = nearest(name, known if isinstance(known, dict) else ())
         raise NotFound(
-            f"{path.name} has no worker {name}; {near}", hint="Run 'llmc status' to see the workers."
+            f"{path.name} has no worker {name}; {near}", hint="Run `llmc status` to see the workers."
         )
     edits = [lambda: remove_table(text, parts), lambda: _removed(text, parts)]
     return _save(path, text, parts, without(data, parts), edits)
@@ -114,7 +114,7 @@ def _split(dotted: str) -> KeyPath:
 
 
 def _kind_at(parts: KeyPath) -> inspect.Type:
-    """What the model says about a key; NotFound with the nearest one when it says nothing."""
+    """The type of a key; NotFound with the nearest key if unknown."""
     kind = root_type()
     for depth, part in enumerate(parts):
         match bare(kind):
@@ -125,9 +125,9 @@ def _kind_at(parts: KeyPath) -> inspect.Type:
             case inspect.DictType(key_type=key, value_type=value):
                 kind, why = value, _problem(part, key)
             case _:
-                why = f"{join_key(parts[:depth])} is no table"
+                why = f"{join_key(parts[:depth])} is not a table"
         if why:
-            raise NotFound(f'there is no option "{join_key(parts)}"; {why}', hint=_SCHEMA_HINT)
+            raise NotFound(f'unknown option "{join_key(parts)}"; {why}', hint=_SCHEMA_HINT)
     return kind
 
 
@@ -145,7 +145,7 @@ def _problem(value: object, kind: inspect.Type) -> str:
 
 
 def _parse(raw: str, kind: inspect.Type, parts: KeyPath) -> Any:
-    """The first reading of `raw` that the option takes: as TOML, else as plain text."""
+    """The first valid reading of `raw`: as TOML, else as plain text."""
     if is_table(kind):
         raise UsageError(f'"{join_key(parts)}" is a table; set one of its keys', hint=_SCHEMA_HINT)
     problems = []
@@ -165,9 +165,9 @@ def _as_toml(raw: str) -> list[Any]:
 
 
 def _refuse_unknown_worker(data: Data, parts: KeyPath) -> None:
-    """A typo in a name must not make a worker."""
+    """A misspelled name must not create a worker."""
     if parts[0] == "workers" and len(parts) > 1 and lookup(data, parts[:2]) is msgspec.UNSET:
-        raise NotFound(f"there is no worker {parts[1]}", hint=f"Run 'llmc add {parts[1]}' to add it.")
+        raise NotFound(f"no worker {parts[1]}", hint=f"Run `llmc add {parts[1]}` to add it.")
 
 
 def _read(path: Path) -> tuple[str, Data]:
@@ -203,14 +203,14 @@ def _removed(text: str, parts: KeyPath) -> str:
 
 
 def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Callable[[], str]]) -> Config:
-    """Write the first edit that means exactly what is wanted, once it passed every check."""
+    """Write the first edit that gives exactly the wanted data, if it is valid."""
     new = next((new for new in map(_attempt, edits) if new is not None and _means(new, parts, wanted)), None)
     if new is None:
-        raise ConfigError(f"cannot change {path} without disturbing the rest of it", hint=EDIT_HINT)
+        raise ConfigError(f"cannot change {path} without changing other parts of it", hint=EDIT_HINT)
     config, problems = check_text(new, path.name)
     if config is None:
         lines = "\n".join(f"{problem}" for problem in problems)
-        raise ConfigError(f"{path} was not changed; it would hold:\n{lines}", hint=EDIT_HINT)
+        raise ConfigError(f"{path} was not changed; it would be invalid:\n{lines}", hint=EDIT_HINT)
     if new != text:
         write_atomically(path, new)
     return config
@@ -222,7 +222,7 @@ def _attempt(edit: Callable[[], str]) -> str | None:
     try:
         return edit()
     except (TOMLKitError, ValueError, LookupError, TypeError, AttributeError):
-        return None  # tomlkit stumbles over some layouts, each time differently
+        return None  # tomlkit fails on some layouts, in various ways
 
 
 def _means(text: str, parts: KeyPath, wanted: Data) -> bool:
@@ -233,7 +233,7 @@ def _means(text: str, parts: KeyPath, wanted: Data) -> bool:
 
 
 def _trimmed(data: Data, parts: KeyPath) -> Data:
-    """Without the empty tables around a key, which may go with it; but an empty worker is a worker."""
+    """Without the empty tables around a key; but an empty worker table stays."""
     for length in range(len(parts) - 1, 0, -1):
         is_worker = parts[0] == "workers" and length == 2
         if lookup(data, parts[:length]) == {} and not is_worker:

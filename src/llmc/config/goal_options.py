@@ -1,4 +1,4 @@
-"""[overseer.goals]: the tables of config.toml about goals."""
+"""The tables of config.toml about goals: [overseer.goals]."""
 
 from typing import Annotated
 
@@ -8,61 +8,64 @@ from llmc.config.options import NonEmpty, Table, as_array, check_no_nul, duratio
 
 
 class Backoff(Table, frozen=True, kw_only=True):
-    """How long nothing is sent after a recovery; doubles each time."""
+    """Wait after a recovery step; doubles each time."""
 
-    base: Annotated[float, duration("Wait after the first recovery without progress", gt=0)] = 120.0
-    max: Annotated[float, duration("Longest such wait", gt=0)] = 1800.0
+    base: Annotated[float, duration("Wait after the first recovery step without progress", gt=0)] = 120.0
+    max: Annotated[float, duration("Maximum wait after a recovery step", gt=0)] = 1800.0
 
 
 class GoalPlanner(Table, frozen=True, kw_only=True):
-    """Who makes a plan of a goal, and how large it may be."""
+    """The planner of goals, and the size of a plan."""
 
     command: Annotated[
         str,
         Meta(
-            description="Command that reads the planning prompt and prints the plan; empty: Claude Code itself",
+            description="Command that reads the planning prompt and prints the plan; empty means Claude Code",
             examples=["~/bin/plan-goal"],
             extra={"check": check_no_nul},
         ),
     ] = ""
     model: Annotated[
-        str, Meta(description="Claude model that plans; empty: the client's own", examples=["opus"])
+        str,
+        Meta(description="Claude model for planning; empty means the client's default", examples=["opus"]),
     ] = ""
-    max_plan_phases: Annotated[int, Meta(ge=1, le=5, description="Most phases of a plan")] = 5
-    max_tasks_per_phase: Annotated[int, Meta(ge=1, le=7, description="Most tasks of a phase")] = 7
-    max_subtasks_per_task: Annotated[int, Meta(ge=0, le=7, description="Most subtasks of a task")] = 7
+    max_plan_phases: Annotated[int, Meta(ge=1, le=5, description="Maximum number of phases per plan")] = 5
+    max_tasks_per_phase: Annotated[int, Meta(ge=1, le=7, description="Maximum number of tasks per phase")] = 7
+    max_subtasks_per_task: Annotated[
+        int, Meta(ge=0, le=7, description="Maximum number of subtasks per task")
+    ] = 7
     max_repair_attempts: Annotated[
-        int, Meta(ge=0, le=10, description="How often an invalid plan is sent back to be mended")
+        int, Meta(ge=0, le=10, description="How many times an invalid plan is returned to the planner")
     ] = 2
     diagnose: Annotated[
         bool,
-        Meta(description="Whether the planner is asked about work that stands still, before a person is"),
+        Meta(description="Ask the planner about stalled work before asking you"),
     ] = False
-    timeout: Annotated[float, duration("Longest time that one planning may take", gt=0)] = 600.0
+    timeout: Annotated[float, duration("Timeout of a planning run", gt=0)] = 600.0
 
 
 class GoalPolicy(Table, frozen=True, kw_only=True):
-    """Whom goals may give work to, and send messages."""
+    """Which workers goals may use."""
 
     allow_agents: Annotated[
         tuple[NonEmpty, ...],
         Meta(
-            description='Pools that may be given work: "auto", names of manual workers, or "*" for all',
+            description='Pools that goals may use: "auto", names of manual workers, or "*" for all',
             extra={"parse": as_array},
         ),
     ] = ("auto",)
-    allow_cross_agent: Annotated[
-        bool, Meta(description="Whether the pools of allow_agents beyond the goal's own count at all")
-    ] = False
+    allow_cross_agent: Annotated[bool, Meta(description='Allow pools in allow_agents other than "auto"')] = (
+        False
+    )
 
 
 class GoalStorage(Table, frozen=True, kw_only=True):
-    """Where goals are kept."""
+    """Where goals are stored."""
 
     dir: Annotated[
         str,
         Meta(
-            description="Directory of the goals' store; empty: .llmc/overseer. LLMC_OVERSEER_DIR wins",
+            description="Directory of the goal store; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides it",
             examples=["~/goals"],
             extra={"check": check_no_nul},
         ),
@@ -70,24 +73,26 @@ class GoalStorage(Table, frozen=True, kw_only=True):
 
 
 class Goals(Table, frozen=True, kw_only=True):
-    """Goals: plans that the daemon drives to their end."""
+    """Goals, which the daemon works through in auto mode."""
 
-    enabled: Annotated[bool, Meta(description="Whether the daemon drives goals at all")] = False
-    tick_every: Annotated[float, duration("Time between two looks at the goals", gt=0)] = 120.0
-    idle_after: Annotated[
-        float, duration("How long nothing may happen before work counts as stalled", gt=0)
-    ] = 900.0
+    enabled: Annotated[bool, Meta(description="Enable goals")] = False
+    tick_every: Annotated[float, duration("Time between goal ticks (periodic checks of all goals)", gt=0)] = (
+        120.0
+    )
+    idle_after: Annotated[float, duration("Time without activity before work counts as stalled", gt=0)] = (
+        900.0
+    )
     max_retries: Annotated[
-        int, Meta(ge=0, le=100, description="Recoveries in a row without progress; then a person is asked")
+        int, Meta(ge=0, le=100, description="Recovery attempts without progress before you are asked")
     ] = 2
     min_resend_interval: Annotated[
-        float, duration("Shortest time between two sendings of the same instruction", ge=0)
+        float, duration("Minimum time before the same instruction is sent again", ge=0)
     ] = 300.0
     max_in_progress: Annotated[
-        int, Meta(ge=1, le=245, description="Most parts of a goal that are given out at the same time")
+        int, Meta(ge=1, le=245, description="Maximum number of plan items in progress, over all goals")
     ] = 6
     reminders: Annotated[
-        int, Meta(ge=0, le=100, description="How often a person is reminded of an open question")
+        int, Meta(ge=0, le=100, description="How many times you are reminded of an open question")
     ] = 3
     backoff: Backoff = Backoff()
     planner: GoalPlanner = GoalPlanner()
@@ -95,5 +100,5 @@ class Goals(Table, frozen=True, kw_only=True):
     storage: GoalStorage = GoalStorage()
 
     def recovery_s(self) -> float:
-        """How long everything that is tried with silent work takes, before a person is asked."""
+        """How long recovery takes before the user is asked."""
         return (self.max_retries + 2) * self.idle_after

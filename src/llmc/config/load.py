@@ -1,4 +1,4 @@
-"""Read config.toml: one typed Config, or every problem with its line; and settings that do not go well together."""
+"""Read config.toml: a typed Config or a list of problems; and warnings about conflicting settings."""
 
 import re
 import tomllib
@@ -14,11 +14,11 @@ from llmc.config.model import Config
 from llmc.config.problems import Found, check, root_type
 from llmc.config.toml_text import join_key, line_of
 
-EDIT_HINT = "Run 'llmc config edit' to correct it; 'llmc config check' looks again."
+EDIT_HINT = "Fix it with `llmc config edit`, then run `llmc config check`."
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing wrong with a config file; `key` is empty when it is no TOML at all."""
+    """One problem with a config file; `key` is empty if the file is not TOML."""
 
     file: str
     key: str
@@ -39,7 +39,7 @@ def load_config(path: Path) -> Config:
 
 
 def check_text(text: str, file: str) -> tuple[Config | None, list[Problem]]:
-    """A Config, or all problems in the order of their lines."""
+    """A Config, or all problems in order of their lines."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -54,12 +54,12 @@ def check_text(text: str, file: str) -> tuple[Config | None, list[Problem]]:
         return None, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
     try:
         return _fitted(msgspec.convert(checked, Config), data), []
-    except msgspec.ValidationError as error:  # a constraint that check.py does not know
+    except msgspec.ValidationError as error:  # a constraint that problems.py does not know
         return None, [Problem(file=file, key="", line=None, message=str(error))]
 
 
 def _fitted(config: Config, data: dict[str, Any]) -> Config:
-    """The one default that follows another setting: the supervisor gives goals the time that they need."""
+    """Extend the default stall timeout so that goal recovery has enough time."""
     overseer = config.overseer
     if not overseer.goals.enabled or "stall_timeout_secs" in data["overseer"]:
         return config
@@ -68,17 +68,17 @@ def _fitted(config: Config, data: dict[str, Any]) -> Config:
 
 
 def unusable(path: Path, problems: list[Problem]) -> ConfigError:
-    """The error that lists them all."""
+    """The error that lists all problems."""
     lines = "\n".join(f"{problem}" for problem in problems)
-    return ConfigError(f"{path} cannot be used:\n{lines}", hint=EDIT_HINT)
+    return ConfigError(f"{path} is invalid:\n{lines}", hint=EDIT_HINT)
 
 
 def read_text(path: Path) -> str:
-    """The text as it is on disk, line endings included."""
+    """The text, with its line endings."""
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"there is no {path}", hint="Run 'llmc init' to set up a root here.") from None
+        raise NotFound(f"file not found: {path}", hint="Run `llmc init` to create a root.") from None
     except OSError as error:
         raise ConfigError(
             f"cannot read {path}: {error.strerror}", hint="Check its owner and mode."
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def _syntax_problem(said: str, text: str, file: str) -> Problem:
-    """tomllib names the line in its message only."""
+    """Take the line from the message of tomllib."""
     place = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$", said)
     if place is None:
         return Problem(file=file, key="", line=None, message=f"not TOML: {said}")
@@ -100,18 +100,18 @@ def _syntax_problem(said: str, text: str, file: str) -> Problem:
 
 
 def advice(config: Config) -> list[str]:
-    """Each in a line, with the command that helps."""
+    """Warnings, one line each, with the fix."""
     return [text for text in (_stall_before_the_ladder(config),) if text]
 
 
 def _stall_before_the_ladder(config: Config) -> str:
-    """The supervisor must not start everything over while goals are still trying to get a silent worker to work."""
+    """The supervisor must not restart the fleet during the recovery of a silent worker."""
     goals, stall_s = config.overseer.goals, config.overseer.stall_timeout_secs
     needs_s = goals.recovery_s()
     if not goals.enabled or stall_s > needs_s:
         return ""
     return (
-        f"overseer.stall_timeout_secs ({format_duration(stall_s)}) is not longer than the recovery of a silent part of a "
-        f"goal takes, (overseer.goals.max_retries + 2) x idle_after = {format_duration(needs_s)}: the supervisor would "
-        f"start the fleet over first. Better: llmc config set overseer.stall_timeout_secs {2 * needs_s:.0f}"
+        f"overseer.stall_timeout_secs ({format_duration(stall_s)}) is too short: goal recovery takes "
+        f"(overseer.goals.max_retries + 2) x idle_after = {format_duration(needs_s)}, so the supervisor would restart the "
+        f"fleet first. Fix: llmc config set overseer.stall_timeout_secs {2 * needs_s:.0f}"
     )

@@ -1,8 +1,8 @@
-"""What config.toml may hold. The checks, `config set`, the starter file and the docs all read these definitions.
+"""The model of config.toml. The checks, `config set`, the starter file and the docs are generated from it.
 
-To add a table: one Struct, one field in `Config`. Every option carries its description; `extra` may hold
-`parse` (text or number to the stored value, ValueError on nonsense), `check` (problem text or None) and
-`inherits` (the option that holds where this one is unset).
+To add a table: one Struct, one field in `Config`. Every option has a description; `extra` may hold `parse` (text or
+number to the stored value, raises ValueError), `check` (problem text or None) and `inherits` (the option that is used
+if this one is unset).
 """
 
 from typing import Annotated, Literal
@@ -29,13 +29,13 @@ from llmc.config.options import (
 
 
 class Repo(Table, frozen=True, kw_only=True):
-    """Where work comes from and where accepted work lands."""
+    """The source repository and how work lands there."""
 
     source: Annotated[
         str,
         Meta(
             min_length=1,
-            description="Repository that accepted work lands in: a path (with ~) or a URL",
+            description="Source repository: a path (~ is allowed) or a URL",
             examples=["~/src/project"],
             extra={"check": check_no_nul},
         ),
@@ -43,7 +43,7 @@ class Repo(Table, frozen=True, kw_only=True):
     default_branch: Annotated[
         str,
         Meta(
-            description="Branch that work starts from and lands on; detected at init",
+            description="Branch that work starts from and lands on; detected by `llmc init`",
             examples=["main"],
             extra={"check": check_branch_name},
         ),
@@ -51,7 +51,7 @@ class Repo(Table, frozen=True, kw_only=True):
     validate: Annotated[
         str,
         Meta(
-            description="Command run on the commit that would land; it lands only when this succeeds",
+            description="Command that must pass on a commit before it lands",
             examples=["make test"],
             extra={"check": check_no_nul},
         ),
@@ -59,7 +59,7 @@ class Repo(Table, frozen=True, kw_only=True):
     setup: Annotated[
         str,
         Meta(
-            description="Command run once in each new worktree, and in a slot when its inputs change",
+            description="Command to run in each new worktree, and in a validation slot when setup_inputs change",
             examples=["npm ci"],
             extra={"check": check_no_nul},
         ),
@@ -67,91 +67,100 @@ class Repo(Table, frozen=True, kw_only=True):
     copy: Annotated[
         tuple[NonEmpty, ...],
         Meta(
-            description="Ignored files to copy into each worktree, as patterns of .gitignore",
+            description="Ignored files to copy into each worktree, as .gitignore patterns",
             examples=[[".env", "*.local.json"]],
         ),
     ] = ()
     serena: Annotated[
-        bool, Meta(description="Give each worktree a Serena project of its own, and register it with Serena")
+        bool, Meta(description="Create a Serena project for each worktree and register it with Serena")
     ] = False
     push_after_accept: Annotated[
-        bool, Meta(description="Push the source to its own remote after each accept")
+        bool, Meta(description="Push the source to its remote after each accept")
     ] = False
-    validate_timeout_s: Annotated[float, duration("Longest time the validate command may take", gt=0)] = (
-        3600.0
-    )
+    validate_timeout_s: Annotated[float, duration("Timeout of the validate command", gt=0)] = 3600.0
     validate_in: Annotated[
         Literal["slot", "worktree"],
         Meta(
-            description="Where it runs: in a clean checkout of exactly what lands, or in the agent's worktree"
+            description="Where validate runs: in a clean checkout of the commit (slot) or in the agent's worktree"
         ),
     ] = "slot"
     validate_slots: Annotated[
-        int, Meta(ge=1, le=64, description="Most checks at the same time; a slot is made when it is needed")
+        int,
+        Meta(ge=1, le=64, description="Maximum number of parallel validations; slots are created on demand"),
     ] = 4
     validate_clean: Annotated[
-        bool, Meta(description="Remove ignored files (build caches) from a slot before each check, too")
+        bool, Meta(description="Also remove ignored files (build caches) from a slot before each validation")
     ] = False
     setup_inputs: Annotated[
         tuple[NonEmpty, ...],
         Meta(
-            description="Files that make `setup` run again in a slot; empty: the usual manifests and lock files",
+            description="Files whose changes make `setup` run again in a slot; empty means common manifests and lock files",
             examples=[["deps/*.lock"]],
         ),
     ] = ()
 
 
 class SelfReview(Table, frozen=True, kw_only=True):
-    """A second prompt after the work: the agent reads its own commits once more before a person does."""
+    """The agent reviews its own commits before you do."""
 
     enabled: Annotated[
-        bool, Meta(description="Every task gets one; `start --self-review` or `--no-self-review` overrides")
+        bool,
+        Meta(
+            description="Self-review every task; `llmc start --self-review` and `--no-self-review` override this"
+        ),
     ] = False
     prompt: Annotated[
         str,
         Meta(
-            description="What the agent is told to look for; empty: llmc's own words",
+            description="Instructions for the self-review; empty means the built-in ones",
             examples=["Look for missing tests and for names that mislead."],
             extra={"check": check_can_be_typed},
         ),
     ] = ""
 
 
-class Defaults(Table, frozen=True, kw_only=True):
-    """What every worker starts with."""
+#: the known agents; each has its own folder in agents/
+AgentName = Literal["claude", "scripted"]
 
-    model: Annotated[str, Meta(min_length=1, description="Claude model of every worker that names none")] = (
+
+class Defaults(Table, frozen=True, kw_only=True):
+    """Defaults for all workers."""
+
+    model: Annotated[str, Meta(min_length=1, description="Claude model of workers without their own")] = (
         "opus"
     )
     skip_permissions: Annotated[bool, Meta(description="Launch with --dangerously-skip-permissions")] = True
     allowed_tools: Annotated[
-        tuple[NonEmpty, ...], Meta(description="Tools allowed without asking (--allowedTools)")
+        tuple[NonEmpty, ...], Meta(description="Tools allowed without a permission prompt (--allowedTools)")
     ] = ("Bash", "Edit", "Read", "Write", "Glob", "Grep")
-    patrol_interval_secs: Annotated[float, duration("Time between two patrols", gt=0)] = 60.0
+    patrol_interval_secs: Annotated[
+        float, duration("Time between patrols (periodic checks of all workers)", gt=0)
+    ] = 60.0
     sound_on_review: Annotated[bool, Meta(description="Ring the terminal bell when work needs review")] = True
-    agent: Annotated[
-        Literal["claude", "scripted"], Meta(description="Which agent runs: Claude Code, or the scripted one")
-    ] = "claude"
+    agent: Annotated[AgentName, Meta(description="Agent to run: Claude Code or the scripted agent")] = (
+        "claude"
+    )
     agent_command: Annotated[
         str,
         Meta(
-            description="Path of the agent's program; empty: found on PATH",
+            description="Path of the agent's program; empty means search PATH",
             examples=["~/.local/bin/claude"],
             extra={"check": check_no_nul},
         ),
     ] = ""
     env: Annotated[
         dict[EnvName, EnvValue],
-        Meta(description="Environment variables added for every agent", examples=[{"EDITOR": "true"}]),
+        Meta(description="Environment variables for every agent", examples=[{"EDITOR": "true"}]),
     ] = {}
-    start_stagger_s: Annotated[float, duration("Pause between two agent launches", ge=0)] = 0.2
+    start_stagger_s: Annotated[float, duration("Time between agent launches", ge=0)] = 0.2
     background_grace_s: Annotated[
         float,
         duration(
-            "How long shells may run on after the agent stopped with commits; then llmc ends them", ge=0
+            "How long background processes may run after the agent stopped with commits, before llmc stops them",
+            ge=0,
         ),
     ] = 60.0
-    ready_timeout_s: Annotated[float, duration("Longest time an agent may take to become ready", gt=0)] = 20.0
+    ready_timeout_s: Annotated[float, duration("Maximum time for an agent to become ready", gt=0)] = 20.0
     self_review: SelfReview = SelfReview()
 
 
@@ -161,7 +170,7 @@ class Worker(Table, frozen=True, kw_only=True):
     model: Annotated[
         str | None,
         Meta(
-            description="Claude model of this worker; unset: that of [defaults]",
+            description="Claude model of this worker; if unset, defaults.model",
             examples=["sonnet"],
             extra={"inherits": "defaults.model"},
         ),
@@ -169,70 +178,76 @@ class Worker(Table, frozen=True, kw_only=True):
     role_prompt: Annotated[
         str,
         Meta(
-            description="Text put before each of this worker's prompts",
+            description="Text added before each task of this worker",
             examples=["You are Adam, a senior engineer focused on backend systems."],
         ),
     ] = ""
-    excluded_from_pool: Annotated[bool, Meta(description="Never chosen by a start that names no worker")] = (
-        False
-    )
+    excluded_from_pool: Annotated[
+        bool, Meta(description="Exclude this worker from automatic selection by `llmc start`")
+    ] = False
 
 
 class Trash(Table, frozen=True, kw_only=True):
-    """Work that was thrown away stays restorable."""
+    """Discarded work that can be restored."""
 
-    keep_days: Annotated[
-        int, Meta(ge=0, le=36500, description="Days that discarded work stays restorable")
-    ] = 30
+    keep_days: Annotated[int, Meta(ge=0, le=36500, description="Days to keep discarded work")] = 30
 
 
 class Logs(Table, frozen=True, kw_only=True):
-    """Files in `logs/` that have grown get a number, and a new one begins."""
+    """Rotation of the files in `logs/`."""
 
     max_mb: Annotated[
-        float, Meta(ge=0, le=10_000, description="Size at which a log is rotated; 0: never")
+        float, Meta(ge=0, le=10_000, description="Size in MB at which a log is rotated; 0 means never")
     ] = 20.0
     keep: Annotated[
         int,
-        Meta(ge=1, le=1000, description="How many rotated files of a log stay; of the event log all do"),
+        Meta(ge=1, le=1000, description="Number of rotated files to keep per log; the event log keeps all"),
     ] = 5
 
 
 class Budget(Table, frozen=True, kw_only=True):
-    """How much auto mode may use before it stops by itself."""
+    """Limits on what auto mode may spend."""
 
-    task_tokens: Annotated[Tokens, Meta(description="Most tokens for one attempt at a task; 0: no limit")] = 0
-    day_tokens: Annotated[Tokens, Meta(description="Most tokens in one calendar day; 0: no limit")] = 0
-    run_tokens: Annotated[Tokens, Meta(description="Most tokens from one `up --auto` on; 0: no limit")] = 0
+    task_tokens: Annotated[
+        Tokens, Meta(description="Maximum tokens per attempt at a task; 0 means no limit")
+    ] = 0
+    day_tokens: Annotated[Tokens, Meta(description="Maximum tokens per calendar day; 0 means no limit")] = 0
+    run_tokens: Annotated[
+        Tokens, Meta(description="Maximum tokens per run of `up --auto`; 0 means no limit")
+    ] = 0
     task_cost: Annotated[
-        Dollars, Meta(description="Most dollars for one attempt at a task, by [prices]; 0: no limit")
+        Dollars, Meta(description="Maximum cost in dollars per attempt at a task; 0 means no limit")
     ] = 0.0
-    day_cost: Annotated[Dollars, Meta(description="Most dollars in one calendar day; 0: no limit")] = 0.0
-    run_cost: Annotated[Dollars, Meta(description="Most dollars from one `up --auto` on; 0: no limit")] = 0.0
+    day_cost: Annotated[
+        Dollars, Meta(description="Maximum cost in dollars per calendar day; 0 means no limit")
+    ] = 0.0
+    run_cost: Annotated[
+        Dollars, Meta(description="Maximum cost in dollars per run of `up --auto`; 0 means no limit")
+    ] = 0.0
     soft: Annotated[
         float,
-        Meta(gt=0, le=1, description="The part of a limit at which the worker is asked to come to an end"),
+        Meta(gt=0, le=1, description="Fraction of a limit at which the worker is told to wrap up"),
     ] = 0.8
 
 
 class Price(Table, frozen=True, kw_only=True):
-    """Dollars for a million tokens of the models whose name begins like this."""
+    """Dollars per million tokens, for models whose name starts with this."""
 
-    input: Annotated[
-        Dollars | None, Meta(description="Of what the model reads that is in no cache", examples=[5.0])
-    ] = None
-    output: Annotated[Dollars | None, Meta(description="Of what the model writes", examples=[25.0])] = None
+    input: Annotated[Dollars | None, Meta(description="Price of uncached input tokens", examples=[5.0])] = (
+        None
+    )
+    output: Annotated[Dollars | None, Meta(description="Price of output tokens", examples=[25.0])] = None
     cache_write: Annotated[
         Dollars | None,
-        Meta(description="Of what goes into the cache; unset: 1.25 times input", examples=[6.25]),
+        Meta(description="Price of cache writes; if unset, 1.25 times input", examples=[6.25]),
     ] = None
     cache_read: Annotated[
         Dollars | None,
-        Meta(description="Of what comes from the cache; unset: a tenth of input", examples=[0.5]),
+        Meta(description="Price of cache reads; if unset, 0.1 times input", examples=[0.5]),
     ] = None
 
 
-#: what a person can be told of; the words are in notifications/rules.py
+#: kinds of notification; described in notifications/rules.py
 NoticeKind = Literal[
     "auto_failed",
     "fleet_parked",
@@ -252,11 +267,11 @@ NoticeKind = Literal[
 
 
 class Notify(Table, frozen=True, kw_only=True):
-    """Who is told when something happens that a person should know, and how; once for each incident."""
+    """Notifications, one per incident."""
 
     on: Annotated[
         tuple[NoticeKind, ...],
-        Meta(description="Kinds of incident to tell of; `llmc notify list` explains each"),
+        Meta(description="Kinds of incident to notify about; see `llmc notify list`"),
     ] = (
         "auto_failed",
         "fleet_parked",
@@ -269,12 +284,12 @@ class Notify(Table, frozen=True, kw_only=True):
         "overseer_failure",
         "overseer_ended",
     )
-    bell: Annotated[bool, Meta(description="Ring the bell of the terminal llmc runs in")] = False
-    desktop: Annotated[bool, Meta(description="Show it on the desktop, with notify-send")] = False
+    bell: Annotated[bool, Meta(description="Ring the bell of the terminal that llmc runs in")] = False
+    desktop: Annotated[bool, Meta(description="Show desktop notifications with notify-send")] = False
     command: Annotated[
         str,
         Meta(
-            description="Command that gets each notification, as JSON on its standard input",
+            description="Command that receives each notification as JSON on standard input",
             examples=["~/bin/tell-me"],
             extra={"check": check_no_nul},
         ),
@@ -282,7 +297,7 @@ class Notify(Table, frozen=True, kw_only=True):
     webhook: Annotated[
         str,
         Meta(
-            description="URL that each notification is posted to, as JSON",
+            description="URL to which each notification is posted as JSON",
             examples=["https://hooks.example.com/services/T000/B000"],
             extra={"check": check_webhook},
         ),
@@ -290,7 +305,7 @@ class Notify(Table, frozen=True, kw_only=True):
     urls: Annotated[
         tuple[NonEmpty, ...],
         Meta(
-            description="Services by their Apprise URLs; needs `pip install llmc[notify]`",
+            description="Apprise URLs of notification services; needs `pip install llmc[notify]`",
             examples=[["ntfy://my-topic", "mailto://user:password@example.com"]],
             extra={"parse": as_array},
         ),
@@ -298,14 +313,14 @@ class Notify(Table, frozen=True, kw_only=True):
 
 
 class Auto(Table, frozen=True, kw_only=True):
-    """Auto mode: `llmc up --auto` gives the tasks of a list to workers of its own, and lands what they make."""
+    """Auto mode: `llmc up --auto` assigns tasks from a list to auto workers and lands the results."""
 
-    concurrency: Annotated[int, Meta(ge=1, le=99, description="How many auto workers there are")] = 1
+    concurrency: Annotated[int, Meta(ge=1, le=99, description="Number of auto workers")] = 1
 
     task_list_id: Annotated[
         str,
         Meta(
-            description="Claude Code's task list that holds the tasks; the agents get it too",
+            description="ID of the Claude Code task list; the agents use the same list",
             examples=["my-project"],
             extra={"check": check_no_nul},
         ),
@@ -313,7 +328,7 @@ class Auto(Table, frozen=True, kw_only=True):
     tasks_root: Annotated[
         str,
         Meta(
-            description="Directory of the task lists; empty: that of the agent's own configuration",
+            description="Directory of the task lists; empty means the one of the agent's configuration",
             examples=["~/.claude/tasks"],
             extra={"check": check_no_nul},
         ),
@@ -322,14 +337,14 @@ class Auto(Table, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            description="File with a prologue and an epilogue for each label; relative to repo.source",
+            description="File with a prologue and an epilogue per label; relative to repo.source",
             extra={"check": check_no_nul},
         ),
     ] = ".claude/llmc_task_context.toml"
     post_accept_command: Annotated[
         str,
         Meta(
-            description="Command run after each task that landed, where `up --auto` was called; a failure stops auto mode",
+            description="Command to run after each landed task, in the directory of `up --auto`; a failure stops auto mode",
             examples=["make deploy"],
             extra={"check": check_no_nul},
         ),
@@ -337,66 +352,71 @@ class Auto(Table, frozen=True, kw_only=True):
     task_pool_command: Annotated[
         str,
         Meta(
-            description="Command that prints a new task when a worker has none; runs where `up --auto` was called",
+            description="Command that prints a new task when a worker has none; runs in the directory of `up --auto`",
             examples=["scripts/next-task"],
             extra={"check": check_no_nul},
         ),
     ] = ""
-    task_pool_timeout_secs: Annotated[float, duration("Longest time that command may take", gt=0)] = 60.0
+    task_pool_timeout_secs: Annotated[float, duration("Timeout of task_pool_command", gt=0)] = 60.0
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
-        Meta(description="Tasks that agents make: wait for `tasks approve`, are taken like any, or are off"),
+        Meta(
+            description="Tasks created by agents: held for `tasks approve`, run like any other, or not allowed"
+        ),
     ] = "propose"
-    task_timeout_secs: Annotated[float, duration("Longest time one task may take", gt=0)] = 4 * 3600.0
+    task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
     crash_backoff_secs: Annotated[
         float,
-        duration(
-            "Wait before a task whose agent crashed is begun again; doubles with each crash of it", ge=0
-        ),
+        duration("Time before a task whose agent crashed is retried; doubles with each crash", ge=0),
     ] = 10.0
     limit_backoff_secs: Annotated[
-        float, duration("First wait after a usage limit without a reset time; doubles up to an hour", gt=0)
+        float, duration("First wait after a usage limit without a reset time; doubles up to 1 hour", gt=0)
     ] = 300.0
     api_backoff_secs: Annotated[
-        float, duration("First wait when the API is overloaded or away; doubles up to half an hour", gt=0)
+        float,
+        duration("First wait while the API is overloaded or unreachable; doubles up to 30 minutes", gt=0),
     ] = 60.0
     dirty_backoff_secs: Annotated[
-        float, duration("First wait while the source has uncommitted changes; doubles up to an hour", gt=0)
+        float, duration("First wait while the source has uncommitted changes; doubles up to 1 hour", gt=0)
     ] = 60.0
     budget: Budget = Budget()
 
 
 class Overseer(Table, frozen=True, kw_only=True):
-    """The supervisor: `llmc overseer` keeps `llmc up --auto` alive, and lets an agent mend what ended it."""
+    """The supervisor: `llmc overseer` keeps `llmc up --auto` running, and has an agent fix failures."""
 
     remediation_prompt: Annotated[
         str,
         Meta(
-            description="What the agent that mends a failure is told first; `llmc overseer` needs it",
-            examples=["You look after this project's llmc. Read the logs, mend the cause, test the fix."],
+            description="Instructions for the remediation agent; required by `llmc overseer`",
+            examples=["You maintain this project's llmc setup. Read the logs, fix the cause, test the fix."],
             extra={"check": check_can_be_typed},
         ),
     ] = ""
     heartbeat_timeout_secs: Annotated[
-        float, duration("How old the daemon's heartbeat may get before it counts as hung", gt=0)
+        float, duration("Maximum age of the daemon's heartbeat before it counts as hung", gt=0)
     ] = 30.0
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "How long nothing may get on before worker and daemon start over; unless set, goals make it longer",
+            "Time without progress before the worker is reset and the daemon restarted; longer if goals are on",
             gt=0,
         ),
     ] = 3600.0
     restart_cooldown_secs: Annotated[
-        float, duration("A daemon that fails sooner than this after a remediation ends the supervisor", gt=0)
+        float,
+        duration("The supervisor gives up if the daemon fails sooner than this after a remediation", gt=0),
     ] = 60.0
-    remediation_timeout_secs: Annotated[float, duration("Longest time one remediation may take", gt=0)] = (
-        1800.0
-    )
+    remediation_timeout_secs: Annotated[float, duration("Maximum time per remediation", gt=0)] = 1800.0
     max_remediations_per_day: Annotated[
-        int, Meta(ge=1, le=1000, description="Remediations in 24 hours; the next failure waits for a person")
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Maximum number of remediations in 24 hours; after that, the supervisor gives up",
+        ),
     ] = 6
-    check_interval_secs: Annotated[float, duration("Time between two looks at the daemon", gt=0)] = 2.0
+    check_interval_secs: Annotated[float, duration("Time between checks of the daemon", gt=0)] = 2.0
     goals: Goals = Goals()
 
 
@@ -414,6 +434,6 @@ class Config(Table, frozen=True, kw_only=True):
     prices: dict[ModelName, Price] = {}
 
     def model_of(self, worker: str) -> str:
-        """The Claude model a worker runs; one that is not configured runs the default."""
+        """The Claude model of a worker, or the default."""
         configured = self.workers.get(worker)
         return (configured and configured.model) or self.defaults.model

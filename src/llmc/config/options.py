@@ -1,4 +1,4 @@
-"""What the options of config.toml are made of: checks, kinds of value, and the table itself."""
+"""Building blocks of the config model: checks, value types, and the base table."""
 
 import re
 from typing import Annotated, Any
@@ -8,67 +8,67 @@ from msgspec import Meta
 
 from llmc.config.durations import parse_duration
 
-#: longer waits than this overflow the timers of the operating system, and nobody means them
+#: longer timers would overflow in the operating system
 _LONGEST_S = 365 * 86400.0
 
 
 def check_worker_name(name: str) -> str | None:
-    """What is wrong with this name, or None."""
+    """The problem with this name, or None."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
-        return "a worker name is 1 to 31 lower-case letters, digits and dashes, and starts with a letter"
+        return "a worker name has 1 to 31 lowercase letters, digits and dashes, and starts with a letter"
     if name == "overseer" or is_auto_name(name):
-        return f'the name "{name}" is reserved for llmc itself'
+        return f'the name "{name}" is reserved'
     return None
 
 
 def is_auto_name(name: str) -> bool:
-    """Whether workers of auto mode are called so."""
+    """Whether this is the name of an auto worker."""
     return re.fullmatch(r"auto-[0-9]+", name) is not None
 
 
 def check_branch_name(name: str) -> str | None:
-    """Only what would be dangerous on a git command line; git itself knows the rest."""
+    """Reject only what is dangerous on a git command line; git checks the rest."""
     if name.startswith("-") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]", name):
-        return "not a branch name"
+        return "not a valid branch name"
     return None
 
 
 def check_env_name(name: str) -> str | None:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return None
-    return "the name of an environment variable is letters, digits and underscores"
+    return "an environment variable name has only letters, digits and underscores"
 
 
 def check_no_nul(value: str) -> str | None:
-    return "must not hold a NUL character" if "\0" in value else None
+    return "must not contain a NUL character" if "\0" in value else None
 
 
 def check_can_be_typed(value: str) -> str | None:
-    """A prompt with such characters would be refused when it is due, and nobody would be there to read why."""
+    """Reject now what would be refused when the prompt is sent, unattended."""
     bad = re.search(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]", value)
-    return f"must not hold control characters (U+{ord(bad[0]):04X})" if bad else None
+    return f"must not contain control characters (U+{ord(bad[0]):04X})" if bad else None
 
 
 def check_webhook(value: str) -> str | None:
-    """Says nothing of the value itself: it is as good as a password."""
+    """The message does not repeat the value, which may be a secret."""
     if not value or re.fullmatch(r"https?://[!-~]+", value):
         return None
-    return "a webhook is a URL that begins with http:// or https://"
+    return "a webhook must be an http:// or https:// URL"
 
 
 def as_array(value: object) -> object:
-    """One string stands for an array of one."""
+    """A single string means an array of one."""
     return [value] if isinstance(value, str) else value
 
 
 def check_model_name(name: str) -> str | None:
     if re.fullmatch(r"[!-~]{1,200}", name):
         return None
-    return "the name of a model, or its beginning, has no blanks and is not empty"
+    return "a model name must not be empty or contain spaces"
 
 
 def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
-    """Seconds; config.toml may also say "15m"."""
+    """A duration in seconds, or text such as "15m"."""
     bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
     return Meta(
         **bounds,

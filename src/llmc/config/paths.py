@@ -1,4 +1,4 @@
-"""The root: where a project's llmc files are, and how a command finds them."""
+"""The paths of a root, and how a command finds its root."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ from llmc.config import root_layout, trust
 
 
 class Root(Struct, frozen=True):
-    """Every path below one root, by name."""
+    """The paths in a root."""
 
     path: Path
 
@@ -72,22 +72,22 @@ class Root(Struct, frozen=True):
 
     @property
     def task_pool(self) -> Path:
-        """Answers of the task pool command that no task was made of yet."""
+        """Output of the task pool command that is not a task yet."""
         return self.path / root_layout.TASK_POOL
 
     @property
     def incidents(self) -> Path:
-        """What a person was told of, or is about to be."""
+        """Notifications, sent and pending."""
         return self.path / root_layout.INCIDENTS
 
     @property
     def listed(self) -> Path:
-        """Touched when the attention list was last brought up to date with tasks and goals."""
+        """Touched when the attention list was last updated from tasks and goals."""
         return self.path / root_layout.LISTED
 
     @property
     def looked(self) -> Path:
-        """When a person last read the digest."""
+        """When the user last read the digest."""
         return self.path / root_layout.LOOKED
 
     @property
@@ -96,22 +96,22 @@ class Root(Struct, frozen=True):
 
     @property
     def canary(self) -> Path:
-        """What the last probe of the client found."""
+        """Result of the last canary."""
         return self.path / root_layout.CANARY
 
     @property
     def prices(self) -> Path:
-        """The list of prices that `llmc prices update` brought, over the one that is installed."""
+        """The price list from `llmc prices update`."""
         return self.path / root_layout.PRICES
 
     @property
     def canaries(self) -> Path:
-        """Scratch roots of probes."""
+        """Scratch roots of canaries."""
         return self.path / root_layout.CANARIES
 
     @property
     def overseer_file(self) -> Path:
-        """What the supervisor says of itself."""
+        """State of the supervisor."""
         return self.path / root_layout.OVERSEER_FILE
 
     @property
@@ -128,7 +128,7 @@ class Root(Struct, frozen=True):
 
     @property
     def slots(self) -> Path:
-        """Checkouts in which what lands is validated (landing/slots.py)."""
+        """Checkouts for validation (landing/slots.py)."""
         return self.path / root_layout.SLOTS
 
     @property
@@ -149,7 +149,7 @@ class Root(Struct, frozen=True):
         return self.locks / f"{name}.lock"
 
     def wake_socket(self) -> Path:
-        """The daemon's wake-up socket: in the root, or in a short directory when that path is too long."""
+        """The daemon's wake-up socket: in the root, or in a short directory if that path is too long."""
         path = self.path / root_layout.WAKE_SOCKET
         if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
             return path
@@ -157,9 +157,9 @@ class Root(Struct, frozen=True):
 
 
 class OverseerRoot(Root, frozen=True):
-    """The root as the supervisor's own session has it: record, inbox, locks and socket apart from the fleet's.
+    """The root for the remediation agent, with its own record, inbox, locks and socket.
 
-    So it disturbs nobody, and works while state.json cannot be read: that may be what it has to mend.
+    It works even if state.json cannot be read, which may be the failure to fix.
     """
 
     @property
@@ -196,7 +196,7 @@ class OverseerRoot(Root, frozen=True):
         return short_runtime_dir() / f"{self.tmux_server[-8:]}-overseer.sock"
 
 
-#: where a short path is always possible
+#: parent of the short directory for sockets
 SHORT_BASE = "/tmp"
 
 
@@ -206,19 +206,19 @@ def default_root() -> Path:
 
 def short_runtime_dir() -> Path:
     """A private directory with a short path, for sockets only."""
-    # Not $XDG_RUNTIME_DIR: the daemon and a command from cron must mean the same place.
+    # Not $XDG_RUNTIME_DIR, which is different in cron.
     directory = Path(SHORT_BASE) / f"llmc-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     info = directory.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:
-        raise NotFound(f"{directory} is not a private directory of yours", hint=f"Remove {directory}.")
+        raise NotFound(f"{directory} is not your private directory", hint=f"Remove {directory}.")
     return directory
 
 
 def find_root(
     explicit: str | None, environ: Mapping[str, str], cwd: Path, git_root: Callable[[], str | None]
 ) -> Root:
-    """The root a command means, by the rule of config/trust.py."""
+    """The root of a command; see config/trust.py."""
     try:
         chosen = trust.choose(explicit, environ, str(cwd), git_root)
     except trust.Untrusted as error:
@@ -227,7 +227,7 @@ def find_root(
     if not (full / root_layout.CONFIG).exists() and not (full / root_layout.PRIVATE).is_dir():
         raise NotFound(
             f"{full} ({chosen.origin}) is not an llmc root",
-            hint="Run `llmc init` inside your repository, or name a root with --root.",
+            hint="Run `llmc init` inside your repository, or pass --root PATH.",
         )
     return Root(full)
 
@@ -235,12 +235,12 @@ def find_root(
 def _refusal(error: trust.Untrusted) -> Refused:
     if error.owner is not None:
         return Refused(
-            f"{error.path} looks like an llmc root, but belongs to {_user(error.owner)}: nothing in it was read",
-            hint="Run llmc as that user, or name a root of yours with --root.",
+            f"refusing to use {error.path}: it belongs to user {_user(error.owner)}",
+            hint="Run llmc as that user, or pass your own root with --root PATH.",
         )
     return Refused(
-        f"{error.path} looks like an llmc root, but is not registered as one of yours: nothing in it was read",
-        hint=f"If you made it, register it once: llmc --root {shlex.quote(error.path)} up",
+        f"refusing to use {error.path}: it is not registered as your root",
+        hint=f"If you created it, register it: llmc --root {shlex.quote(error.path)} up --detach",
     )
 
 
@@ -248,4 +248,4 @@ def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {uid}"
+        return f"{uid}"

@@ -1,6 +1,6 @@
-"""Compare a parsed table with the Struct that describes it, and list every problem at once.
+"""Check a parsed table against its Struct, and list every problem. Pure.
 
-msgspec stops at the first problem, so this walks the same type information itself. Pure.
+msgspec stops at the first problem.
 """
 
 import functools
@@ -37,7 +37,7 @@ def bare(kind: inspect.Type) -> inspect.Type:
 
 
 def extra(kind: inspect.Type, name: str) -> object:
-    """What model.py says about an option beyond its type."""
+    """The `extra` of an option in model.py."""
     return (kind.extra or {}).get(name) if isinstance(kind, inspect.Metadata) else None
 
 
@@ -46,7 +46,7 @@ def fields(kind: inspect.StructType) -> dict[str, inspect.Field]:
 
 
 def is_table(kind: inspect.Type) -> bool:
-    """Whether it has a `[header]` of its own; a dict of plain values is an option like any other."""
+    """Whether it has its own `[header]`; a dict of plain values is an option."""
     inner = bare(kind)
     if isinstance(inner, inspect.DictType):
         return is_table(inner.value_type)
@@ -54,7 +54,7 @@ def is_table(kind: inspect.Type) -> bool:
 
 
 def check(value: object, kind: inspect.Type, path: Path, found: Found) -> object:
-    """The value with durations as seconds; what is wrong with it is appended to `found`."""
+    """The value with durations in seconds; problems are appended to `found`."""
     before = len(found)
     parse = extra(kind, "parse")
     if callable(parse):
@@ -75,11 +75,11 @@ def nearest(key: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     if near := closest(key.lower(), names, 0.5):
         return f'did you mean "{names[near]}"?'
-    return f"known here: {', '.join(sorted(names.values()))}" if names else "there is nothing here"
+    return f"known keys: {', '.join(sorted(names.values()))}" if names else "no keys are known here"
 
 
 def expected(kind: inspect.Type) -> str:
-    """A type in words."""
+    """A type, for error messages."""
     match bare(kind):
         case inspect.LiteralType(values=values):
             return " or ".join(f'"{value}"' for value in values)
@@ -133,9 +133,9 @@ def _check_struct(table: dict[str, object], kind: inspect.StructType, path: Path
         if name in table:
             checked[name] = check(table[name], field.type, inner, found)
         elif field.required and isinstance(bare(field.type), inspect.StructType):
-            checked[name] = check({}, field.type, inner, found)  # names what is missing in it
+            checked[name] = check({}, field.type, inner, found)  # reports its missing keys
         elif field.required:
-            found.append((inner, f"missing; it must be set to {expected(field.type)}"))
+            found.append((inner, f"missing; expected {expected(field.type)}"))
     return checked
 
 
@@ -146,7 +146,7 @@ def _check_dict(table: dict[str, object], kind: inspect.DictType, path: Path, fo
 
 
 def _check_union(value: object, kind: inspect.UnionType, path: Path, found: Found) -> object:
-    """The first alternative that fits; if none does, the complaint of the only one, or of the union."""
+    """The first type that fits; else the problem of the only one, or of the union."""
     choices = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
     for one in choices:
         problems: Found = []

@@ -1,4 +1,4 @@
-"""Where things are below a root, as plain strings: the hot commands read these without importing pathlib."""
+"""The paths in a root as plain strings, for the hot commands, which do not import pathlib."""
 
 CONFIG = "config.toml"
 STATE = "state.json"
@@ -24,7 +24,7 @@ PRICES = ".llmc/prices.json"
 CANARIES = ".llmc/canary"
 INCIDENTS = ".llmc/incidents.json"
 LOOKED = ".llmc/looked.json"
-#: touched when the attention list was last brought up to date with tasks and goals
+#: touched when the attention list was last updated from tasks and goals
 LISTED = ".llmc/listed"
 GOALS = ".llmc/overseer/store.db"
 OVERSEER = ".llmc/overseer"
@@ -32,19 +32,19 @@ TRASH = ".llmc/trash"
 TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
-#: git settings that could not be used, as they were found
+#: git settings that could not be used
 SET_ASIDE = ".llmc/set-aside"
-#: what was undone in git's settings while state.json could not be written
+#: reverted git settings, while state.json could not be written
 UNSAID = ".llmc/unsaid.jsonl"
-#: the name by which a root is registered (config/trust.py)
+#: the ID of a registered root (config/trust.py)
 ROOT_ID = ".llmc/root-id"
 
-#: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
+#: the kernel allows 107 bytes; longer sockets move to a short directory
 MAX_SOCKET_PATH = 100
 
 
 def tmux_server(root: str) -> str:
-    """The name of the private tmux server of a root: readable, and never shared by two roots."""
+    """The name of a root's tmux server, unique per root."""
     from zlib import crc32  # cheap, and a name needs no secrecy
 
     base = root.rstrip("/").rpartition("/")[2]

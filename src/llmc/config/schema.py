@@ -1,4 +1,4 @@
-"""The options of config.toml as data: for docs and editors, and for the file that `llmc init` writes."""
+"""The options of config.toml as data: for docs, editors, and the file that `llmc init` writes."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from llmc.config.toml_text import Path, join_key, quoted
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One option; `default` and `example` are TOML, empty when there is none."""
+    """One option; `default` and `example` are TOML, or empty."""
 
     key: str
     type: str
@@ -33,12 +33,12 @@ def json_schema() -> dict[str, object]:
 
 
 def reference() -> list[Option]:
-    """Every option, in the order of the model; `workers.<name>.model` stands for each worker's."""
+    """Every option, in order of the model; `workers.<name>.model` means any worker."""
     return list(_options(root_type(), ()))
 
 
 def plain(value: object) -> object:
-    """A value of the configuration as data, without the keys that are not set."""
+    """A configuration value as data, without unset keys."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     if isinstance(value, dict):
@@ -47,7 +47,7 @@ def plain(value: object) -> object:
 
 
 def to_toml(value: object) -> str:
-    """A value as TOML text on the right of the equals sign; ValueError for what TOML cannot hold."""
+    """A value as TOML; ValueError if TOML cannot represent it."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -99,18 +99,18 @@ def _option(path: Path, field: inspect.Field) -> Option:
 
 
 _TOP = """\
-# Configuration of llmc. A line "# name = value" shows an option that is not set; take the "# " away to set it.
-# 'llmc config check' finds mistakes, 'llmc config set KEY VALUE' keeps these comments.
-# A duration is a number of seconds, or text like "15m".
+# Configuration of llmc. Commented lines show the defaults or an example; remove the "# " to set an option.
+# `llmc config check` finds errors; `llmc config set KEY VALUE` keeps these comments.
+# A duration is a number of seconds, or text such as "15m".
 """
 
 
-#: what stands in the example of a table that can be there several times
+#: example names for tables that can occur several times
 _EXAMPLES = {"<name>": "adam", "<model>": "claude-opus"}
 
 
 def initial_text(source: str, default_branch: str, agent: str, task_list_id: str = "") -> str:
-    """Generated from the model, so that it cannot name an option that does not exist."""
+    """The config.toml of a new root."""
     chosen = {"repo.source": quoted(source), "repo.default_branch": quoted(default_branch)}
     if task_list_id:
         chosen["auto.task_list_id"] = quoted(task_list_id)

@@ -1,4 +1,4 @@
-"""What `llmc init` proposes for a new root, from the repository itself. Pure: file contents in, a proposal out."""
+"""What `llmc init` suggests for a repository, based on its files. Pure."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
-#: the files a proposal can follow from; only those in the top directory count
+#: the files to look at, in the top directory
 LOOKED_AT = (
     *MAKEFILES,
     *("package.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"),
@@ -19,24 +19,24 @@ LOOKED_AT = (
     *("Cargo.toml", "go.mod"),
 )
 
-#: a rule's targets, as make reads them: before the colon, on a line that no tab begins; `:=` is a variable
+#: the targets of a make rule: before the colon, on a line without a leading tab; `:=` is a variable
 _RULE = re.compile(r"^ *([^\s#:=$][^#:=$\n]*?) *::?(?!:*=)", re.MULTILINE)
 _DEFINITION = re.compile(r"^ *define\b.*?^ *endef\b", re.MULTILINE | re.DOTALL)
-#: what `npm init` writes where there are no tests
+#: what `npm init` writes if there are no tests
 _NO_TESTS = "no test specified"
 
 
 class Suggestion(Struct, frozen=True):
-    """A command for `repo.validate`, and what it was concluded from."""
+    """A command for `repo.validate`, and why."""
 
     command: str
     because: str
 
 
 def suggested_check(files: Mapping[str, str]) -> Suggestion | None:
-    """The command that tests this repository, as its own files name it; None where none of them does.
+    """The test command of a repository, or None.
 
-    What people wrote for people comes first: a make target says how *this* project is tested.
+    A make target comes first, because it says how this project is tested.
     """
     for rule in (_of_make, _of_node, _of_python, _of_cargo, _of_go):
         found = rule(files)
@@ -46,14 +46,14 @@ def suggested_check(files: Mapping[str, str]) -> Suggestion | None:
 
 
 def _of_make(files: Mapping[str, str]) -> Suggestion | None:
-    # make reads the first of these, and no other
+    # make reads only the first of these
     name = next((name for name in MAKEFILES if name in files), None)
     if name is None:
         return None
     text = _DEFINITION.sub("", files[name].replace("\\\n", " "))
     targets = {target for rule in _RULE.findall(text) for target in rule.split()}
     target = next((wanted for wanted in ("test", "check") if wanted in targets), None)
-    return Suggestion(f"make {target}", f"{name} has the target {target}") if target else None
+    return Suggestion(f"make {target}", f"{name} has a {target} target") if target else None
 
 
 def _of_node(files: Mapping[str, str]) -> Suggestion | None:
@@ -63,22 +63,22 @@ def _of_node(files: Mapping[str, str]) -> Suggestion | None:
     runners = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test"}
     runners |= dict.fromkeys(("bun.lock", "bun.lockb"), "bun run test")
     command = next((command for lock, command in runners.items() if lock in files), "npm test")
-    return Suggestion(command, "package.json has the script test")
+    return Suggestion(command, "package.json has a test script")
 
 
 def _of_python(files: Mapping[str, str]) -> Suggestion | None:
     project = _toml(files.get("pyproject.toml", ""))
     tools = _table(project, "tool")
     if "tox.ini" in files or "tox" in tools or "[tox:tox]" in files.get("setup.cfg", ""):
-        return Suggestion("tox", "it is set up for tox")
+        return Suggestion("tox", "the project uses tox")
     if "noxfile.py" in files:
-        return Suggestion("nox", "it has a noxfile.py")
+        return Suggestion("nox", "found noxfile.py")
     where = _where_pytest_is(files, project)
     if not where:
         return None
     runners = {"uv.lock": "uv run pytest", "poetry.lock": "poetry run pytest"}
     command = next((command for lock, command in runners.items() if lock in files), "python3 -m pytest")
-    return Suggestion(command, f"{where} names pytest")
+    return Suggestion(command, f"{where} mentions pytest")
 
 
 def _where_pytest_is(files: Mapping[str, str], project: Mapping[str, Any]) -> str:
@@ -90,7 +90,7 @@ def _where_pytest_is(files: Mapping[str, str], project: Mapping[str, Any]) -> st
 
 
 def _mentions_pytest(value: object) -> bool:
-    """As a tool's own table, or as a requirement (`pytest>=8`) in any list or table of dependencies."""
+    """As a table of its own, or as a requirement (`pytest>=8`) in any list or table."""
     if isinstance(value, Mapping):
         return any(key == "pytest" or _mentions_pytest(inner) for key, inner in value.items())
     if isinstance(value, list):
@@ -99,11 +99,11 @@ def _mentions_pytest(value: object) -> bool:
 
 
 def _of_cargo(files: Mapping[str, str]) -> Suggestion | None:
-    return Suggestion("cargo test", "it has a Cargo.toml") if "Cargo.toml" in files else None
+    return Suggestion("cargo test", "found Cargo.toml") if "Cargo.toml" in files else None
 
 
 def _of_go(files: Mapping[str, str]) -> Suggestion | None:
-    return Suggestion("go test ./...", "it has a go.mod") if "go.mod" in files else None
+    return Suggestion("go test ./...", "found go.mod") if "go.mod" in files else None
 
 
 def _json(text: str) -> Mapping[str, Any]:
@@ -127,9 +127,9 @@ def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def task_list_id(source: str, root: str) -> str:
-    """A name for a root's task list: what the repository is called, and a mark of this root.
+    """The task list ID of a root: the name of the repository and a hash of the root's path.
 
-    The mark follows from the root's path: two roots of one repository have two lists, and one that is made again has its own.
+    So two roots of one repository have two lists, and a root created again has the same one.
     """
     name = re.split(r"[/:]", source.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
     safe = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:40].strip("-") or "repo"

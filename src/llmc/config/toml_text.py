@@ -1,7 +1,7 @@
-"""Keys and tables in a TOML text: where they stand, and how one is added or taken out, as a person would. Pure.
+"""Find, add and remove keys and tables in a TOML text. Pure.
 
-tomlkit replaces and removes values well. But it counts the comment that introduces the next table as part of the
-one before: a new key lands below that comment, and a removed table takes it along.
+tomlkit replaces and removes values well, but treats the comment above a table as part of the table before: a new key
+lands below that comment, and removing a table removes it.
 """
 
 import copy
@@ -51,7 +51,7 @@ def entries(text: str) -> Iterator[Entry]:
 
 
 def line_of(text: str, path: Path) -> int | None:
-    """The line of a key, else of the nearest table around it that is written down."""
+    """The line of a key, else of the nearest table around it."""
     lines: dict[Path, int] = {}
     for entry in entries(text):
         for length in range(1, len(entry.path) + 1):
@@ -61,15 +61,15 @@ def line_of(text: str, path: Path) -> int | None:
 
 
 def split_key(dotted: str) -> Path:
-    """The parts of `a.b."c.d"`; ValueError when it is no key."""
+    """The parts of `a.b."c.d"`; ValueError if it is not a key."""
     path, rest = _read_path(_TOKEN.findall(dotted))
     if not path or rest:
-        raise ValueError(f'"{dotted}" is not a key like "defaults.model"')
+        raise ValueError(f'"{dotted}" is not a key such as "defaults.model"')
     return path
 
 
 def join_key(path: Sequence[str]) -> str:
-    """The dotted form, quoted where it must be."""
+    """The dotted form, quoted if needed."""
     return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
 
 
@@ -80,7 +80,7 @@ def quoted(text: str) -> str:
 
 
 def lookup(data: Data, parts: Path) -> object:
-    """What stands under a key, or msgspec.UNSET."""
+    """The value of a key, or msgspec.UNSET."""
     node: object = data
     for part in parts:
         if not isinstance(node, dict) or part not in node:
@@ -90,7 +90,7 @@ def lookup(data: Data, parts: Path) -> object:
 
 
 def changed(data: Data, parts: Path, value: object) -> Data:
-    """A copy with one key set, its tables made where they are missing."""
+    """A copy with one key set, and missing tables created."""
     wanted = node = copy.deepcopy(data)
     for part in parts[:-1]:
         if not isinstance(node.get(part), dict):
@@ -101,7 +101,7 @@ def changed(data: Data, parts: Path, value: object) -> Data:
 
 
 def without(data: Data, parts: Path) -> Data:
-    """A copy without a key that is there."""
+    """A copy without one key."""
     wanted = node = copy.deepcopy(data)
     for part in parts[:-1]:
         node = node[part]
@@ -158,8 +158,8 @@ def _read_part(token: str) -> str | None:
 def insert_key(text: str, path: Path, value: str) -> str:
     """The text with `value` (TOML) under `path`.
 
-    Below the commented-out line that shows this option, else below the last key of its table, else in a new table
-    at the end. The caller checks that the text still means what it should: an inline table cannot be added to.
+    It goes below the commented line of this option, else below the last key of its table, else into a new table at the
+    end. The caller checks the result: an inline table cannot be extended.
     """
     statement = f"{join_key(path[-1:])} = {value}"
     if len(path) == 1:
@@ -181,7 +181,7 @@ def append_table(text: str, path: Path, statements: list[str]) -> str:
 
 
 def remove_table(text: str, path: Path) -> str:
-    """The text without a table that has a header: from there to its last key, not the comments after it."""
+    """The text without a table: from its header to its last key, not the comments after it."""
     lines = text.split("\n")
     gone: set[int] = set()
     first = None
@@ -201,7 +201,7 @@ def _is_blank(lines: list[str], row: int) -> bool:
 
 
 def _row_for(lines: list[str], found: list[Entry], path: Path) -> int | None:
-    """How many lines come before the new one; None when its table has no header."""
+    """How many lines come before the new one; None if its table has no header."""
     headers = [i for i, entry in enumerate(found) if entry.is_header]
     mine = next((i for i in headers if found[i].path == path[:-1]), None)
     if mine is None:
@@ -212,7 +212,7 @@ def _row_for(lines: list[str], found: list[Entry], path: Path) -> int | None:
     shown = re.compile(rf"\s*#\s*{re.escape(join_key(path[-1:]))}\s*=")
     for row in (row for row in range(found[mine].line, last_row + 1) if row not in inside):
         if re.match(r"\s*#\s*\[", lines[row - 1]):
-            break  # a table that is commented out begins
+            break  # start of a commented table
         if shown.match(lines[row - 1]):
             return row
     return found[after - 1].end_line

@@ -1,9 +1,8 @@
-"""Which directory may be a root: a person chooses one, a directory cannot choose itself.
+"""Which directory may be a root.
 
-A root names programs to run (`agent_command`, `repo.setup`, notifiers), and anybody can make a directory with `.llmc/` and
-`config.toml`: another user above us, or an agent whose work landed in a checkout. So a root has to be ours, and one that
-was only found around the working directory has to be registered as well. Standard library only: the hot commands
-import this too.
+A root names programs to run (`agent_command`, `repo.setup`, notifiers), and anyone can create a directory with `.llmc/`
+and `config.toml`: another user, or an agent whose work landed in a checkout. So a root must belong to us, and one that
+is only found above the working directory must be registered too. Standard library only, for the hot commands.
 """
 
 import contextlib
@@ -17,28 +16,28 @@ from llmc.config import root_layout
 
 
 class Chosen(NamedTuple):
-    """A path that is meant to be a root, and who says so."""
+    """The path of a root, and how it was found."""
 
     path: str
     origin: str
 
 
 class Untrusted(Exception):
-    """A root around the working directory that nobody chose, or one of another user."""
+    """A root of another user, or an unregistered one above the working directory."""
 
     def __init__(self, path: str, owner: int | None) -> None:
         super().__init__(path)
         self.path = path
-        #: the other user, None where it is ours and only not registered
+        #: the other user; None if it is ours but not registered
         self.owner = owner
 
 
 def choose(
     explicit: str | None, environ: Mapping[str, str], cwd: str, git_root: Callable[[], str | None]
 ) -> Chosen:
-    """The root a command means: --root, LLMC_ROOT, an enclosing root, the source's git config, ~/llmc.
+    """The root of a command: --root, LLMC_ROOT, an enclosing root, the source's git config, ~/llmc.
 
-    What is there is not looked at, but for the owner: the caller says if it is no root.
+    Checks only the owner; the caller checks whether it is a root.
     """
     if explicit:
         return _ours(explicit, "--root")
@@ -54,7 +53,7 @@ def choose(
         if owner_of(path) is None and path in (named and real(named), default):
             return Chosen(path, "the root you are in")
     if named:
-        return _ours(named, "the git config llmc.root of this repository")
+        return _ours(named, "from llmc.root in the git config of this repository")
     if around:
         raise Untrusted(around[0], owner_of(around[0]))
     return _ours(default, "the default root")
@@ -68,11 +67,11 @@ def default_root() -> str:
     path = os.path.expanduser("~/llmc")
     return (
         path if os.path.isabs(path) else f"/{path}"
-    )  # without a home it must not be one of the working directory
+    )  # without a home, not relative to the working directory
 
 
 def owner_of(root: str) -> int | None:
-    """The other user to whom the root, its `.llmc/` or its config.toml belongs; None: all of it is ours."""
+    """The other user who owns the root, its `.llmc/` or its config.toml; None if we own all of it."""
     for path in (root, f"{root}/{root_layout.PRIVATE}", f"{root}/{root_layout.CONFIG}"):
         with contextlib.suppress(OSError):
             owner = os.stat(path).st_uid
@@ -82,13 +81,13 @@ def owner_of(root: str) -> int | None:
 
 
 def is_registered(root: str) -> bool:
-    """Whether `init` or `up` noted this root for us, at this path and with the id that it has."""
+    """Whether `init` or `up` registered this root, at this path and with its ID."""
     known = _read_registry().get(root)
     return known is not None and known == _id_of(root) and owner_of(root) is None
 
 
 def register(root: str) -> bool:
-    """Note a root that a person chose; False where that cannot be written: then it has to be named each time."""
+    """Register a root that the user chose; False if the registry cannot be written."""
     if is_registered(root):
         return True
     place = registry()
@@ -104,7 +103,7 @@ def register(root: str) -> bool:
 
 
 def forget(root: str) -> bool:
-    """A root that is to go is registered no more; whether it was. The last one takes the registry with it."""
+    """Remove a root from the registry; returns whether it was there. The last one removes the registry."""
     place = registry()
     if place is None or root not in _read_registry():
         return False
@@ -118,17 +117,17 @@ def forget(root: str) -> bool:
 
 
 def _remove_registry(place: str) -> None:
-    """The lock last: what waits for it makes all of it again."""
+    """Remove the registry, the lock last; a process waiting for it creates a new one."""
     for name in (place, f"{place}.broken", f"{place}.lock"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
-    with contextlib.suppress(OSError):  # something else is in it
+    with contextlib.suppress(OSError):  # not empty
         os.rmdir(os.path.dirname(place))
 
 
 @contextlib.contextmanager
 def _turn(place: str) -> Iterator[None]:
-    """Alone with the registry."""
+    """Hold the lock of the registry."""
     turn = _lock(place)
     try:
         yield
@@ -137,7 +136,7 @@ def _turn(place: str) -> Iterator[None]:
 
 
 def _lock(place: str) -> int:
-    """The last root may have taken the lock file with it while we waited: that one keeps nobody out."""
+    """Lock the registry; retry if the lock file was removed in the meantime."""
     name = f"{place}.lock"
     for _ in range(100):
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
@@ -147,7 +146,7 @@ def _lock(place: str) -> int:
             if _is_at(name, turn):
                 return turn
             os.close(turn)
-    raise OSError(f"{name} cannot be had")
+    raise OSError(f"cannot lock {name}")
 
 
 def _is_at(name: str, file: int) -> bool:
@@ -158,7 +157,7 @@ def _is_at(name: str, file: int) -> bool:
 
 
 def registry() -> str | None:
-    """The file with the roots of this user; None without a home."""
+    """The file with this user's roots; None without a home."""
     base = os.environ.get("XDG_STATE_HOME") or ""
     if not os.path.isabs(base):
         base = os.path.expanduser("~/.local/state")
@@ -174,7 +173,7 @@ def _ours(path: str, origin: str) -> Chosen:
 
 
 def root_of_repository(cwd: str, environ: Mapping[str, str], ask: Callable[[], str | None]) -> str | None:
-    """llmc.root of the git settings at `cwd`: read from a plain file where `init` wrote it, else asked of git."""
+    """llmc.root in the git config at `cwd`: read from .git/config if possible, else from git."""
     here = cwd
     while not os.path.lexists(f"{here}/.git") and here != os.path.dirname(here):
         here = os.path.dirname(here)
@@ -183,7 +182,7 @@ def root_of_repository(cwd: str, environ: Mapping[str, str], ask: Callable[[], s
 
 
 def _plain_value(git_dir: str) -> str | None:
-    """The last llmc.root of a repository of ours; None where git might read it otherwise, or from another file."""
+    """The last llmc.root in our repository's config; None if only git can tell."""
     try:
         with open(f"{git_dir}/config") as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid() or os.stat(git_dir).st_uid != os.geteuid():
@@ -216,7 +215,7 @@ def _enclosing(cwd: str) -> list[str]:
 
 
 def _read_registry() -> dict[str, str]:
-    """Empty where there is none, or none that can be believed: nothing is registered then."""
+    """The registry; empty if it is missing or not trustworthy."""
     place = registry()
     if place is None:
         return {}
@@ -232,7 +231,7 @@ def _read_registry() -> dict[str, str]:
 
 
 def _write_registry(place: str, roots: Mapping[str, str]) -> None:
-    """Without roots that are gone; a file that cannot be read stays beside the new one."""
+    """Write the registry without missing roots; an unreadable file is kept as .broken."""
     if os.path.lexists(place) and not _read_registry():
         os.replace(place, f"{place}.broken")
     temp = f"{place}.{os.getpid()}.tmp"

@@ -1,4 +1,4 @@
-"""Replace a configuration file as a whole or not at all."""
+"""Replace a configuration file atomically."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from llmc.base.errors import ConfigError, UsageError
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Temp file beside it, fsync, rename: a reader sees the old file or the new one."""
+    """Write a temporary file, fsync, rename."""
     target = Path(os.path.realpath(path))
     try:
         data = text.encode()
@@ -28,13 +28,13 @@ def write_atomically(path: Path, text: str) -> None:
             raise
         _sync_directory(target.parent)
     except UnicodeEncodeError:
-        raise UsageError("the value is not valid UTF-8 text") from None
+        raise UsageError("the value is not valid UTF-8") from None
     except OSError as error:
         hint = (
             "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Check its owner and mode"
         )
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint=f"{hint}, then run it again."
+            f"cannot write {path}: {error.strerror}", hint=f"{hint}, then try again."
         ) from error
 
 

@@ -60,7 +60,7 @@ class TaskPool:
         self._next = 0.0
 
     def tick(self, project: Project, is_wanted: bool) -> None:
-        """Once a second, in the daemon's loop."""
+        """Called once a second, in the daemon's loop."""
         if (
             not project.config.auto.task_pool_command
             or not is_wanted
@@ -80,30 +80,30 @@ class TaskPool:
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
                 task = pool_command.take_in(project, self._queue.source)
                 if task is not None:
-                    self._say(f"task {task.id} from the task pool: {task.subject[:60]}")
+                    self._say(f"task {task.id} added by the task pool command: {task.subject[:60]}")
         except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
         except ShuttingDown:
             pass
         except (DiskFull, OSError) as error:
-            self._fail(HardFailure(Cause.DISK, f"an answer of the task pool command cannot be kept: {error}"))
+            self._fail(HardFailure(Cause.DISK, f"cannot store the task from the task pool command: {error}"))
         except LlmcError as error:
-            self._fail(HardFailure(Cause.COMMAND, f"the task pool command was of no use: {error.message}"))
+            self._fail(HardFailure(Cause.COMMAND, f"the task pool command failed: {error.message}"))
         finally:
             self._asking = False
 
 
-#: between two workers that go on after a park
+#: pause between two workers that resume after a park
 STAGGER_S = 2.0
 PULSE_S = 1.0
-#: a config file that is being edited has so long to become whole
+#: how long a config file may stay invalid while it is edited
 CONFIG_SETTLE_S = 2.0
-#: changes of the task list are answered together
+#: collects several changes of the task list
 SETTLE_S = 0.02
 
 
 class AutoOptions(Struct, frozen=True):
-    """What the command line of `up --auto` says; it wins over config.toml."""
+    """The options of `up --auto`; they override config.toml."""
 
     concurrency: int | None = None
     post_accept_command: str | None = None
@@ -121,7 +121,7 @@ class AutoOptions(Struct, frozen=True):
 
 
 class AutoMode:
-    """What the daemon has to do besides, with `--auto`."""
+    """The part of the daemon that `--auto` adds."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class AutoMode:
         poke: Callable[[str, float], None],
         end: Callable[[int], None],
     ) -> None:
-        """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
+        """`poke` checks a worker after that many seconds, `end` stops the daemon; both from any thread."""
         if not project.config.auto.task_list_id:
             raise queue.no_task_list()
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
@@ -165,7 +165,7 @@ class AutoMode:
         self._config_seen = project.root.config.stat().st_mtime
 
     def prepare(self) -> None:
-        """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
+        """Check everything before an agent starts; then set up workers, and settle what a crash left."""
         project = self._project
         queue.contexts(project)
         self._run.queue.source.prepare()
@@ -174,7 +174,7 @@ class AutoMode:
         attend.settle(project, self._run.queue)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
-        """There are heartbeats from the registration on, also while worktrees and agents are made ready."""
+        """Send heartbeats from the registration on, also while worktrees and agents are set up."""
         timeout_s = self._project.config.overseer.heartbeat_timeout_secs
         self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck, timeout_s)
         self._heartbeat.start()
@@ -182,13 +182,13 @@ class AutoMode:
         self._pulse(loop)
 
     def _pulse(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The event loop gets on; once tasks are given out, `tick` says so."""
+        """The event loop makes progress; once tasks are started, `tick` reports it."""
         if self._heartbeat is not None and self._loop is None:
             self._heartbeat.mark()
             loop.call_later(PULSE_S, self._pulse, loop)
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
-        """From now on tasks are given out; the first heartbeat was before that."""
+        """Start tasks from now on; the first heartbeat was before that."""
         assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
             tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
@@ -198,7 +198,7 @@ class AutoMode:
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch = self._run.queue.source.watch()
         loop.add_reader(self._watch.fileno(), self._list_changed)
-        self._loop = loop  # last: the lanes look from now on, and what this run spends counts from its event
+        self._loop = loop  # last: the lanes check it, and this run's spending counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
         for name in self.workers:
             self._poke(name, 0.0)
@@ -218,7 +218,7 @@ class AutoMode:
         self._loop.add_reader(self._watch.fileno(), self._list_changed)
 
     def _look_for_work(self) -> None:
-        """Soon, and once for many changes: as many workers that could begin as there are tasks are told. From any thread."""
+        """Wake as many free workers as there are tasks, soon, and once for many changes. From any thread."""
         if self._loop is not None and not self._looking:
             self._looking = True
             self._loop.call_soon_threadsafe(self._loop.call_later, SETTLE_S, self._tell_the_idle)
@@ -232,7 +232,7 @@ class AutoMode:
             self._loop.run_in_executor(self._threads, self._tell, could)
 
     def _asking(self, state: State) -> list[str]:
-        """Workers that wait for an answer; when nobody else is free they do something else."""
+        """Workers that wait for an answer; they take a task if no other worker is free."""
         records = (state.workers.get(WorkerName(name)) for name in self.workers)
         return [record.name for record in records if record is not None and waits_for_answer(record)]
 
@@ -240,28 +240,28 @@ class AutoMode:
         try:
             count = self._run.queue.count_ready()
         except LlmcError:
-            count = 1  # whoever asks for a task says what is wrong
+            count = 1  # reported when a worker asks for a task
         for name in could[:count]:
             self._poke(name, 0.0)
 
     def look(self, project: Project, name: str, clock: Clock, problem: LlmcError | None) -> None:
-        """What a worker needs, in its lane; `problem` kept the lane from finishing what was interrupted."""
+        """Do what a worker needs, in its lane; `problem`: why the lane could not finish what was interrupted."""
         self._guarded(partial(attend.attend, self._run, project, name, clock, problem))
 
     def could_not_look(self, name: str, error: LlmcError) -> None:
-        """Its lane failed before anything could be decided."""
+        """Its lane failed before a decision."""
         self._guarded(partial(attend.could_not_look, self._run, self._project, name, error))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         if self._failed is not None or self._loop is None:
-            return  # over, or not begun yet
+            return  # over, or not started yet
         try:
             work()
         except HardFailure as failure:
             self.fail(failure)
 
     def fail(self, failure: HardFailure) -> None:
-        """A hard failure: it is written down wherever somebody may look, and the daemon ends."""
+        """A hard failure: record it in the log, the state and the events, then stop the daemon."""
         if self._failed is not None:
             return
         self._failed = failure
@@ -280,25 +280,25 @@ class AutoMode:
         }
         self._log.error(failure.reason, extra=extra)
         where = f" ({failure.worker} was {status})" if status else ""
-        self._say(f"auto mode ends: {failure.cause}: {failure.reason}{where}")
+        self._say(f"auto mode failed ({failure.cause}): {failure.reason}{where}")
         if failure.output:
             self._note(failure.output)
         self._end(1)
 
     def _status_of(self, worker: str) -> str:
-        """What a worker was when it failed; "" where nobody can tell: the state may be what is broken."""
+        """A worker's status at the failure; "" if unknown, because the state may be broken."""
         with contextlib.suppress(LlmcError):
             record = self._project.store.read().workers.get(WorkerName(worker))
             return str(record.status) if record is not None else ""
         return ""
 
     def tick(self, state: State) -> None:
-        """Once a second, with the state as it is: what only the clock brings."""
+        """Once a second, with the current state: what only the clock triggers."""
         assert self._heartbeat is not None
         self._heartbeat.mark()
         try:
             self._tick(state)
-        except LlmcError as error:  # a lock that is taken for a moment; the next tick does it
+        except LlmcError as error:  # a lock is taken for a moment; the next tick retries
             self._log.info(error.message, extra={"action": "tick_problem"})
 
     def _tick(self, state: State) -> None:
@@ -307,7 +307,7 @@ class AutoMode:
         self._watch_config()
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
-            self._run.drain("the time is over")
+            self._run.drain("the time limit is reached")
         if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
@@ -323,22 +323,24 @@ class AutoMode:
             with self._project.store.transaction() as tx:
                 tx.remember_auto(False)
                 tx.emit("auto_stopped", reason=self._run.draining)
-            self._say(f"no more tasks are taken ({self._run.draining}), and nothing runs any more")
+            self._say(f"auto mode finished: {self._run.draining}")
             self._end(0)
 
     def _watch_persons(self, state: State) -> None:
-        """No hook tells that a person has left, or cleared their draft."""
+        """No hook reports that the user left, or cleared their draft."""
         records = [r for name in self.workers if (r := state.workers.get(WorkerName(name))) is not None]
         waiting_for = [record.name for record in records if record.person is not None]
         for name in waiting_for:
             self._poke(name, 0.0)
         everybody = bool(records) and len(waiting_for) == len(records)
         if everybody and not self._persons_said:
-            self._say(f"every worker waits for a person: {', '.join(waiting_for)}; `llmc status` says why")
+            self._say(
+                f"every worker is waiting for you: {', '.join(waiting_for)}; run `llmc status` to see why"
+            )
         self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
-        """Somebody is free, and new tasks are given out."""
+        """A worker is free, and new tasks are started."""
         free = any(is_free(state.workers.get(WorkerName(name))) for name in self.workers)
         return free and not self._run.draining and not waiting.is_parked(state.auto)
 
@@ -362,7 +364,7 @@ class AutoMode:
         return not at_work and not state.auto.post_accept_due
 
     def _compare(self, state: State) -> None:
-        """The workers that this run began with are in the state; else somebody else writes to it."""
+        """Check that this run's workers are still in the state; if not, something else writes to it."""
         gone = [name for name in self.workers if WorkerName(name) not in state.workers]
         missing = [name for name in gone if name not in state.auto.nuked]
         if len(gone) == len(self.workers) and not missing:
@@ -371,20 +373,20 @@ class AutoMode:
             self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
         elif missing and not self._missing_said:
             self._missing_said = True
-            text = f"{len(missing)} of {len(self.workers)} auto workers are gone: {', '.join(missing)}"
+            text = f"{len(missing)} of {len(self.workers)} auto workers were removed: {', '.join(missing)}"
             self._log.warning(
                 text, extra={"action": "workers_missing", "cause": Cause.BUG, "workers": missing}
             )
             self._say(text)
 
     def _watch_socket(self) -> None:
-        """Hooks wake us through it: unattended, nobody would see that each of them waits for a patrol."""
+        """Check the socket that hooks use to wake us: without it, each of them would wait for a patrol."""
         path = self._project.root.wake_socket()
         if inode(path) != self._socket:
-            self.fail(HardFailure(Cause.BUG, f"the hooks' socket is gone, or another one is there: {path}"))
+            self.fail(HardFailure(Cause.BUG, f"the hook socket was removed or replaced: {path}"))
 
     def _watch_config(self) -> None:
-        """Nothing lands by half-known rules, so one that cannot be read ends it, before everybody stands still."""
+        """A config file that stays unreadable ends auto mode: nothing may land by unknown rules."""
         path = self._project.root.config
         changed = path.stat().st_mtime
         if changed == self._config_seen or now_unix() - changed < CONFIG_SETTLE_S:
@@ -399,7 +401,7 @@ class AutoMode:
         self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
 
     def stop(self, stuck: Collection[str]) -> None:
-        """No more tasks; the claims go back. The lanes have stopped, but for those that are `stuck`."""
+        """Start no more tasks, and release the claims. The lanes have stopped, except those in `stuck`."""
         if self._loop is not None and self._watch is not None:
             self._loop.remove_reader(self._watch.fileno())
             self._watch.close()
@@ -414,13 +416,13 @@ class AutoMode:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
 
     def tell_failure(self) -> None:
-        """Once more what the event log should have said: the disk may be full, or the state broken. Known, it is not told."""
+        """Notify about the failure directly: the disk may be full, or the state broken. A known incident is not sent twice."""
         if (failure := self._failed) is not None:
             told = rules.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:
-        """What became of it all, for whoever reads the terminal or the log the next morning."""
+        """Print the digest, and notify the user."""
         with contextlib.suppress(LlmcError):
             found = report(self._project, since, ending=True)
             text = text_of(found)
@@ -430,7 +432,7 @@ class AutoMode:
             notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
-        text = f"{what} has not got on for over two minutes: no more heartbeats"
+        text = f"{what} has made no progress for over two minutes; stopping heartbeats"
         self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
 
     def _say(self, text: str) -> None:
@@ -445,6 +447,6 @@ class AutoMode:
 
 
 def not_ours(workers: Mapping[WorkerName, WorkerRecord], auto: AutoMode | None) -> set[WorkerName]:
-    """Auto workers that this daemon does not look after."""
+    """Auto workers that this daemon does not manage."""
     ours = auto.workers if auto is not None else ()
     return {name for name, record in workers.items() if record.auto and name not in ours}

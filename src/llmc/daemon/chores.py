@@ -1,4 +1,4 @@
-"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon."""
+"""Periodic work of the daemon for the whole root, in a thread. A failure here must not stop the daemon."""
 
 import contextlib
 import logging
@@ -28,7 +28,7 @@ from llmc.workers.restore import prune_by_itself
 
 
 def list_again(root: str) -> None:
-    """The attention list has what tasks and goals need now. The mark comes first: what changes meanwhile is seen again."""
+    """Update the attention list with tasks and goals. The mark comes first, so that later changes are seen again."""
     from llmc.reports import digest  # 40 ms that most commands do not need
 
     project = open_project(root)
@@ -38,17 +38,17 @@ def list_again(root: str) -> None:
         digest.tell_lists(project)
 
 
-#: how often somebody looks whether there is something to tell again
+#: how often to check for notifications to resend
 RETRY_LOOK_S = 5.0
 
 
 class Notices:
-    """Reads the event log on. Where it was when the daemon before ended is in incidents.json."""
+    """Reads new events. The position of the previous daemon is in incidents.json."""
 
     def __init__(self, project: Project) -> None:
         path = str(project.root.events)
         seq = Incidents(project.root).read().seq
-        if seq is None:  # what happened before anybody watched is no news
+        if seq is None:  # what happened before the first watch is not news
             seq = last_seq(project.root.events)
             Incidents(project.root).judged(seq)
         self._seq = seq
@@ -59,17 +59,17 @@ class Notices:
         self._log = EventLog(path).reader_after(seq)
 
     def tell(self, project: Project) -> None:
-        """Tell what is new, and now and then what could not be told before. Never raises."""
+        """Send new notifications, and from time to time retry failed ones. Never raises."""
         with self._turn:
             for part in (self._tell_events, self._tell_items):
-                with contextlib.suppress(LlmcError, OSError):  # the next look, or the next daemon, tells it
+                with contextlib.suppress(LlmcError, OSError):  # the next check, or the next daemon, sends it
                     part(project)
             if monotonic() - self._retried >= RETRY_LOOK_S:
                 self._retried = monotonic()
                 notify.retry(project)
 
     def _tell_items(self, project: Project) -> None:
-        """At once when the state changed; now and then for what only the clock or a client's file shows."""
+        """Due when the state changed, and from time to time for what only the clock or a client's file shows."""
         changed = os.stat(project.root.state).st_mtime_ns
         if changed == self._state_changed and monotonic() - self._looked < RETRY_LOOK_S:
             return
@@ -106,7 +106,7 @@ def _seq(row: dict[str, Any]) -> int:
 
 
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
-    """The time is written down, and the base fetched if somebody waits for review."""
+    """Record the time, and fetch the base if a worker waits for review."""
     try:
         with project.store.transaction() as tx:
             tx.remember_patrol()
@@ -120,7 +120,7 @@ def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
 
 
 def look_at_rows(project: Project, log: logging.Logger) -> None:
-    """Rows that cannot be used are on the attention list."""
+    """Put unreadable rows on the attention list."""
     try:
         bad_rows.tell(project)
     except (LlmcError, OSError) as error:
@@ -128,7 +128,7 @@ def look_at_rows(project: Project, log: logging.Logger) -> None:
 
 
 def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> None:
-    """Old trash goes; `ran_s`: how long this daemon has run since it last looked, None for its first look."""
+    """Prune old trash; `ran_s`: run time of this daemon since the last check, None at the first check."""
     try:
         prune_by_itself(project, ran_s)
     except (LlmcError, OSError) as error:
@@ -136,21 +136,21 @@ def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> N
 
 
 def finish_undo(project: Project, log: logging.Logger) -> None:
-    """An undo whose process was killed goes on."""
+    """Finish an undo whose process was killed."""
     try:
         done = undo.resume(project, work.open_again)
         if done is not None:
-            said = f"an interrupted undo of {done.commit[:12]} was finished; {done.returned}"
+            said = f"finished the interrupted undo of {done.commit[:12]}; {done.returned}"
             log.info(said, extra={"action": "undo_finished"})
             rebase.wake_queued(project)
     except ShuttingDown:
-        pass  # the next daemon, or command, goes on with it
+        pass  # the next daemon or command finishes it
     except (LlmcError, OSError) as error:
         log.info(str(error), extra={"action": "undo_failed"})
 
 
 def rotate(project: Project, log: logging.Logger) -> None:
-    """Logs that have grown are rotated; what we print goes on in the new file."""
+    """Rotate large logs; our own output continues in the new file."""
     try:
         rotate_logs(project)
         follow_own_output(project.root.logs / "daemon.out")

@@ -1,4 +1,4 @@
-"""The daemon as others meet it: its registration `.llmc/daemon.json`, its start in the background, and its end."""
+"""The daemon seen from outside: its registration `.llmc/daemon.json`, its start in the background, its stop."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from llmc.records.items import Registration
 from llmc.repo.project import Project
 
 READY_LIMIT_S = 60.0
-#: tells the daemon to end and leave the agents running, because another one takes its place
+#: tells the daemon to exit but leave the agents running, because another daemon takes over
 HAND_OVER = signal.SIGUSR1
-#: how long a daemon that starts may have its lock before it can be known by it
+#: how long a starting daemon may hold its lock before it can be identified
 KNOWN_S = 3.0
 
 
@@ -40,16 +40,16 @@ def write_registration(root: Root, instance_id: str, started_unix: float, **abou
 
 
 def live_registration(project: Project) -> Registration | None:
-    """daemon.json, while its daemon lives."""
+    """daemon.json, if its daemon is running."""
     return sight.registration(project.root.path) if project.daemon_runs() else None
 
 
 def start_detached(project: Project, arguments: list[str]) -> Registration:
-    """Start `llmc up` in the background; its registration once every session is ready or has a reason why not."""
+    """Start `llmc up` in the background; returns its registration once every session is ready or has failed."""
     if project.daemon_runs():
         raise Refused(
-            f"a daemon runs for this root already: {locks.holder(project.root.lock('daemon'))}",
-            hint="`llmc status` shows its workers; `llmc down` stops it.",
+            f"a daemon is already running for this root: {locks.holder(project.root.lock('daemon'))}",
+            hint="See its workers with `llmc status`; stop it with `llmc down`.",
         )
     output = private_dir(project.root.logs) / "daemon.out"
     start = output.stat().st_size if output.exists() else 0
@@ -60,20 +60,20 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
     )
     if process.poll() is not None:
         raise LlmcError(
-            f"the daemon ended at once: {_last_line(output, start)}", hint=f"Its output is in {output}."
+            f"the daemon exited immediately: {_last_line(output, start)}", hint=f"Its output is in {output}."
         )
     record = live_registration(project)
     if record is None or record.pid != process.pid:
         raise LlmcError(
-            f"the daemon did not register in {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
+            f"the daemon did not register within {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
         )
     return record
 
 
 def find(project: Project) -> Process | None:
-    """The daemon's process: the one that holds its lock, and says that it is the daemon. Nothing else is ever signalled.
+    """The daemon's process: it holds the lock and identifies itself as the daemon. No other process is ever signalled.
 
-    Not the pid that daemon.json names, or the lock file, alone: both outlive a daemon, and pids are used again.
+    The pid in daemon.json or in the lock file alone is not enough: both outlive a daemon, and pids are reused.
     """
     lock = project.root.lock("daemon")
     for process in (_registered(project), _signed(lock)):
@@ -83,7 +83,7 @@ def find(project: Project) -> Process | None:
 
 
 def _registered(project: Project) -> Process | None:
-    """Whom daemon.json names."""
+    """The process in daemon.json."""
     found = live_registration(project)
     process = processes.identify(found.pid) if found and found.pid is not None else None
     same = process is not None and found is not None and found.start_ticks in (None, process.ticks)
@@ -91,19 +91,19 @@ def _registered(project: Project) -> Process | None:
 
 
 def _signed(lock: Path) -> Process | None:
-    """Who has signed the lock as a daemon: it has not written its daemon.json yet, or lost it."""
+    """The process that signed the lock as a daemon, if daemon.json is not written yet or lost."""
     pid = locks.signer(lock)
     is_daemon = re.search(r"\bllmc\b.* up\b", locks.holder(lock)) is not None
     return processes.identify(pid) if pid is not None and is_daemon else None
 
 
 def hand_over(project: Project) -> None:
-    """End the daemon, so that another one can take its place: its rounds end in order, the agents run on."""
+    """Stop the daemon so that another one can take over; the agents keep running."""
     stop(project, force=False, told=HAND_OVER)
 
 
 def is_auto(project: Project) -> bool | None:
-    """Whether the daemon that runs is in auto mode; None while it does not say."""
+    """Whether the running daemon is in auto mode; None if unknown."""
     wait_until(
         lambda: live_registration(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02
     )
@@ -114,23 +114,24 @@ def is_auto(project: Project) -> bool | None:
 def stop(
     project: Project, *, force: bool, timeout_s: float = 60.0, told: signal.Signals = signal.SIGTERM
 ) -> bool:
-    """Stop the daemon, and with it the agents; whether there was one."""
-    # One that is just starting has the lock a moment before it can be known.
+    """Stop the daemon and its agents; whether there was one."""
+    # A starting daemon holds the lock a moment before it can be identified.
     wait_until(lambda: find(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02)
     daemon = find(project)
     if not project.daemon_runs():
         return False
     if daemon is None:
         raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root, and is not its daemon",
-            hint="Wait until it has ended, then run this again.",
+            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock, and is not its daemon",
+            hint="Wait for it to exit, then run this again.",
         )
     processes.send(daemon, told)
     if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
         return True
     if not force:
         raise LlmcError(
-            f"the daemon ({daemon.pid}) did not stop in {timeout_s:g} s", hint="llmc down --force kills it."
+            f"the daemon ({daemon.pid}) did not stop within {timeout_s:g} s",
+            hint="Kill it with `llmc down --force`.",
         )
     processes.send(daemon, signal.SIGKILL)
     wait_until(lambda: not _is_at_it(project, daemon), 5.0)
@@ -138,7 +139,7 @@ def stop(
 
 
 def _is_at_it(project: Project, daemon: Process) -> bool:
-    """Its lock may be free before it has ended, and another may have it then."""
+    """Wait for the process: its lock may be free, or taken by another, before it exits."""
     return daemon.is_alive and project.daemon_runs()
 
 
@@ -149,4 +150,4 @@ def _is_ready(project: Project, pid: int) -> bool:
 
 def _last_line(output: Path, start: int) -> str:
     lines = [line for line in proc.tail(output, start).splitlines() if line.strip()]
-    return lines[-1].removeprefix("llmc: ") if lines else "it said nothing"
+    return lines[-1].removeprefix("llmc: ") if lines else "no output"

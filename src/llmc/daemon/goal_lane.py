@@ -1,4 +1,4 @@
-"""The goals' lane in the daemon: a tick every so often, and whenever something happens that may matter. It can stop nobody."""
+"""The goals' lane in the daemon: periodic ticks, and ticks after relevant events. It holds up no worker."""
 
 import asyncio
 import contextlib
@@ -12,20 +12,20 @@ from llmc.goals.runner import Runner, Ticked
 from llmc.goals.status import log
 from llmc.repo.project import Project
 
-#: things that happen together are looked at together
+#: collects events that happen together
 SETTLE_S = 0.2
-#: a look that something was asked for, and the earliest after it
+#: earliest next tick after a requested one
 LEAST_S = 0.5
 
 
 class Ticks(Protocol):
-    """Whoever makes the ticks."""
+    """Runs the ticks."""
 
     def tick(self, project: Project, reason: str) -> Ticked: ...
 
 
 class GoalsLane:
-    """One tick at a time, in a thread of the daemon's own pool. Switched on and off by the configuration, while it runs."""
+    """One tick at a time, in a thread of the daemon's pool. The configuration turns it on and off at run time."""
 
     def __init__(
         self,
@@ -44,20 +44,20 @@ class GoalsLane:
         self._timer: asyncio.TimerHandle | None = None
 
     def update(self, project: Project) -> None:
-        """The configuration as it is now: begin, go on, or stop."""
+        """Apply the current configuration: start, continue or stop."""
         was_on = self._project is not None
         self._project = project if project.config.overseer.goals.enabled else None
         if self._project is None and was_on:
             self._cancel()
-            log(project, "goals are switched off")
+            log(project, "goals disabled")
         elif self._project is not None and not was_on:
             self._runner = self._new_runner(project, Aside(self._planners, self.poke))
-            log(project, "goals are driven")
+            log(project, "goals enabled")
             self._after(0.0, "start")
 
     def poke(self) -> None:
         """Something happened; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and a planner with it
+        with contextlib.suppress(RuntimeError):  # the loop and its planner have ended
             self._loop.call_soon_threadsafe(self._poke)
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class GoalsLane:
         self._timer = None
         if self._project is None or self._runner is None:
             return
-        if self._ticking:  # switched off and on again within a tick
+        if self._ticking:  # turned off and on again within a tick
             self._poked = True
             return
         self._ticking = True

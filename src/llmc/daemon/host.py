@@ -1,6 +1,6 @@
-"""Several roots in one process: each has its own daemon, with its own lanes, log, registration and end.
+"""Several roots in one process, each with its own daemon, lanes, log, registration and end.
 
-What belongs to the process is here and nowhere else: the event loop, the signals, and the way out. `llmc up` hosts one root.
+What belongs to the process is only here: the event loop, the signals, and the exit. `llmc up` hosts one root.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, control.HAND_OVER)
 class Host:
     def __init__(self, daemons: Sequence[Daemon]) -> None:
         self._daemons = daemons
-        #: what kept a root from its work, or ended it
+        #: why a root failed to start, or ended
         self._errors: list[Exception] = []
 
     def run(self) -> int:
-        """Until each root was told to stop, or came to its end. Raises what ended it, where that ended all of them."""
+        """Run until each root has stopped. Raises the error if all of them failed."""
         begun = [daemon for daemon in self._daemons if self._has_begun(daemon)]
         if begun:
             asyncio.run(self._main(begun))
         if len(self._errors) == len(self._daemons):
             raise self._errors[0]
         code = max((daemon.exit_code for daemon in begun), default=0) or int(bool(self._errors))
-        if clock.running():  # a thread that hangs would keep us here for ever, and is safe to kill
+        if clock.running():  # a hung thread would block us forever, and is safe to kill
             os._exit(code)
         return code
 
@@ -62,7 +62,7 @@ class Host:
             self._note(daemon, error)
 
     def _note(self, daemon: Daemon, error: Exception) -> None:
-        """It is in that root's log. Where others go on, it is said here too: nobody else will."""
+        """The error is in that root's log. If other roots continue, print it here too."""
         self._errors.append(error)
         if len(self._daemons) > 1:
             say(f"{daemon.project.root.path}: {error}")

@@ -1,7 +1,7 @@
-"""Lanes: what is done for one worker is done one after another, for different workers at the same time.
+"""Lanes: work for one worker runs in sequence, for different workers in parallel.
 
-A lane is a task of the event loop that sleeps until it is poked, and does its (blocking) work in a thread of the
-daemon's own pool. The pool has a thread for every lane, so a long command holds up its own worker only.
+A lane is a task of the event loop that sleeps until it is poked, and does its blocking work in a thread of the
+daemon's pool. The pool has a thread for every lane, so a long command holds up only its own worker.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from llmc.repo.project import Project
 from llmc.sessions import sessions
 from llmc.workers.patrol import finish_interrupted, patrol, rebase_if_queued
 
-#: when to look again at a worker whose lock was taken
+#: when to check a worker again whose lock was taken
 RETRY_S = 1.0
 
 
 def lane_name(worker: str) -> str:
-    return f"the lane of {worker}"
+    return f"the daemon's work on {worker}"
 
 
 class Lane:
-    """The queue of one worker; pokes that come while it works are answered by one more round."""
+    """The queue of one worker; pokes during a round cause one more round."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Lane:
         log: logging.Logger,
         tell: Callable[[str, Exception | None], None] = lambda name, error: None,
     ) -> None:
-        """`tell`: is told of an error, and with None that a round went well after it."""
+        """`tell` gets an error, or None for the first good round after it."""
         self.name = name
         self._root = root
         self._tell = tell
-        self._has_failed = True  # in the daemon before this one, for all that is known
+        self._has_failed = True  # possibly in the previous daemon
         self._work = work
         self._pool = pool
         self._log = log
@@ -64,12 +64,12 @@ class Lane:
         self._task = asyncio.create_task(self._run())
 
     def poke(self, *, patrol: bool = False) -> None:
-        """Work, soon; with `patrol`, by the rules of patrol too."""
+        """Run a round soon; with `patrol`, apply the rules of patrol too."""
         self._patrol_due |= patrol
         self._poked.set()
 
     async def stop(self) -> None:
-        """Let the round that runs finish, then end."""
+        """Finish the current round, then stop."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -84,16 +84,16 @@ class Lane:
                 loop.call_later(RETRY_S, partial(self.poke, patrol=patrol))
 
     def _round(self, patrol: bool) -> bool:
-        """Whether it could be done: False while a command holds the worker's lock."""
+        """Run a round; False while a command holds the worker's lock."""
         try:
             with clock.watched(lane_name(self.name), self._root):
                 self._work(self.name, patrol)
             self._say(None)
         except LockTimeout:
-            # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.
+            # The command wakes us when it is done; a killed one cannot, so check again.
             return False
         except ShuttingDown:
-            pass  # what was given up is in state; the next daemon does it
+            pass  # what is left is in the state; the next daemon does it
         except LlmcError as error:
             self._log.info(
                 error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}
@@ -107,40 +107,43 @@ class Lane:
         return True
 
     def _say(self, error: Exception | None) -> None:
-        """A person is told, once; that this fails must not end the lane."""
+        """Tell the user once; a failure here must not stop the lane."""
         if error is None and not self._has_failed:
             return
         try:
             self._tell(self.name, error)
             self._has_failed = error is not None
         except Exception:
-            self._log.info("nobody was told", extra={"action": "lane_problem", "worker": self.name})
+            self._log.info(
+                "could not report the failure of a lane",
+                extra={"action": "lane_problem", "worker": self.name},
+            )
 
 
-#: a round that fails may go well a moment later; after this a person is told
+#: a failed round may succeed a moment later; after this the user is told
 PASSES_S = 10.0
 
 
 class Rounds(Struct):
-    """For all lanes of a daemon; each is in a thread of its own."""
+    """Shared by all lanes of a daemon, each in its own thread."""
 
-    #: the project with the configuration as it is now
+    #: the project with the current configuration
     _current: Callable[[], Project]
     _log: logging.Logger
     _watch: Watch
     _agents: AgentsWatch
     _auto: AutoMode | None
-    #: what was last said of each worker
+    #: the last line printed about each worker
     _seen: dict[str, Status]
-    #: the lanes of workers whom an accept has queued have work
+    #: wakes the lanes of workers that an accept has queued
     _poke_queued: Callable[[], None]
-    #: a worker's status is another one
+    #: called when a worker's status changed
     _on_status: Callable[[], None]
     _meters: Meters = field(default_factory=Meters)
     _failing_since: dict[str, float] = field(default_factory=dict)
 
     def look(self, name: str, patrol: bool) -> None:
-        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
+        """One round of a lane: finish what was interrupted, apply hooks, detect a dead session, patrol."""
         try:
             project = self._current()
             with project.worker_lock(name, timeout_s=0.2):
@@ -165,7 +168,7 @@ class Rounds(Struct):
         except NotFound:
             if name in self._current().store.read().workers:
                 raise
-            # Removed: its lane goes with the wake-up that follows.
+            # Removed: its lane stops at the next wake-up.
         except (LockTimeout, Refused, ShuttingDown):
             raise
         except LlmcError as error:
@@ -174,7 +177,7 @@ class Rounds(Struct):
             raise
 
     def tell_trouble(self, name: str, error: Exception | None) -> None:
-        """A round failed, or with None went well after that. What may pass by itself is told when it has not."""
+        """Record a failed round, or with None a good one after it. A failure that may pass is reported only if it lasts."""
         if error is None:
             self._failing_since.pop(name, None)
         elif isinstance(error, LlmcError):
@@ -188,14 +191,14 @@ class Rounds(Struct):
                 return
             record = tx.state.workers.get(WorkerName(name))
             task = record.assignment.task_id if record is not None and record.assignment is not None else ""
-            where = name + (f" at task {task}" if task else "")
+            where = name + (f" (task {task})" if task else "")
             tx.raise_item(key, severity="blocked", who=name, **_trouble(where, error))
 
     def _is_auto(self, name: str) -> bool:
         return self._auto is not None and name in self._auto.workers
 
     def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
-        """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
+        """Finish what a crash interrupted. Auto mode handles errors of auto workers; others are for the user."""
         try:
             return finish_interrupted(project, name), None
         except LlmcError as error:
@@ -205,8 +208,8 @@ class Rounds(Struct):
             return project.store.worker(name), error
 
     def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
-        """The rules of patrol, and the rebase that somebody else's landing asked for."""
-        # An auto worker's work is rebased when it lands, which is at once.
+        """Apply the rules of patrol, and the rebase that another landing requested."""
+        # An auto worker's work is rebased when it lands, which is immediately.
         problem = None if self._is_auto(name) else rebase_if_queued(project, name)
         held = project.store.worker(name).held
         if by_patrol:
@@ -232,14 +235,14 @@ class Rounds(Struct):
 
 
 def _trouble(where: str, error: Exception) -> dict[str, str]:
-    """What the attention list says of a worker that nobody can look after."""
+    """The attention item of a worker whose lane fails."""
     if isinstance(error, LlmcError):
         command = re.search("`(llmc [^`]+)`", error.hint)
-        text = f"{where}: llmc cannot look after it: {error.message}"
+        text = f"{where}: cannot process this worker: {error.message}"
         return {"kind": "trouble", "text": text, "next": command[1] if command else "llmc doctor"}
     last = "".join(traceback.format_exception_only(error)).strip()[-500:]
     return {
         "kind": "bug",
-        "text": f"{where}: a bug in llmc: {written_out(last)}",
+        "text": f"{where}: bug in llmc: {written_out(last)}",
         "next": "llmc logs daemon",
     }

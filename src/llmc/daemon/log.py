@@ -1,4 +1,4 @@
-"""The daemon's own log, daemon.jsonl: one JSON object a line, with a stable `action`."""
+"""The daemon's log, daemon.jsonl: one JSON object per line, with a stable `action`."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ class JsonLines(logging.Formatter):
         }
         if (
             record.levelno >= logging.WARNING
-        ):  # the supervisor acts on it: it always says what kind of failure it is
+        ):  # the supervisor acts on it, so it always has the kind of failure
             body = {**body, "action": body.get("action", "failed"), "cause": body.get("cause") or "bug"}
         if record.exc_info:
             body["traceback"] = self.formatException(record.exc_info)
@@ -48,9 +48,9 @@ class Appender(logging.Handler):
 
 
 def open_log(path: Path) -> logging.Logger:
-    """The log of one daemon; only its own code writes to it. With LLMC_TRACE it tells of every write.
+    """The log of one daemon; only its own code writes to it. With LLMC_TRACE it logs every write.
 
-    Not one of `logging.getLogger`: those are one for each name in a process, which may have several daemons.
+    Not from `logging.getLogger`: that has one logger per name and process, and a process may have several daemons.
     """
     logger = logging.Logger("llmc.daemon", logging.DEBUG if os.environ.get("LLMC_TRACE") else logging.INFO)
     path.touch(mode=0o600)
@@ -61,7 +61,7 @@ def open_log(path: Path) -> logging.Logger:
 
 
 def say(text: str, *, bell: bool = False) -> None:
-    """For the person who watches `llmc up`; nobody may be there. Reasons and subjects in it are the words of others."""
+    """Print a line for the user of `llmc up`, if there is one. It may contain untrusted text."""
     try:
         encoding = sys.stdout.encoding or "utf-8"
         shown = visible(text).encode(encoding, "replace").decode(encoding)

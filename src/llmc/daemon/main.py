@@ -39,19 +39,19 @@ from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
-#: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
+#: more threads than a fleet has lanes, so that no lane waits; created on demand
 MAX_THREADS = 128
-#: how often the trash is looked at
+#: how often the trash is checked
 TRASH_S = 3600.0
-#: how often the clients' status files are looked at
+#: how often the clients' status files are checked
 CLIENT_WATCH_S = 1.0
-#: how long a patrol waits for the source before it goes on with the base it knows
+#: how long a patrol waits for the source before it uses the known base
 FETCH_WAIT_S = 10.0
-#: so old may be what tmux said; a person cannot attach and type faster
+#: maximum age of tmux data; no user attaches and types faster
 PANES_HOLD_S = 0.2
-#: how long the rounds that run have to come to an end when the daemon does
+#: how long running rounds may take to finish when the daemon stops
 DRAIN_S = 10.0
-#: how often the sizes of the logs are looked at
+#: how often the log sizes are checked
 ROTATE_S = 5.0
 
 
@@ -72,7 +72,7 @@ class Daemon:
         self.started_unix = now_unix()
         self.lanes: dict[str, Lane] = {}
         self.seen: dict[str, Status] = {}
-        #: when the worker of a lane was added: a worker of the same name may have taken its place
+        #: when the worker of a lane was added: it may have been replaced by one of the same name
         self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
         self.looked_at_trash: float | None = None
@@ -82,17 +82,17 @@ class Daemon:
         self.state = State()
         self.state_changed = 0
         self.auto: AutoMode | None = None
-        #: a person ended it here, at its terminal
+        #: the user stopped it at its terminal
         self.interrupted = False
-        #: auto mode came to its end, or failed; nobody told the daemon to
+        #: auto mode finished or failed; the daemon was not told to stop
         self.ended_by_itself = False
-        #: another daemon takes its place: the agents run on
+        #: another daemon takes over: the agents keep running
         self.handing_over = False
         self.exit_code = 0
-        #: the lock that says that this is the daemon of its root
+        #: the daemon lock of the root
         self.place: int | None = None
         self.told_to_stop = asyncio.Event()
-        self.loop: asyncio.AbstractEventLoop  # of the host
+        self.loop: asyncio.AbstractEventLoop  # the host's loop
         self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
         self.config_changed = project.root.config.stat().st_mtime_ns
 
@@ -105,12 +105,12 @@ class Daemon:
         return replace(project, config=config, tmux=tmux, **given)
 
     def begin(self) -> None:
-        """Take the daemon's place in its root, and find what is wrong before an agent starts."""
+        """Take the root's daemon lock, and check everything before an agent starts."""
         self.place = locks.hold_forever(self.project.root.lock("daemon"))
         if self.place is None:
             raise Refused(
-                f"a daemon runs for this root already: {locks.holder(self.project.root.lock('daemon'))}",
-                hint="`llmc status` shows its workers; `llmc down` stops it.",
+                f"a daemon is already running for this root: {locks.holder(self.project.root.lock('daemon'))}",
+                hint="See its workers with `llmc status`; stop it with `llmc down`.",
             )
         try:
             self._prepare()
@@ -120,7 +120,7 @@ class Daemon:
             raise
 
     async def serve(self) -> None:
-        """Work until told to stop, leave in order."""
+        """Run until told to stop, then shut down."""
         try:
             await self._main(agent_for(self.project))
         except Exception as error:
@@ -130,7 +130,7 @@ class Daemon:
             self._leave()
 
     def _leave(self) -> None:
-        """Another daemon may take the place."""
+        """Release the lock, so that another daemon can start."""
         if self.place is not None:
             os.close(self.place)
             self.place = None
@@ -138,7 +138,7 @@ class Daemon:
     def _prepare(self) -> None:
         agent = agent_for(self.project)
         if not agent.ships_with_llmc:
-            # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
+            # Pin the program: an update of `claude` must not mix two versions in a fleet.
             self.pinned_agent = agent.pinned()
             self.project = replace(self.project, pinned_agent=self.pinned_agent)
         self.agent_version = agent.version()
@@ -152,7 +152,7 @@ class Daemon:
         return str(self.project.root.path)
 
     def _record(self, error: Exception) -> None:
-        """What ends the daemon is in its log, also when it could not even register."""
+        """Log what ends the daemon, even if it could not register."""
         if isinstance(error, LlmcError):
             cause = Cause.DISK if isinstance(error, DiskFull) else Cause.CONFIG
             extra = {"action": "daemon_failed", "cause": cause, "hint": error.hint}
@@ -163,7 +163,7 @@ class Daemon:
             )
 
     def _poke_after(self, name: str, delay_s: float) -> None:
-        """Look at a worker in a while; from any thread."""
+        """Check a worker later; from any thread."""
 
         def poke() -> None:
             if lane := self.lanes.get(name):
@@ -172,13 +172,13 @@ class Daemon:
         self.loop.call_soon_threadsafe(self.loop.call_later, delay_s, poke)
 
     def _end_with(self, code: int) -> None:
-        """End the daemon, with this exit code; from any thread."""
+        """Stop the daemon with this exit code; from any thread."""
         self.exit_code = self.exit_code or code
         self.ended_by_itself = True
         self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
     def told(self, number: signal.Signals) -> None:
-        """Stop, in order; this root alone. In the event loop."""
+        """Shut down this root only. In the event loop."""
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
         self.handing_over = self.handing_over or number == control.HAND_OVER
@@ -204,7 +204,7 @@ class Daemon:
         try:
             await self._start_workers()
             self._register(agent, ready=True)
-            say("ready; Ctrl-C stops the agents and this daemon")
+            say("ready; press Ctrl-C to stop the agents and the daemon")
             if self.auto is not None:
                 self.auto.begin(loop, self.instance_id)
             self.goals.update(self.project)
@@ -241,7 +241,7 @@ class Daemon:
                 self._patrol()
 
     def _watch_clients(self) -> None:
-        """What only the clients' status files show. Read for workers whose status such a file could change."""
+        """Read the clients' status files, for workers whose status such a file could change."""
         try:
             changed = os.stat(self.project.root.state).st_mtime_ns
             if changed != self.state_changed:
@@ -249,14 +249,14 @@ class Daemon:
         except (OSError, LlmcError) as error:
             if self.auto is not None:
                 self.auto.state_unreadable(error)
-            return  # whoever writes or reads it next says what is wrong
+            return  # the next reader or writer reports it
         for name, record in self.state.workers.items():
             pid = self.agents.pids.get(name)
             if pid and name in self.lanes and sessions.wants_a_look(record, pid, now_unix()):
                 self.lanes[name].poke()
 
     def _patrol(self) -> None:
-        """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
+        """Check all workers in case a wake-up was missed; not while an earlier patrol is running."""
         self._find_new_workers()
         self._look_at_trash(monotonic())
         self.loop.run_in_executor(self.pool, chores.look_at_rows, self.project, self.log)
@@ -269,7 +269,7 @@ class Daemon:
             self.patrolling = self._in_background(self._patrol_once(jump))
 
     def _look_at_trash(self, now: float) -> None:
-        """Time is measured here, and not by the clock: a wrong one must not make work seem old."""
+        """Measure time here instead of by the clock: a wrong clock must not make work look old."""
         if self.looked_at_trash is not None and now - self.looked_at_trash < TRASH_S:
             return
         ran_s = None if self.looked_at_trash is None else now - self.looked_at_trash
@@ -279,7 +279,7 @@ class Daemon:
     async def _patrol_once(self, jump: str) -> None:
         loop = asyncio.get_running_loop()
         begun = loop.run_in_executor(self.pool, chores.begin_patrol, self.project, self.log, jump)
-        with contextlib.suppress(TimeoutError):  # a source that does not answer holds nobody up
+        with contextlib.suppress(TimeoutError):  # a source that does not answer holds up no worker
             await asyncio.wait_for(asyncio.shield(begun), FETCH_WAIT_S)
         for lane in self.lanes.values():
             lane.poke(patrol=True)
@@ -291,7 +291,7 @@ class Daemon:
             self.log.info(error.message, extra={"action": "notices_not_read"})
 
     def _tell(self) -> None:
-        """Tell a person what is new in the event log; not while an earlier look is still at it."""
+        """Send notifications for new events; not while an earlier run is still busy."""
         if self.notices is not None and (self.telling is None or self.telling.done()):
             self.telling = self.loop.run_in_executor(self.pool, self.notices.tell, self.project)
 
@@ -310,7 +310,7 @@ class Daemon:
         line = await loop.run_in_executor(self.pool, self._bring_up, name)
         say(line)
         record = self.project.store.read().workers.get(name)
-        if record is None:  # removed meanwhile
+        if record is None:  # removed in the meantime
             self.seen.pop(name, None)
             return
         self.born[name] = record.created_at_unix
@@ -322,7 +322,7 @@ class Daemon:
             self.agents.watch(name, pane.pid)
 
     def _bring_up(self, name: str) -> str:
-        """Worktree and agent of one worker; the line to show for it."""
+        """Set up worktree and agent of one worker; the line to print for it."""
         with clock.watched(lane_name(name), self.root_name):
             problem = bring_up(self.project, name)
         if problem:
@@ -332,15 +332,15 @@ class Daemon:
         return f"{name}: {record.status if record else 'removed'}"
 
     def _poke_queued(self) -> None:
-        """An accept ended here: the lanes of those it queued have work."""
+        """An accept ended: wake the lanes of the workers it queued."""
         for name, record in self.project.store.read().workers.items():
             if record.rebase_due and name in self.lanes:
                 self.loop.call_soon_threadsafe(self.lanes[name].poke)
 
     def _current_project(self) -> Project:
-        """With the configuration as it is now: an accept must be validated by today's rules, not by those of our start.
+        """The project with the current configuration: an accept must be validated by today's rules, not by those of our start.
 
-        One that is broken raises, so nothing is done by half-known rules; the person who broke it sees why.
+        An invalid one raises, so that nothing is done by unknown rules.
         """
         changed = self.project.root.config.stat().st_mtime_ns
         if changed != self.config_changed:
@@ -360,7 +360,7 @@ class Daemon:
             self.goals.poke()
 
     def _find_new_workers(self) -> None:
-        """Workers added or removed since."""
+        """Follow workers that were added or removed."""
         try:
             known = self._current_project().store.read().workers
         except (LlmcError, OSError) as error:
@@ -379,14 +379,14 @@ class Daemon:
             self.seen.pop(name, None)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Future[None]:
-        """The loop keeps only a weak reference to a task, so we keep a strong one."""
+        """Keep a strong reference to a task; the loop keeps only a weak one."""
         task = asyncio.ensure_future(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
         return task
 
     async def _shut_down(self) -> None:
-        say("another daemon takes over; the agents run on" if self.handing_over else "stopping ...")
+        say("another daemon takes over; the agents keep running" if self.handing_over else "stopping ...")
         self.stopping.set()
         self.goals.stop()
         if self.patrolling is not None:
@@ -402,15 +402,13 @@ class Daemon:
             with self.project.store.transaction() as tx:
                 if self.interrupted:
                     tx.remember_auto(False)
-                tx.emit(
-                    "daemon_stopped", reason="another daemon takes its place" if self.handing_over else ""
-                )
+                tx.emit("daemon_stopped", reason="another daemon takes over" if self.handing_over else "")
             if not self.handing_over and not self._run_on() and (left := close_server(self.project)):
                 say(told_of(self.project, left))
         except LlmcError as error:
-            say(f"{error.message}; ending every session")
+            say(f"{error.message}; stopping every session")
             end_every_session(self.project)
-        await asyncio.to_thread(self._last_words, stuck)  # other roots of this process go on meanwhile
+        await asyncio.to_thread(self._last_words, stuck)  # other roots of this process keep running
 
     def _last_words(self, stuck: set[str]) -> None:
         self.pool.shutdown(wait=not stuck)
@@ -427,13 +425,13 @@ class Daemon:
         left_out = {*stuck, *self._run_on()}
         names = [name for name in self.project.store.read().workers if name not in left_out]
         for name in self._run_on():
-            say(f"{name}: runs on")
+            say(f"{name}: still running")
         ends = [self.loop.run_in_executor(self.pool, self._end, name) for name in names]
         for line in await asyncio.gather(*ends):
             say(line)
 
     def _run_on(self) -> list[WorkerName]:
-        """A person's own workers: the end of auto mode is not theirs."""
+        """The user's own workers, which keep running when auto mode ends."""
         workers = self.project.store.read().workers if self.ended_by_itself else {}
         return [
             name
@@ -442,13 +440,13 @@ class Daemon:
         ]
 
     async def _drained(self) -> set[str]:
-        """The workers whose rounds do not come to an end; each step of theirs can be repeated."""
+        """Workers whose rounds did not finish; each of their steps can be repeated."""
         deadline = monotonic() + DRAIN_S
         while clock.running(self.root_name) and monotonic() < deadline:
             await asyncio.sleep(0.02)
         stuck = {name for name in self.lanes if lane_name(name) in clock.running(self.root_name)}
         for name in stuck:
-            text = f"{lane_name(name)} did not end in {DRAIN_S:g} s"
+            text = f"{lane_name(name)} did not finish within {DRAIN_S:g} s"
             self.log.error(text, extra={"action": "stuck", "worker": name, "cause": "bug"})
             say(text)
         return stuck

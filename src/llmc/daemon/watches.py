@@ -1,4 +1,4 @@
-"""What the daemon watches: agents' processes, the time between patrols, and its own sign of life."""
+"""What the daemon watches: agent processes, the time between patrols, and its own heartbeat."""
 
 import asyncio
 import contextlib
@@ -19,20 +19,20 @@ from llmc.config.paths import Root
 from llmc.hook_client import PORTABLE
 from llmc.workers.rules import Clock, clock_jump
 
-#: how soon to look again at an agent that has ended, while tmux says that it runs
+#: how soon to check an exited agent again while tmux still reports it as running
 ENDED_S = 0.1
 
 
 class AgentsWatch:
     def __init__(self, loop: asyncio.AbstractEventLoop, poke_after: Callable[[str, float], None]) -> None:
-        """`poke_after` looks at a worker after so many seconds; from any thread."""
+        """`poke_after` checks a worker after that many seconds; from any thread."""
         self._loop = loop
         self._poke_after = poke_after
-        #: the agents that run, by worker
+        #: the running agents, by worker
         self.pids: dict[str, int] = {}
 
     def watch(self, name: str, pid: int) -> None:
-        """In the loop's own thread: look at the worker once this process has ended."""
+        """In the loop's thread: check the worker when this process exits."""
         if PORTABLE:
             if self.pids.get(name) != pid:
                 self.pids[name] = pid
@@ -57,7 +57,7 @@ class AgentsWatch:
         self._loop.add_reader(fd, ended)
 
     def _look_again(self, name: str, pid: int) -> None:
-        """Where no file stands for a process: is it still there?"""
+        """Without pidfds: poll whether the process still exists."""
         if self.pids.get(name) == pid and is_alive(pid):
             self._loop.call_later(POLL_S, self._look_again, name, pid)
         elif self.pids.get(name) == pid:
@@ -65,7 +65,7 @@ class AgentsWatch:
             self._poke_after(name, 0.0)
 
     def found(self, name: str, pid: int) -> None:
-        """From any thread: an agent that a command has launched; or one that has ended, of which tmux does not know yet."""
+        """From any thread: an agent launched by a command, or one that exited without tmux knowing yet."""
         if is_alive(pid):
             self._loop.call_soon_threadsafe(self.watch, name, pid)
         else:
@@ -73,7 +73,7 @@ class AgentsWatch:
 
 
 class Watch(Struct):
-    """Ages are believed only as far as nothing stood still meanwhile: the clock, the daemon, or the worker."""
+    """Limits ages to the time in which the clock, the daemon and the worker ran without a pause."""
 
     wall: float
     monotonic: float
@@ -83,11 +83,11 @@ class Watch(Struct):
     _rebase_failed: dict[str, float] = field(default_factory=dict)
 
     def begin(self, wall: float, monotonic: float) -> None:
-        """From here on time is watched: what was before the first patrol was no pause."""
+        """Start watching; the time before the first patrol is not a pause."""
         self.wall, self.monotonic = wall, monotonic
 
     def tick(self, wall: float, monotonic: float, interval_s: float) -> str:
-        """The time of a patrol; why no age can be judged for one full limit from now, "" when it can."""
+        """Record a patrol; returns why timeouts are suspended for one full interval, "" if they are not."""
         why = clock_jump(interval_s, monotonic - self.monotonic, wall - self.wall)
         self.wall, self.monotonic = wall, monotonic
         if why:
@@ -95,13 +95,13 @@ class Watch(Struct):
         return why
 
     def see(self, name: str, taken: bool, monotonic: float) -> None:
-        """Age limits pause while a person has the worker."""
+        """Pause timeouts while the user has the worker."""
         if taken or self._taken.get(name):
             self._free_since[name] = monotonic
         self._taken[name] = taken
 
     def clock(self, name: str, wall: float, monotonic: float) -> Clock:
-        """For one worker: no age is longer than the time since the last pause or jump."""
+        """For one worker: the time since the last pause or jump."""
         since = max(self._trusted_since, self._free_since.get(name, float("-inf")))
         return Clock(wall, monotonic - since)
 
@@ -113,14 +113,14 @@ class Watch(Struct):
 
 
 INTERVAL_S = 5.0
-#: beats in the time after which a supervisor takes a missing one for a hang
+#: heartbeats per supervisor timeout
 BEATS = 4
-#: how long the loop, or a lane that waits for nothing, may take for one step; drills need not wait that long
+#: how long the loop or a lane may take for one step; drills use less
 STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
 
 
 class Heartbeat:
-    """A thread of its own: nothing that hangs elsewhere can keep it from noticing."""
+    """Runs in its own thread, so a hang elsewhere cannot stop it."""
 
     def __init__(
         self, root: Root, instance_id: str, on_stuck: Callable[[str], None], timeout_s: float = 30.0
@@ -139,7 +139,7 @@ class Heartbeat:
         self._thread.start()
 
     def mark(self) -> None:
-        """The event loop gets on."""
+        """The event loop makes progress."""
         self._mark = time.monotonic()
 
     def stop(self) -> None:
@@ -161,9 +161,9 @@ class Heartbeat:
             try:
                 write_atomic(self._root.heartbeat, json.dumps(body).encode())
             except Exception:
-                return  # a full disk is for those to say who need it; the next beat may work
+                return  # others report a full disk; the next heartbeat may work
         elif stuck != self._said:
             self._said = stuck
-            # A log that cannot be written must not end the beats to come.
+            # A log that cannot be written must not stop the heartbeats.
             with contextlib.suppress(Exception):
                 self._on_stuck(stuck)

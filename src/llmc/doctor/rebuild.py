@@ -193,7 +193,7 @@ def _prompt(
 
 
 def task_of_transcript(transcript: Transcript) -> tuple[str, str]:
-    """The newest task that llmc sent: its id and its text, both "" when there is none."""
+    """Id and text of the latest task that llmc sent; both "" if there is none."""
     prompts, _ = transcript.prompts(HEADER)
     return task_in([prompt.text for prompt in prompts])
 

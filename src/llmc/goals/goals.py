@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
@@ -170,7 +169,7 @@ def create(
     if not wish.title.strip():
         raise UsageError("the goal has no title", hint='llmc goal create --title "..."')
     store, now = open_store(project), now_unix()
-    goal = _goal_of(replaced(wish, from_session=session_key(project, wish.from_session)), now)
+    goal = _goal_of(replace(wish, from_session=session_key(project, wish.from_session)), now)
     goal = replace(goal, repo_context_snapshot=repo_context(project))
     with store.writing() as tx:
         while tx.goal(goal.goal_id) is not None:
@@ -206,7 +205,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
         )
     view = with_repo_context(project, view)
     try:
-        made = planner.plan(project, replaced(view, goal=replace(view.goal, asks=None)), file)
+        made = planner.plan(project, replace(view, goal=replace(view.goal, asks=None)), file)
     except LlmcError as error:
         why = error.message
         # The author of a file sees the error; a planner's failure becomes a question.
@@ -233,7 +232,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
 def with_repo_context(project: Project, view: GoalView) -> GoalView:
     """The goal with a current summary of the repository, or the previous one."""
     seen = repo_context(project) or view.goal.repo_context_snapshot
-    return replaced(view, goal=replace(view.goal, repo_context_snapshot=seen))
+    return replace(view, goal=replace(view.goal, repo_context_snapshot=seen))
 
 
 def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:

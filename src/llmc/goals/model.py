@@ -320,6 +320,10 @@ class Assignment(Row, frozen=True, kw_only=True):
     #: advice about the current stall
     advice: Advice | None = None
 
+    def event(self, kind: str, now: float, data: dict[str, Any]) -> "Event":
+        ids = {"assignment_id": self.assignment_id, "work_node_id": self.work_node_id}
+        return Event(ts=now, type=kind, goal_id=self.goal_id, **ids, data=data)
+
 
 class Decision(Row, frozen=True, kw_only=True):
     decision: str

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -211,30 +212,32 @@ class Attempt(Struct, frozen=True):
     output: str = ""
 
 
-class Planned(Struct, Generic[T], frozen=True):
-    """The result: a plan, a split or a diagnosis."""
-
-    made: T
-    provenance: Provenance
-    attempts: tuple[Attempt, ...]
+class _Asked(Struct, frozen=True, kw_only=True):
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def spent(self) -> Spent:
         return sum((attempt.spent for attempt in self.attempts), Spent())
 
 
-class PlanFailed(Struct, frozen=True):
+class Planned(_Asked, Generic[T], frozen=True):
+    """The result: a plan, a split or a diagnosis."""
+
+    made: T
+    provenance: Provenance
+
+    @property
+    def planner(self) -> PlannerRef:
+        return self.provenance.planner
+
+
+class PlanFailed(_Asked, frozen=True):
     """A failure, for the event log and the user."""
 
     failure: Failure
     text: str
     hint: str = ""
     planner: PlannerRef = field(default_factory=PlannerRef)
-    attempts: tuple[Attempt, ...] = ()
-
-    @property
-    def spent(self) -> Spent:
-        return sum((attempt.spent for attempt in self.attempts), Spent())
 
     @property
     def validation_errors(self) -> tuple[str, ...]:
@@ -257,17 +260,9 @@ def plan_goal(setup: PlannerSetup, view: GoalView) -> Planned[Plan] | PlanFailed
     if not wants_plan(view):
         return PlanFailed(Failure.NOT_NEEDED, "the goal already has a plan")
     limits = setup.limits
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="plan",
-            template=prompts.PLAN,
-            inputs=prompts.plan_inputs(view.goal, limits),
-            schema=plan_schema(limits),
-            check=lambda text: check_plan(text, limits),
-        ),
-    )
+    inputs, schema = prompts.plan_inputs(view.goal, limits), plan_schema(limits)
+    check = partial(check_plan, limits=limits)
+    return _planned(setup, _Request(view.goal.goal_id, "plan", prompts.PLAN, inputs, schema, check))
 
 
 def replan_goal(setup: PlannerSetup, view: GoalView, why: str) -> Planned[Plan] | PlanFailed:
@@ -279,65 +274,35 @@ def replan_goal(setup: PlannerSetup, view: GoalView, why: str) -> Planned[Plan] 
         merged = merge_plan(view, plan, 0.0, why, limits=limits) if isinstance(plan, Plan) else plan
         return merged if isinstance(merged, tuple) else plan
 
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="replan",
-            template=prompts.REPLAN,
-            inputs=prompts.replan_inputs(view, limits, why),
-            schema=plan_schema(limits),
-            check=check,
-        ),
-    )
+    inputs, schema = prompts.replan_inputs(view, limits, why), plan_schema(limits)
+    return _planned(setup, _Request(view.goal.goal_id, "replan", prompts.REPLAN, inputs, schema, check))
 
 
 def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> Planned[Split] | PlanFailed:
     """Smaller subtasks for a leaf, if there is room for two."""
     most = room_for_split(view, leaf_id, setup.limits)
     if most < 2:
-        return PlanFailed(
-            Failure.NOT_NEEDED,
-            f"{leaf_id} cannot be split: it is not an open leaf, or the plan has no room for more",
-        )
+        text = f"{leaf_id} cannot be split: it is not an open leaf, or the plan has no room for more"
+        return PlanFailed(Failure.NOT_NEEDED, text)
 
     def check(text: str) -> Split | Problems:
         split = check_split(text, most, view.nodes)
-        merged = (
-            split_leaf(view, leaf_id, split, 0.0, why, limits=setup.limits)
-            if isinstance(split, Split)
-            else split
-        )
+        if not isinstance(split, Split):
+            return split
+        merged = split_leaf(view, leaf_id, split, 0.0, why, limits=setup.limits)
         return merged if isinstance(merged, tuple) else split
 
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="split",
-            template=prompts.SPLIT,
-            inputs=prompts.split_inputs(view, view.nodes[leaf_id], most, why),
-            schema=split_schema(most),
-            check=check,
-        ),
-    )
+    inputs, schema = prompts.split_inputs(view, view.nodes[leaf_id], most, why), split_schema(most)
+    return _planned(setup, _Request(view.goal.goal_id, "split", prompts.SPLIT, inputs, schema, check))
 
 
 def diagnose(setup: PlannerSetup, view: GoalView, leaf_id: str, seen: str) -> Planned[Diagnosis] | PlanFailed:
     """What to do about a stall that the rules cannot end."""
     if leaf_id not in view.nodes:
-        return PlanFailed(Failure.NOT_NEEDED, f"the plan has no {leaf_id}")
-    return _planned(
-        setup,
-        _Request(
-            goal_id=view.goal.goal_id,
-            kind="diagnose",
-            template=prompts.DIAGNOSE,
-            inputs=prompts.diagnose_inputs(view.nodes[leaf_id], seen),
-            schema=diagnosis_schema(),
-            check=check_diagnosis,
-        ),
-    )
+        return PlanFailed(Failure.NOT_NEEDED, f"{leaf_id} is not in the plan")
+    inputs = prompts.diagnose_inputs(view.nodes[leaf_id], seen)
+    asked = (view.goal.goal_id, "diagnose", prompts.DIAGNOSE, inputs, diagnosis_schema(), check_diagnosis)
+    return _planned(setup, _Request(*asked))
 
 
 def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFailed:
@@ -353,17 +318,17 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         ref = request.template.ref(model or known_as(setup))
         if isinstance(said, Silent):
             attempts.append(Attempt(elapsed_s, said.spent, (said.text,)))
-            return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
+            return PlanFailed(said.failure, said.text, said.hint, ref, attempts=tuple(attempts))
         found = request.check(said.text)
         if not isinstance(found, tuple):
             provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
-            return Planned(found, provenance, (*attempts, Attempt(elapsed_s, said.spent)))
+            return Planned(found, provenance, attempts=(*attempts, Attempt(elapsed_s, said.spent)))
         problems = tuple(map(str, found))
         attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
         prompt = prompts.repair_prompt(first, problems, said.text)
     text = f"no valid answer from the planner after {len(attempts)} attempts; the last problem: {attempts[-1].problems[0]}"
     hint = "Write the plan by hand, or clarify the problem statement and plan again."
-    return PlanFailed(Failure.INVALID, text, hint, ref, tuple(attempts))
+    return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 
 
 def _errors(attempts: "list[Attempt] | tuple[Attempt, ...]") -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from llmc.goals.model import Change, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
-from llmc.goals.planner import PlanFailed, PlannerSetup
+from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
 from llmc.records.tokens import Spent
 from llmc.repo.project import Project, agent_for
@@ -114,8 +114,7 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
         ]
     seen = seen_of(view.assignments[action.assignment_id], stalled, told, now_unix())
     found = planner.diagnose(setup_of(project), view, action.work_node_id, seen)
-    ref = found.planner if isinstance(found, PlanFailed) else found.provenance.planner
-    record_planning(project, action.goal_id, ref, found.spent)
+    _record(project, action.goal_id, found)
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
     advice = advice_of(found.made, now_unix())
@@ -138,12 +137,7 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
     if not may_replan(view.goal.plan_revision_history, now_unix()):
         return Done(Result.ERROR, "the plan has changed too often recently")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
-    record_planning(
-        project,
-        action.goal_id,
-        found.planner if isinstance(found, PlanFailed) else found.provenance.planner,
-        found.spent,
-    )
+    _record(project, action.goal_id, found)
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
 
@@ -168,22 +162,24 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
     return Done(Result.OK, f"split {action.work_node_id} into {len(found.made.subtasks)} subtasks")
 
 
-def record_planning(project: Project, goal_id: str, ref: PlannerRef, spent: Spent) -> None:
+def _record(project: Project, goal_id: str, found: Planned[Any] | PlanFailed) -> None:
     """Record the planner's usage in the event log, with its goal."""
-    if spent == Spent():
+    if found.spent == Spent():
         return
-    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "model": ref.model_ref, "goal_id": goal_id}
+    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "goal_id": goal_id, "claude_session_id": ""}
+    about |= {"model": found.planner.model_ref, "cost": found.spent.cost, **asdict(found.spent.tokens)}
     with project.store.transaction() as tx:
-        tx.emit(costs.ACTION, **about, **asdict(spent.tokens), cost=spent.cost, claude_session_id="")
+        tx.emit(costs.ACTION, **about)
 
 
-def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
+def _asked(project: Project, view: GoalView, why: str | None = None) -> tuple[Plan, Provenance]:
+    """A first plan; with `why`, a replacement."""
     check_can_plan(project)
-    found = planner.plan_goal(setup_of(project), view)
+    setup = setup_of(project)
+    found = planner.plan_goal(setup, view) if why is None else planner.replan_goal(setup, view, why)
+    _record(project, view.goal.goal_id, found)
     if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.spent)
         raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
     return found.made, found.provenance
 
 
@@ -230,7 +226,7 @@ def replan_by_hand(
 
 def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, file: Path | None) -> None:
     view = with_repo_context(project, view)
-    plan, provenance = plan_from_file(project, file) if file else _asked_again(project, view, why)
+    plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
 
     def write(now_view: GoalView) -> Change:
         _check_is_open(now_view)
@@ -253,13 +249,3 @@ def _check_is_open(view: GoalView) -> None:
         raise Refused(
             f"goal {view.goal.goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create"
         )
-
-
-def _asked_again(project: Project, view: GoalView, why: str) -> tuple[Plan, Provenance]:
-    check_can_plan(project)
-    found = planner.replan_goal(setup_of(project), view, why)
-    if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.spent)
-        raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
-    return found.made, found.provenance

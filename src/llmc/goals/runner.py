@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct, field
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
@@ -254,7 +254,7 @@ class Runner:
             tick.words.decided(decided)
         tick.room = decided.room
         if due is not None:
-            decided = replaced(decided, next_due=min(due, decided.next_due or due))
+            decided = replace(decided, next_due=min(due, decided.next_due or due))
         self._desk.attended(goal_id, decided)
         for action in decided.actions:
             if monotonic() > tick.ends_at:
@@ -269,7 +269,7 @@ class Runner:
         seen = self._observer.look(self._project, assignments, samples)
         if self._aside is not None:
             for one in self._aside.assignments() & seen.keys():
-                seen[one] = replaced(seen[one], delivering=True)
+                seen[one] = replace(seen[one], delivering=True)
         return seen
 
     def _decided(
@@ -394,10 +394,10 @@ def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
     """Count a notification; nothing if the question changed."""
     if view.goal.asks is None or view.goal.asks.since != asks.since:
         return Change()
-    told = replaced(view.goal.asks, told=asks.told + 1, told_at=now)
+    told = replace(view.goal.asks, told=asks.told + 1, told_at=now)
     data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
     event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
-    return Change(goal=replaced(view.goal, asks=told), events=(event,))
+    return Change(goal=replace(view.goal, asks=told), events=(event,))
 
 
 def policy_of(project: Project) -> Policy:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from llmc.agents.registry import reader_of
 from llmc.auto.rules.waiting import is_parked
@@ -215,14 +215,14 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
     signals = _of_worker(facts, assignment, assignment.run_id, record, since)
     if landed:
         at, commit = landed[-1]
-        return replaced(
+        return replace(
             signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
         )
     if record.status is Status.NEEDS_INPUT and record.reason not in STOPPED:
         asked = BlockedReason(
             kind="worker", text=record.error_reason or f"the worker needs input ({record.reason})"
         )
-        return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
+        return replace(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
     return signals
 
 
@@ -260,6 +260,6 @@ def _sampled(facts: _Facts, signals: Signals) -> Signals:
     worker = worker_of(signals.session_key)
     record = facts.state.workers.get(WorkerName(worker))
     if record is None or not record.transcript_path:
-        return replaced(signals, messages=())
+        return replace(signals, messages=())
     rows = reader_of(record.agent).transcript(record.transcript_path).last_messages(MAX_MESSAGES)
-    return replaced(signals, messages=tuple(Message(*row) for row in rows))
+    return replace(signals, messages=tuple(Message(*row) for row in rows))

@@ -100,25 +100,17 @@ def done(
 
 def block(project: Project, node_id: str, goal_id: str = "", *, reason: str, kind: str = HUMAN) -> Node:
     why = BlockedReason(kind=check_typed("kind", kind), text=check_typed("reason", reason))
-    return _on_node(project, node_id, goal_id, lambda view, node, now: by_hand.block(view, node, now, why))
+    return _on_node(project, node_id, goal_id, partial(by_hand.block, why=why))
 
 
 def unblock(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project, node_id, goal_id, lambda view, node, now: by_hand.unblock(view, node, now, reason)
-    )
+    return _on_node(project, node_id, goal_id, partial(by_hand.unblock, reason=reason))
 
 
 def reopen(project: Project, node_id: str, goal_id: str = "", *, reason: str) -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project,
-        node_id,
-        goal_id,
-        lambda view, node, now: by_hand.reopen(view, node, now, reason),
-        reached=True,
-    )
+    return _on_node(project, node_id, goal_id, partial(by_hand.reopen, reason=reason), reached=True)
 
 
 def open_again(project: Project, commit: str, reason: str) -> str:
@@ -161,9 +153,7 @@ def override(
 
 def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
     check_typed("reason", reason)
-    return _on_node(
-        project, node_id, goal_id, lambda view, node, now: by_hand.follow_again(node, now, reason)
-    )
+    return _on_node(project, node_id, goal_id, lambda _, node, now: by_hand.follow_again(node, now, reason))
 
 
 def set_recovery(
@@ -200,12 +190,8 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     if not question.work_node_id:
         _answer_goal(project, question, chosen(text.strip(), question.reason.options))
         return question
-    _on_node(
-        project,
-        question.work_node_id,
-        question.goal_id,
-        lambda view, node, now: answered(view, question, text.strip(), now),
-    )
+    on = (question.work_node_id, question.goal_id)
+    _on_node(project, *on, lambda view, _, now: answered(view, question, text.strip(), now))
     return question
 
 

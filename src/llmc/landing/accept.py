@@ -1,10 +1,10 @@
 """Accept: a journaled pipeline that turns a worker's commits into one commit on the default branch.
 
-The journal is the field `accept` of the worker's record. It names the step that comes next and is written before
-that step acts, so a crash anywhere resumes there; every step can be repeated.
+The journal is the field `accept` of the worker's record. It names the next step and is written before that step acts,
+so that an accept can resume after a crash; every step can be repeated.
 
-What lands is made first, from trees; then exactly that is validated, and landed. The worktree stays as it is until the
-reset at the end, unless there are conflicts, or it has to be validated there.
+The commit is made first, from trees; then exactly that commit is validated and landed. The worktree stays unchanged
+until the reset at the end, unless there are conflicts, or validation has to run there.
 """
 
 import time
@@ -48,11 +48,11 @@ from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
 MAX_ATTEMPTS = 20
-#: so much of the task is kept in the event log, for `llmc undo`
+#: how much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
-#: so many lines of a failed command are on the attention list
+#: how many lines of a failed command go to the attention list
 LAST_LINES = 4
-#: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
+#: how long a check of the source or the worker stays valid; a validation or a wait outdates it
 CHECK_HOLDS_S = 1.0
 
 
@@ -64,11 +64,11 @@ def accept(
     only_seen: bool = False,
     ahead: Ahead | None = None,
 ) -> Accepted:
-    """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock.
+    """Land a worker's work, or resume an interrupted accept; the caller holds the worker's lock.
 
-    `only_seen`: `Unseen` in place of a change that is not the one reviewed. Else `progress` says so, before it is validated.
+    `only_seen`: raise `Unseen` if the change differs from the reviewed one. Otherwise `progress` reports that.
 
-    While it validates in a slot, the worker's lock is free for others; its accept lock is not.
+    While it validates in a slot, the worker's lock is released; its accept lock is not.
     """
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
@@ -81,12 +81,15 @@ def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
-            f"the worktree of {name} is gone", hint="`llmc up --detach` makes it again, from its branch."
+            f"the worktree of {name} is missing",
+            hint="Run `llmc up --detach` to recreate it from its branch.",
         )
     record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
-    if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
+    if rebase.must_tell(
+        record
+    ):  # an accept or a rebase was killed before its conflicts were sent to the worker
         raise rebase.tell(project, name)
     resumes = record.accept is not None
     record = _resumed(project, record) if resumes else _begin(project, record, ahead)
@@ -97,7 +100,7 @@ def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_
 
 
 def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """With the journal of an older llmc as this one reads it: there the worktree was rebased first."""
+    """Convert the journal of an older llmc, which rebased the worktree first."""
     journal = record.accept
     assert journal is not None
     if journal.step in STEPS and not journal.rebased:
@@ -111,7 +114,7 @@ def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
 def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
-            f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
+            f"cannot accept {record.name}: its status is {record.status}, not needs_review",
             hint=advice(project, record.name),
         )
     ahead.begin()
@@ -130,20 +133,20 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
 
 
 def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
-    """What lands is what HEAD has; an agent that changed branches may have left commits behind."""
+    """HEAD is what lands; an agent that changed branches may have left commits behind."""
     if found.branch == record.branch:
         return
     worktree = Path(record.worktree_path)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
-            f"{record.name} left its branch {record.branch}, which has commits that are not in what would land",
+            f"{record.name} is not on its branch {record.branch}, and that branch has commits that would not land",
             hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
         )
 
 
 def _why(error: LlmcError) -> str:
-    """Its message, and the last lines of the command that failed, which say most."""
+    """The message and the last lines of a failed command."""
     output = error.output.strip() if isinstance(error, CommandFailed) else ""
     tail = " / ".join(line.strip() for line in output.splitlines()[-LAST_LINES:] if line.strip())
     return " ".join(part for part in (error.message.partition("\n")[0][:300], tail[-500:]) if part)
@@ -173,15 +176,15 @@ class _Pipeline:
         self.has_ticket = False
         self.resumes = resumes
         self.only_seen = only_seen
-        #: when the worker was last seen at rest, with nothing uncommitted; after a crash that is not known
+        #: when the worker was last seen idle and clean; unknown after a crash
         self.worker_seen_at = 0.0 if resumes else time.monotonic()
-        #: what this very run has done, which after a crash is not known either
+        #: what this run has done; also unknown after a crash
         self.checked: Path | None = None
         self.checked_at = 0.0
         self.just_made = ""
         self.subject = ""
         self.late = ""
-        #: no slot could be used after all
+        #: no slot was usable
         self.without_slot = False
 
     def run(self) -> Accepted:
@@ -192,16 +195,16 @@ class _Pipeline:
                 self._one_step()
                 if waits(self.journal):
                     about = self.journal.waits_for or "an answer"
-                    raise Waiting(f"{self.name}: {self.journal.squash[:12]} waits for {about}")
+                    raise Waiting(f"{self.name}: {self.journal.squash[:12]} is waiting for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
                     self.has_ticket = False
         return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
 
     def _should_go_first(self) -> bool:
-        """After a lost race; and where nothing has to be validated, because then nobody waits for long.
+        """Use the ticket after a lost race, or if nothing has to be validated, because then nobody waits for long.
 
-        Others who merge at the same time would do it in vain.
+        Concurrent merges would be wasted.
         """
         if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
             return False
@@ -211,7 +214,7 @@ class _Pipeline:
         return validation.is_wanted(self.project, self.record.assignment)
 
     def _can_let_others_land(self) -> bool:
-        """It is on the branch, and no command has to run before somebody else's is."""
+        """Release the ticket: the commit is on the branch, and no command has to run before the next landing."""
         waits = self.record.assignment is not None and self.project.config.auto.post_accept_command
         landed = self.journal.step == "done" or STEPS.index(self.journal.step) > STEPS.index("verify")
         return self.has_ticket and landed and not waits
@@ -236,14 +239,14 @@ class _Pipeline:
             cancel(self.project, self.name, found.message)
             raise
         except (rebase.HasConflicts, Cancelled):
-            raise  # the journal has ended already
+            raise  # the journal has already ended
         except LlmcError as error:
             self._give_up(current, error)
             if current == "validate" and isinstance(error, CommandFailed):
                 self._put_on_its_base()
             raise
         except KeyboardInterrupt:
-            # Who presses Ctrl-C means stop. Without this the daemon would finish it as it finishes a crash.
+            # Ctrl-C means stop. Otherwise the daemon would resume it like a crash.
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
@@ -256,30 +259,30 @@ class _Pipeline:
     def _write(self, journal: AcceptJournal) -> None:
         with self.project.store.transaction() as tx:
             self.record = tx.update(self.name, accept=journal)
-            if journal.step != self.journal.step:  # what waits for hours is no news each time it is asked
+            if journal.step != self.journal.step:  # do not report a long wait at every poll
                 tx.emit("accept_step", worker=self.name, step=journal.step, commit=journal.squash)
         self.journal = journal
 
     def _again(self) -> None:
-        """Somebody else landed first: merge with the new base, and from now on with the ticket."""
+        """Other work landed first: merge with the new base, now holding the ticket."""
         if self.journal.attempt >= MAX_ATTEMPTS:
-            error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times while accepting")
+            error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times during the accept")
             self._give_up("merge", error)
             raise error
-        self.progress("the branch moved; again")
+        self.progress("the default branch moved; retrying")
         self._write(replace(self.journal, step="merge", squash="", attempt=self.journal.attempt + 1))
 
     def _take_ticket(self) -> None:
-        """First come, first served: nobody else lands while somebody holds it. It dies with its holder."""
+        """First come, first served: only the holder lands. It ends with its process."""
         if not self.has_ticket:
             path = self.project.root.lock("ticket")
             self.ticket.enter_context(locks.lock(path, locks.Rank.TICKET, timeout_s=7200))
             self.has_ticket = True
 
     def _give_up(self, at: str, error: LlmcError) -> None:
-        """A failure before anything landed ends the accept, and the worker keeps its work as it is.
+        """A failure before landing ends the accept; the worker's work is unchanged.
 
-        Where it may have landed the journal stays, and the next accept finds out.
+        If it may have landed, the journal stays, and the next accept finds out.
         """
         landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy | WorkChanged)
         if isinstance(error, SentBack) or not (landed_perhaps or STEPS.index(at) > STEPS.index("land")):
@@ -290,7 +293,7 @@ class _Pipeline:
             now = tx.update(self.name, accept=None)
             if isinstance(error, SentBack) and now.assignment is not None:
                 tx.update(self.name, assignment=replace(now.assignment, unlanded=error.message))
-            if self.record.assignment is None:  # auto mode deals with its own
+            if self.record.assignment is None:  # auto mode handles its own
                 said = f"its accept failed at step {at}: {_why(error)}"
                 about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
                 tx.raise_item(accept_key(self.name), text=said, **about)
@@ -299,17 +302,17 @@ class _Pipeline:
             tx.emit("accept_failed", worker=self.name, reason=gist(error.message), step=at)
 
     def _put_on_its_base(self) -> None:
-        """A check failed: whoever looks for the cause needs the base it failed on, and the worker may not have it."""
+        """After a failed check, give the worker the base that it failed on, so that it can find the cause."""
         try:
             rebase.onto_base(self.project, self.name, base=self.journal.base)
-        except LlmcError as problem:  # a person has the worker by now; the failure itself is worth more
-            self.progress(f"{self.name} stays on its own base: {problem.message}")
+        except LlmcError as problem:  # the user has the worker by now; the failure itself matters more
+            self.progress(f"{self.name} was not rebased: {problem.message}")
 
     def check(self) -> AcceptJournal:
         try:
             self._note_source(*self.ahead.source.result())
         except fast_forward.SourceBusy:
-            with self._merge_lock():  # while somebody's work lands, it looks as if a person had changed files
+            with self._merge_lock():  # during a landing the source looks as if the user had changed files
                 self._note_source(time.monotonic(), fast_forward.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
@@ -324,15 +327,15 @@ class _Pipeline:
         return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
 
     def merge(self) -> AcceptJournal:
-        """The one commit that lands: all that the worker changed, on top of the newest base. It has a ref from now on."""
+        """Make the commit that lands: all changes of the worker, on top of the latest default branch, under a ref."""
         apart = not self.without_slot and validation.is_apart(self.project, self.record.assignment)
-        interrupted = bool(self.record.pre_rebase_sha)  # a rebase of ours, which goes on
+        interrupted = bool(self.record.pre_rebase_sha)  # resume our own rebase
         if not interrupted:
             self._refuse_if_changed()
         in_worktree = self._has_checks() and not apart
         made = self._rebased_first() if interrupted or in_worktree else self._merged()
         if not made.commit:
-            # The same change is on the branch already: nothing lands, and the worker is free again.
+            # The same change is already on the branch: nothing lands, and the worker becomes idle.
             ahead = self._after_landing()
             return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
         fast_forward.keep(self.project, self.name, made.commit)
@@ -343,7 +346,7 @@ class _Pipeline:
             self._refuse_what_was_taken_back(made)
         if reviewed is Reviewed.CHANGED and self.only_seen:
             raise Unseen(
-                f"{self.name} has another change than the one reviewed", hint=f"llmc review {self.name}"
+                f"{self.name}: the change differs from the one you reviewed", hint=f"llmc review {self.name}"
             )
         return replace(
             self.journal,
@@ -356,8 +359,8 @@ class _Pipeline:
         )
 
     def _merged(self) -> merging.Made:
-        """By trees; only conflicts go to the worktree, and to the worker if they have to."""
-        self.ahead.base.wait()  # most often there is nothing left to fetch then
+        """Merge by trees; only conflicts go to the worktree, and to the worker if necessary."""
+        self.ahead.base.wait()  # usually there is nothing left to fetch
         base = provision.refresh_base(self.project)
         try:
             return merging.landing_commit(self.project, self.name, base, git.head(self.worktree))
@@ -365,23 +368,23 @@ class _Pipeline:
             return self._rebased_first()
 
     def _rebased_first(self) -> merging.Made:
-        """Conflicts end the accept: the worker resolves them first."""
+        """Conflicts end the accept; the worker resolves them first."""
         done = rebase.onto_base(self.project, self.name)
         return merging.landing_commit(self.project, self.name, done.base, done.head)
 
     def _refuse_what_was_taken_back(self, made: merging.Made) -> None:
-        """Unless a person saw this very change, and with it what comes again."""
+        """Refuse reverted changes, unless the user reviewed exactly this change."""
         again = merging.brought_back(self.project, made.work, made.tree, self.record.taken_back)
         if again:
             branch = self.project.config.repo.default_branch
             raise Refused(
-                f"{self.name} still has what was taken back on {branch}, and it would land again: {'; '.join(again)}",
-                hint=f"llmc message {self.name} 'Take it out: start from origin/{branch}.' "
-                f"If you want it back: llmc review {self.name}, then accept.",
+                f"{self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
+                hint=f"llmc message {self.name} 'Remove them: start from origin/{branch}.' "
+                f"To land them anyway: llmc review {self.name}, then accept.",
             )
 
     def validate(self) -> AcceptJournal:
-        """Exactly the commit that lands; once for each tree."""
+        """Validate exactly the commit that lands; once per tree."""
         if not self._has_checks() or self.journal.validated == self.journal.tree:
             return self.journal
         self.worker_seen_at = 0.0
@@ -393,8 +396,8 @@ class _Pipeline:
         return replace(self.journal, validated=self.journal.tree)
 
     def _validate_apart(self) -> AcceptJournal:
-        """In a slot, while others may have the worker's lock."""
-        from llmc.landing.slots import NoSlot  # where nothing is validated, nobody has to wait for it
+        """Validate in a slot, with the worker's lock released."""
+        from llmc.landing.slots import NoSlot  # without validation there is nothing to wait for
 
         journal, task = self.journal, self.record.assignment
         try:
@@ -405,19 +408,19 @@ class _Pipeline:
             self.without_slot = True
             return replace(journal, step="merge", squash="", apart=False)
         except (CommandFailed, ShuttingDown):
-            self._look_at_worker()  # it may have been cancelled, and then the rest does not matter
+            self._look_at_worker()  # it may have been cancelled; then the rest does not matter
             raise
         self._look_at_worker()
         return replace(journal, validated=journal.tree)
 
     def _clear_away(self) -> None:
-        """What a check that was killed left in the worktree: there was nothing uncommitted when it began."""
+        """Remove what a killed check left in the worktree, which was clean when it started."""
         rebase.refuse_if_disturbed(self.project, self.record)
         self._refuse_if_committed()
         validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
 
     def _cancellable(self) -> Project:
-        """The same project, in which a command ends when the accept is cancelled."""
+        """The same project, with commands that stop when the accept is cancelled."""
         stopping = self.project.stopping
 
         def is_over() -> bool:
@@ -431,16 +434,16 @@ class _Pipeline:
         return journal is None or journal.started_unix != self.journal.started_unix
 
     def _look_at_worker(self) -> None:
-        """What became of the worker while others could have it."""
+        """Check the worker after its lock was released."""
         self.record = intake.apply_pending(self.project, self.name)
         if self._is_cancelled():
             raise Cancelled(
-                f"the accept of {self.name} was cancelled while it was validated; nothing landed",
+                f"the accept of {self.name} was cancelled during validation; nothing landed",
                 hint=f"Run `llmc events --worker {self.name}` to see why.",
             )
 
     def _refuse_if_changed(self) -> None:
-        """The worker must still have what was taken, all of it committed, and be at rest."""
+        """The worker must be idle, clean, and still have the same commit."""
         self._refuse_if_committed()
         if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
             return
@@ -452,7 +455,7 @@ class _Pipeline:
         if not found.clean:
             names = some_files([*found.tracked, *found.untracked])
             raise WorkChanged(
-                f"{self.name} changed files while it was accepted: {names}; nothing landed",
+                f"{self.name} changed files during the accept: {names}; nothing landed",
                 hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",
             )
         self.worker_seen_at = time.monotonic()
@@ -461,22 +464,22 @@ class _Pipeline:
         head = git.head(self.worktree)
         if head != self.journal.tip and self._tree_of(head) != self._tree_of(self.journal.tip):
             raise WorkChanged(
-                f"{self.name} made a commit while it was accepted: {head[:12]}; nothing landed",
-                hint=f"Look at it: llmc review {self.name}, then accept again.",
+                f"{self.name} made a commit during the accept: {head[:12]}; nothing landed",
+                hint=f"Run `llmc review {self.name}`, then accept again.",
             )
 
     def _tree_of(self, commit: str) -> str | None:
-        """None where git has it no more: the worker amended it, and something collected the rest."""
+        """None if git no longer has it: the worker amended it, and gc removed the old commit."""
         name = f"{commit}^{{tree}}"
         done = git.git(self.worktree, "rev-parse", "--verify", "--quiet", name, check=False)
         return done.stdout.strip() if done.ok else None
 
     def land(self) -> AcceptJournal:
-        # One made by this very run cannot have landed; after a crash it may have.
+        # A commit made by this run cannot have landed; after a crash it may have.
         if self.journal.squash != self.just_made:
             if self.way.verify(self.project, self.journal.squash):
                 return replace(self.journal, step="verify")
-            if not git.has_commit(self.project.root.path, self.journal.squash):  # its ref was removed, too
+            if not git.has_commit(self.project.root.path, self.journal.squash):  # its ref was removed as well
                 return replace(self.journal, step="merge", squash="")
         self._take_ticket()
         self._refuse_if_changed()
@@ -508,34 +511,36 @@ class _Pipeline:
         )
 
     def wait(self) -> AcceptJournal:
-        """Ask what became of it, while others may have the worker's lock."""
+        """Poll the landing, with the worker's lock released."""
         with self.project.worker_unlocked(self.name):
             answer = self.way.poll(self.project, self._offer(), self.journal.receipt)
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
-            why = f"{self.name}: it was not taken: {gist(answer.reason)}"
+            why = f"{self.name}: its work was not accepted: {gist(answer.reason)}"
             raise SentBack(why, hint=f"llmc message {self.name} 'What has to change.'")
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
         if not self.way.verify(self.project, self.journal.squash):
-            self._write(replace(self.journal, step="land"))  # or the next accept could only say the same
+            self._write(
+                replace(self.journal, step="land")
+            )  # otherwise the next accept would fail the same way
             raise LlmcError(
-                f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",
-                hint="Somebody may have moved the branch back; accept again lands it again.",
+                f"{self.name}: {self.journal.squash[:12]} landed, but is no longer on the branch",
+                hint="The branch may have been moved back. Run `llmc accept` again to land it.",
             )
         problem = fast_forward.push_onward(self.project)
-        if problem:  # it has landed where it must; a remote that is away is no reason to fail
+        if problem:  # it has landed in the source; an unreachable remote is not a failure
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)
-            self.progress(f"not pushed onward: {problem}")
+            self.progress(f"warning: the source was not pushed to its remote: {problem}")
         return replace(self.journal, step=self._after_landing())
 
     def _after_landing(self) -> str:
         return "complete" if self.record.assignment is not None else "reset"
 
     def complete(self) -> AcceptJournal:
-        """The task is completed before anything else happens to its worker: nobody may take it again."""
+        """Complete the task before anything else happens to its worker, so that it is not claimed again."""
         assert self.record.assignment is not None
         from llmc.tasks import queue as claims
 
@@ -543,11 +548,11 @@ class _Pipeline:
         return self.journal
 
     def reset(self) -> AcceptJournal:
-        """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
+        """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
         if not self._is_fresh():
             rebase.refuse_if_disturbed(self.project, self.record)
             late = self._has_more()
-            if late:  # before the worktree is reset: whoever goes on after a crash finds nothing more there
+            if late:  # before the worktree is reset: after a crash there is nothing left to find
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
             why = "late" if late else trash.ACCEPTED
             ref = provision.reset_in_place(self.project, self.record, self.project.base, why)
@@ -560,22 +565,20 @@ class _Pipeline:
         return self.journal
 
     def _tell_late(self, key: str, next: str) -> None:
-        said = (
-            f"{self.name} committed more while its work landed; that did not land, and is kept in the trash"
-        )
+        said = f"{self.name} committed more while its work landed; the additional work is in the trash"
         with self.project.store.transaction() as tx:
             tx.clear_item(trash.late_key(self.name))
             tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)
 
     def _is_fresh(self) -> bool:
-        """Whether the worktree is the new base already; a killed git may have left its lock there all the same."""
+        """Whether the worktree is already at the new base; a killed git may still have left its lock there."""
         if not git.same_commit(self.worktree, "HEAD", self.project.base):
             return False
         worktrees.drop_dead_locks(self.project, self.record)
         return git.tree_state(self.worktree).clean
 
     def _has_more(self) -> bool:
-        """Whether the worker did more while its work landed: that is kept, and said."""
+        """Whether the worker did more while its work landed; that is saved and reported."""
         try:
             self._refuse_if_committed()
         except WorkChanged:

@@ -1,4 +1,4 @@
-"""An accept as others see it: its steps, how it can end, and what its journal means while it is interrupted."""
+"""The steps of an accept, its outcomes, and what the journal of an interrupted one means."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from llmc.repo.project import Project
 
 #: the steps in their order; `finish` ends the journal
 STEPS = ("check", "merge", "validate", "land", "wait", "verify", "complete", "reset", "finish")
-#: steps in the journals of an older llmc: what it had made is made again
+#: steps in journals of an older llmc, which are repeated
 FORMER = {"rebase": "merge", "squash": "merge"}
-#: what `progress` is told before a change is validated and landed that is not the one reviewed
+#: passed to `progress` before a change lands that differs from the reviewed one
 CHANGED = "changed"
-#: how often a landing that cannot answer at once is asked
+#: how often a pending landing is polled
 POLL_S = 30.0
 
 Progress = Callable[[str], None]
@@ -26,36 +26,36 @@ Progress = Callable[[str], None]
 
 class Accepted(Struct, frozen=True):
     worker: str
-    #: empty when all of the work was on the branch already, and nothing had to land
+    #: empty if every change was already on the branch
     commit: str
     subject: str
     reviewed: Reviewed
-    #: the trash ref of what the worker changed while its work landed; empty: nothing
+    #: the trash ref of changes made while the work landed; empty: none
     late: str = ""
 
 
 class WorkChanged(Refused):
-    """The worker has something else now than what was taken; nothing landed, and nothing of it is lost."""
+    """The worker's work changed during the accept; nothing landed, and nothing is lost."""
 
 
 class Unseen(Refused):
-    """What would land is not the change that a person reviewed; nothing landed, and they decide."""
+    """The change differs from the reviewed one; nothing landed, the user decides."""
 
 
 class Waiting(LlmcError):
-    """It is on its way to the branch, and nobody has to stay with it: the next accept asks what became of it."""
+    """The landing is pending; the next accept polls it."""
 
 
 class SentBack(Refused):
-    """Where it was to land they want something else; nothing landed, the accept has ended, and the worker has to know."""
+    """The landing was rejected; nothing landed, the accept has ended, and the worker gets the reason."""
 
 
 class Cancelled(Refused):
-    """A person had something to say to the worker while its work was validated."""
+    """The accept was cancelled during validation, by a message to the worker."""
 
 
 def may_have_landed(journal: AcceptJournal | None) -> bool:
-    """Whether an accept has come so far that only its end can tell what became of the work."""
+    """Whether an accept has come so far that its work may have landed."""
     return journal is not None and position(journal.step) >= STEPS.index("land")
 
 
@@ -64,12 +64,12 @@ def is_past_landing(journal: AcceptJournal | None) -> bool:
 
 
 def waits(journal: AcceptJournal | None) -> bool:
-    """Whether it is on its way to the branch, without anybody at work on it."""
+    """Whether its landing is pending, with no process working on it."""
     return journal is not None and journal.step == "wait"
 
 
 def is_due(journal: AcceptJournal) -> bool:
-    """Whether to go on with it now: one that waits is asked now and then."""
+    """Whether to resume it now; a pending landing is polled at intervals."""
     return (
         not waits(journal) or now_unix() - journal.polled_unix >= POLL_S or now_unix() < journal.polled_unix
     )
@@ -80,7 +80,7 @@ def position(step_name: str) -> int:
 
 
 def cancel(project: Project, name: str, why: str) -> bool:
-    """End an accept that has not begun to land; whether there was one. The caller holds the worker's lock."""
+    """Cancel an accept that has not started to land; whether there was one. The caller holds the worker's lock."""
     journal = project.store.worker(name).accept
     if journal is None or may_have_landed(journal):
         return False
@@ -91,7 +91,7 @@ def cancel(project: Project, name: str, why: str) -> bool:
 
 
 def completed(tx: Transaction, name: str, commit: str | None) -> None:
-    """The worker's task, if it had one, counts as completed."""
+    """Complete the worker's task, if it had one."""
     task = tx.worker(name).assignment
     if task is not None:
         count_completed(tx, name, task.task, commit, task.subject)

@@ -1,4 +1,4 @@
-"""Landing: a commit becomes the tip of the default branch of the source, by fast-forward and nothing else."""
+"""Land a commit on the default branch of the source, by fast-forward only."""
 
 import os
 import shlex
@@ -15,13 +15,13 @@ from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision
 from llmc.repo.project import Project
 
-#: how long a git command of a person's may hold the index of the source
+#: how long the user's git command may hold the index of the source
 INDEX_LOCK_S = 2.0
 
-#: the item of the attention list about a source that nothing can land in
+#: the key of the attention item about a blocked source
 SOURCE = "source"
 
-_REFUSED_BY_HOOK = "A hook of the source refused it: see what it says, then accept again."
+_REFUSED_BY_HOOK = "A hook of the source refused it. Fix what it reports, then accept again."
 
 
 class BaseMoved(Exception):
@@ -29,11 +29,11 @@ class BaseMoved(Exception):
 
 
 class SourceBusy(Refused):
-    """A person's uncommitted work or operation is in the way; nothing was touched."""
+    """The user's uncommitted work or operation is in the way; nothing was touched."""
 
 
 class Ahead:
-    """What an accept has to know of the source, found out while it does something else."""
+    """Facts about the source for an accept, collected in parallel."""
 
     def __init__(self, project: Project) -> None:
         self._stack = ExitStack()
@@ -56,7 +56,7 @@ class Ahead:
 
 
 def check_source(project: Project) -> Path | None:
-    """Refuse before any work is done if landing would meet a person's uncommitted changes; where that was looked at."""
+    """Refuse early if the source has uncommitted changes; returns the checkout that was checked."""
     place = _checkout(project)
     if place is not None:
         _refuse_if_busy(place)
@@ -64,10 +64,10 @@ def check_source(project: Project) -> Path | None:
 
 
 def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
-    """The attention list has it until work can land again, or `status` sees that the source is free."""
+    """Raise an attention item until work can land again, or `status` sees that the source is clean."""
     look = f"git -C {shlex.quote(project.source)} status"
     about = {"kind": "source", "severity": "blocked", "who": project.source}
-    tx.raise_item(SOURCE, text=f"nothing can land: {error.message}", next=look, **about)
+    tx.raise_item(SOURCE, text=f"cannot land: {error.message}", next=look, **about)
 
 
 def source_is_free(project: Project) -> None:
@@ -85,8 +85,8 @@ def _refuse_if_busy(place: Path) -> None:
     lock = git.git_dir(place) / "index.lock"
     if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
         raise SourceBusy(
-            f"a git command is at work in {place}, or was killed there: {lock} exists",
-            hint=f"If none runs, remove it: rm {shlex.quote(str(lock))}",
+            f"{lock} exists: a git command is running in {place}, or was killed there",
+            hint=f"If none is running, remove the lock: rm {shlex.quote(str(lock))}",
         )
     changed = git.tree_state(place, untracked=False).tracked
     if changed:
@@ -97,27 +97,27 @@ def _refuse_if_busy(place: Path) -> None:
 
 
 def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> None:
-    """Refuse before the validation runs if git would stop at files of a person's that nobody committed."""
+    """Refuse before validation if untracked files in the source would be overwritten."""
     files = in_the_way(place, added_files(worktree, project.base))
     if files:
         names = some_files(files)
         raise SourceBusy(
-            f"{place} has files that git does not track and that the work would overwrite: {names}",
+            f"untracked files in {place} would be overwritten: {names}",
             hint="Move them away or commit them, then accept again.",
         )
 
 
 def added_files(worktree: Path, base: str) -> list[str]:
-    """What the commits of a worktree add since they parted from the base."""
+    """Files that a worktree's commits add since the merge base."""
     flags = ["-r", "--name-only", "-z", "--no-renames", "--diff-filter=AT"]
     done = git.git(worktree, "diff-tree", *flags, "--merge-base", base, "HEAD", check=False, timeout_s=300)
-    if not done.ok:  # no common history: the merge will say so
+    if not done.ok:  # no common history: the merge reports it
         return []
     return [name for name in done.stdout.split("\0") if name]
 
 
 def in_the_way(place: Path, added: list[str]) -> list[str]:
-    """Of files to be added, those whose path is taken by something git does not track, ignored or not."""
+    """The files to add whose path is taken by an untracked file, ignored or not."""
     taken = [path for path in (_taken_by(place, name) for name in added) if path]
     taken = list(dict.fromkeys(taken))[:1000]  # enough to refuse, and short enough for a command line
     if not taken:
@@ -132,7 +132,7 @@ def in_the_way(place: Path, added: list[str]) -> list[str]:
 
 
 def _taken_by(place: Path, name: str) -> str | None:
-    """The path itself where something is there, or the parent that is no directory."""
+    """The path itself if something is there, or a parent that is not a directory."""
     for parent in reversed(Path(name).parents[:-1] if len(Path(name).parents) > 1 else ()):
         if os.path.lexists(place / parent) and (
             (place / parent).is_symlink() or not (place / parent).is_dir()
@@ -142,7 +142,7 @@ def _taken_by(place: Path, name: str) -> str | None:
 
 
 def is_landed(project: Project, commit: str) -> bool:
-    """Whether the branch has the commit, or all of what it changes: the one test for "already merged"."""
+    """Whether the branch has the commit, or all of its changes: the test for "already merged"."""
     root = project.root.path
     with project.repo_lock():
         if provision.source_tip(project) == commit:
@@ -151,7 +151,7 @@ def is_landed(project: Project, commit: str) -> bool:
             )  # the root made it, so there is nothing to fetch
             return True
         git.fetch(root, project.source, project.config.repo.default_branch)
-    if not git.has_commit(root, commit):  # on the branch, it would have come with it
+    if not git.has_commit(root, commit):  # if it were on the branch, it would have been fetched
         return False
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
         root, commit, project.base
@@ -159,9 +159,9 @@ def is_landed(project: Project, commit: str) -> bool:
 
 
 def land(project: Project, worker: str, commit: str, base: str, *, checked: Path | None = None) -> None:
-    """Move the branch from `base` to `commit`. The caller holds the merge lock.
+    """Fast-forward the branch from `base` to `commit`. The caller holds the merge lock.
 
-    `checked` is what `check_source` returned a moment ago; without it the source is looked at again.
+    `checked`: the recent result of `check_source`; without it the source is checked again.
     """
     branch = project.config.repo.default_branch
     if _tip(project) != base:
@@ -176,16 +176,16 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
     if place is None:
         _move_ref(project, source, ref, branch, base)
         return
-    # The merge, a moment later, runs git's maintenance.
+    # The merge that follows runs git's maintenance.
     bring = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     git.git(source, *bring, str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
-    # The time is ample: stopped halfway, it would leave a person's checkout half updated.
+    # A generous timeout: stopped halfway, it would leave the user's checkout half updated.
     merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]
     done = git.git(source, *merge, check=False, timeout_s=1800, hooks=True)
     if not done.ok:
         at = git.head(source)
-        if at == commit:  # it is there, whatever was said after that
+        if at == commit:  # it has landed, whatever was printed after that
             return
         if at != base:
             raise BaseMoved
@@ -194,11 +194,11 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
         hint = "Move those files away or commit them, then accept again."
         if "by hook" in said:
             hint = _REFUSED_BY_HOOK
-        raise SourceBusy(f"git would not fast-forward {source}: {said}", hint=hint)
+        raise SourceBusy(f"git refused to fast-forward {source}: {said}", hint=hint)
 
 
 def keep(project: Project, worker: str, commit: str) -> str:
-    """A commit that is to land has a ref, so that no `git gc` removes it; which one."""
+    """Create a ref for a commit that is to land, so that `git gc` keeps it; returns the ref."""
     ref = f"refs/llmc/land/{worker}"
     if git.resolve(project.root.path, ref) != commit:
         git.git(project.root.path, "update-ref", ref, commit)
@@ -206,14 +206,14 @@ def keep(project: Project, worker: str, commit: str) -> str:
 
 
 def _take_back(place: Path, base: str, commit: str) -> None:
-    """A hook, or a locked branch, stops git after it has changed the files: they become what they were."""
+    """Restore the files after a hook or a locked branch stopped git too late."""
     index = git.git(place, "write-tree", check=False)
     if index.ok and index.stdout.strip() == git.tree_of(place, commit):
         git.git(place, "read-tree", "-m", "-u", commit, base, timeout_s=1800)
 
 
 def _tip(project: Project) -> str | None:
-    """Where the branch is at this moment, asked of the source itself."""
+    """The current commit of the branch, from the source itself."""
     branch = project.config.repo.default_branch
     if _is_local(project):
         return provision.source_tip(project)
@@ -223,14 +223,14 @@ def _tip(project: Project) -> str | None:
 
 
 def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
-    """A new branch of the source at a ref of the root; one that is there already is never moved."""
+    """Create a branch in the source at a ref of the root; an existing branch is never moved."""
     target = f"refs/heads/{branch}"
     taken = Refused(
-        f"the source has a branch {branch} already",
+        f"branch {branch} already exists in the source",
         hint="Choose another name with --branch NAME, or delete it.",
     )
     if not _is_local(project):
-        lease = f"--force-with-lease={target}:"  # nothing may be there
+        lease = f"--force-with-lease={target}:"  # the branch must not exist
         done = git.git(
             project.root.path,
             *["push", "--porcelain", lease, project.source, f"{commit}:{target}"],
@@ -260,7 +260,7 @@ def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
 
 
 def push_onward(project: Project) -> str | None:
-    """With [repo].push_after_accept, the source's branch goes to its own remote; the problem if it does not."""
+    """With [repo].push_after_accept, push the source's branch to its remote; returns the problem if that fails."""
     if not project.config.repo.push_after_accept or not _is_local(project):
         return None
     branch = project.config.repo.default_branch
@@ -283,7 +283,7 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) 
         if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
         said = (done.stderr or done.stdout).strip()[:600]
-        raise SourceBusy(f"git would not move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
+        raise SourceBusy(f"git refused to move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
 
 
 def _push(project: Project, commit: str, branch: str) -> None:
@@ -310,12 +310,12 @@ def _is_local(project: Project) -> bool:
 
 
 def _checkout(project: Project) -> Path | None:
-    """The worktree of the source that has the branch checked out."""
+    """The worktree of the source with the branch checked out."""
     if not _is_local(project):
         return None
     place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
     if place is not None and not place.is_dir():
         raise LlmcError(
-            f"{place} is a worktree of the source, but is gone", hint="Run `git worktree prune` there."
+            f"{place} is a worktree of the source, but does not exist", hint="Run `git worktree prune` there."
         )
     return place

@@ -1,4 +1,4 @@
-"""Beginning a review: the worker's commits are on the newest base first, where that disturbs nobody."""
+"""Start a review: rebase the worker's commits onto the latest default branch first, if that disturbs nobody."""
 
 from msgspec.structs import replace
 
@@ -12,8 +12,8 @@ from llmc.sessions import intake
 
 
 def begin(project: Project, name: str) -> Review:
-    """A worker's work, for a person to look at."""
-    # Shown at once: an accept may hold the lock for as long as its validation takes, an agent works for as long as it likes.
+    """A worker's work for review."""
+    # Shown immediately, without the lock: an accept or an agent may hold it for long.
     record = project.store.worker(name)
     nobody_else_validates = rebase.must_validate(record) and not project.daemon_runs()
     if not (_waits(record) or record.status is Status.OFFLINE or nobody_else_validates):
@@ -36,7 +36,7 @@ def _waits(record: WorkerRecord) -> bool:
 
 
 def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
-    """Its commits are there, though nobody could resolve conflicts now."""
+    """Offline with commits: they can be shown, but nobody could resolve conflicts now."""
     seen = review.look(project, record)
     if not seen.ahead:
         return review.look_so_far(project, record)
@@ -44,10 +44,10 @@ def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
 
 
 def _rebase_first(project: Project, record: WorkerRecord) -> str:
-    """Why it could not be rebased, "" when it was or need not be. Conflicts go to the worker, and end the review."""
+    """Why it was not rebased; "" if it was or need not be. Conflicts go to the worker and end the review."""
     pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
-        return f"no agent runs for {record.name}"
+        return f"{record.name} has no running agent"
     try:
         found = rebase.keep_rebased(project, record.name)
     except LlmcError as problem:

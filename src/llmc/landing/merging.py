@@ -1,7 +1,7 @@
-"""Merging: what lands is made from trees alone, as one commit on top of the base. No checkout is touched.
+"""Merging: make the commit that lands from trees, on top of the base. Touches no checkout.
 
-Git reads `.gitattributes` from the files around it. So a merge runs in a directory that holds the base's and nothing
-else: in a bare repository they would be ignored, in a worktree the agent's own would decide what conflicts.
+Git reads `.gitattributes` from the working directory. So a merge runs in a directory with only the base's: in a bare
+repository they would be ignored, in a worktree the agent's own would decide what conflicts.
 """
 
 import os
@@ -19,14 +19,14 @@ from llmc.repo import git
 from llmc.repo.project import Project
 
 _MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
-#: an identity that git would only guess is none
+#: do not let git guess an identity
 _CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
 _REVERTS = re.compile(r"\bThis reverts commit ([0-9a-f]{40,64})\b")
 _ROW = "--format=%m%H%n%T%n%P%n%an%n%ae%n%aI%n%B"
 
 
 class Conflicts(Exception):
-    """Both sides changed the same; `files` are where."""
+    """Merge conflicts in `files`."""
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(", ".join(files))
@@ -48,19 +48,19 @@ class Commit(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """What a tip has that the base has not, oldest first; and what the base has that the tip has not."""
+    """The commits of a tip that the base lacks, oldest first; and those of the base that the tip lacks."""
 
     base: str
     tip: str
     base_tree: str
-    #: where they parted
+    #: their merge base
     parting: str
     commits: tuple[Commit, ...]
     others: tuple[Commit, ...]
 
     @property
     def on_base(self) -> bool:
-        """Whether the tip has all of the base."""
+        """Whether the tip contains the base."""
         return self.parting == self.base
 
     @property
@@ -74,12 +74,12 @@ class Work(Struct, frozen=True):
 
     @property
     def first(self) -> Commit:
-        """Whose author the one commit keeps."""
+        """The commit whose author is kept."""
         return next((commit for commit in self.commits if not commit.is_merge), self.commits[0])
 
 
 class Made(Struct, frozen=True):
-    """The one commit that lands; `commit` is empty where its tree would be the base's own."""
+    """The commit that lands; `commit` is empty if its tree equals the base's."""
 
     commit: str
     tree: str
@@ -88,7 +88,7 @@ class Made(Struct, frozen=True):
 
 
 def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
-    """All that the tip changed, as one commit on top of the base. Raises Conflicts."""
+    """All changes of the tip, as one commit on top of the base. Raises Conflicts."""
     with Aside(lambda: _attributes_of(project, base)) as attributes:
         work = work_of(project, name, base, tip)
     tree = merged_tree(project, work, attributes)
@@ -100,7 +100,7 @@ def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
 
 
 def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = None) -> str:
-    """The tree of the base with all that the tip changed. Raises Conflicts. `attributes`: where the base's are."""
+    """The base's tree with all changes of the tip. Raises Conflicts. `attributes`: where the base's are."""
     if not work.commits:
         return work.base_tree
     if work.on_base:
@@ -110,16 +110,16 @@ def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = N
 
 
 def collapsed(project: Project, work: Work) -> str:
-    """All commits of the work as one, on top of where they parted from the base: a rebase drops none of it.
+    """All commits of the work as one, on top of the merge base, so that a rebase drops none of it.
 
-    `git rebase` leaves merge commits out, and with them what was changed in the merge itself.
+    `git rebase` drops merge commits, and with them changes made in the merge itself.
     """
     tree = next(commit.tree for commit in work.commits if commit.id == work.tip)
     return commit_tree(project.root.path, tree, work.parting, work.message, work.first)
 
 
 def work_of(project: Project, name: str, base: str, tip: str) -> Work:
-    """Both sides since they parted, in one call. Raises Refused where there is no one point at which they did."""
+    """Both sides since their merge base, in one call. Raises Refused without a single merge base."""
     root = project.root.path
     flags = ["--reverse", "--topo-order", "--boundary", "--left-right", "--no-show-signature", "-z", _ROW]
     found: dict[str, list[Commit]] = {"<": [], ">": [], "-": []}
@@ -139,7 +139,7 @@ def work_of(project: Project, name: str, base: str, tip: str) -> Work:
 
 
 def parting_point(project: Project, name: str, base: str, tip: str) -> str:
-    """Where two commits parted; Refused where that is nowhere, or at several commits."""
+    """The merge base of two commits; Refused if there is none, or several."""
     done = git.git(project.root.path, "merge-base", "--all", base, tip, check=False, timeout_s=300)
     if done.returncode not in (0, 1):
         raise ToolFailed(done.argv, done.returncode, done.stderr)
@@ -147,14 +147,14 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     branch = project.config.repo.default_branch
     if not points:
         raise Refused(
-            f"{name}'s commits have no common history with {branch}",
+            f"the commits of {name} have no common history with {branch}",
             hint=f"llmc message {name} 'Put your work on top of origin/{branch}.'",
         )
     if len(points) > 1:
         raise Refused(
-            f"{name}'s commits and {branch} have {len(points)} merge bases: each was merged into the other, "
-            "and it cannot be told which changes are whose",
-            hint=f"llmc message {name} 'Merge origin/{branch} into your branch once more, and commit that.'",
+            f"the commits of {name} and {branch} have {len(points)} merge bases: each was merged into the other, "
+            "so their changes cannot be told apart",
+            hint=f"llmc message {name} 'Merge origin/{branch} into your branch again and commit.'",
         )
     return points[0]
 
@@ -165,7 +165,7 @@ def _commit(row: str) -> Commit:
 
 
 def merge(project: Project, ours: str, theirs: str, *, base: str = "") -> str:
-    """The tree of a three-way merge of two commits, by the attributes of `base`, else of ours. Raises Conflicts."""
+    """The tree of a three-way merge of two commits, with the attributes of `base`, else of ours. Raises Conflicts."""
     return _merge_in(project, _attributes_of(project, base or ours), ours, theirs)
 
 
@@ -173,7 +173,7 @@ def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
     where = [f"--git-dir={git.git_dir(project.root.path).resolve()}", f"--work-tree={place}"]
     done = git.git(place, *where, *_MERGE_TREE, ours, theirs, check=False, timeout_s=600)
     tree, *files = done.stdout.split("\0")
-    # A conflict is 1 and a tree; without a tree git could not merge at all.
+    # A conflict exits with 1 and prints a tree; without a tree git could not merge at all.
     if done.returncode not in (0, 1) or not git.is_object_id(tree):
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
     if done.returncode == 1:
@@ -182,7 +182,7 @@ def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
 
 
 def merge_with(project: Project, ancestor: str, ours: str, theirs: str, *, base: str) -> str:
-    """The same with a common ancestor of our choice; `ours` and `theirs` are commits or trees. Raises Conflicts.
+    """The same with a given common ancestor; `ours` and `theirs` are commits or trees. Raises Conflicts.
 
     `git merge-tree` has an option for this only since 2.40.
     """
@@ -199,9 +199,9 @@ def _commit_on(root: Path, tree: str, parent: str) -> str:
 
 
 def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = ()) -> tuple[str, ...]:
-    """What was taken back on the branch and comes again with this work, each as a short id and subject.
+    """Changes that were reverted on the branch and would return with this work, as short id and subject.
 
-    The worker began before that, and carries it still. `also` is what it was said to carry before it was rebased.
+    The worker started before the revert and still has them. `also`: those it had before it was rebased.
     """
     found = [
         id_
@@ -215,7 +215,7 @@ def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = 
 
 
 def taken_back(project: Project, work: Work) -> list[str]:
-    """Commits that the branch had and was rid of since the worker began, by a revert or because it was moved back."""
+    """Commits removed from the branch since the worker started, by a revert or because the branch was moved back."""
     reverted = [id_ for commit in work.others for id_ in _REVERTS.findall(commit.message)]
     return [*_once_on_the_branch(project, work), *reverted]
 
@@ -224,14 +224,14 @@ def _once_on_the_branch(project: Project, work: Work) -> list[str]:
     log = git.git_dir(project.root.path) / "logs" / project.base
     try:
         rows = log.read_text(errors="replace").split("\n")
-    except OSError:  # git keeps no log here
+    except OSError:  # no reflog here
         return []
     tips = {row.split(" ", 2)[1] for row in rows if row.count(" ") > 1}
     return [commit.id for commit in work.commits if commit.id in tips]
 
 
 def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:
-    """Whether all that a commit changed is in what lands, and is not on the branch now."""
+    """Whether all changes of a commit are in what lands, but not on the branch now."""
     parent = git.resolve(project.root.path, f"{commit}^")
     if parent is None:
         return False
@@ -246,7 +246,7 @@ def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:
 
 
 def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
-    """Where a merge commit of the worker's took nothing of what the other side had changed, though it could have."""
+    """Files where the worker's merge commit dropped the other side's changes without a conflict."""
     root = project.root.path
     found: list[str] = []
     for commit in (commit for commit in work.commits if commit.is_merge):
@@ -259,7 +259,7 @@ def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
 
 
 def commit_tree(root: Path, tree: str, parent: str, message: str, author: Commit) -> str:
-    """A commit with the author of another one; who is configured commits it, and where nobody is, its author does."""
+    """A commit with another one's author; the committer is the configured identity, else the author."""
     args = [*_CONFIGURED_ONLY, "commit-tree", tree, "-p", parent, "-F", "-"]
     text = message.encode("utf-8", "surrogateescape")
     env = {f"GIT_AUTHOR_{key}": value for key, value in _person(author).items()}
@@ -277,7 +277,7 @@ def _person(author: Commit) -> dict[str, str]:
 
 
 def _attributes_of(project: Project, commit: str) -> Path:
-    """A directory with the `.gitattributes` of a commit and nothing else; made once for all commits that share them."""
+    """A directory with only the `.gitattributes` of a commit; shared by all commits with the same ones."""
     root = project.root.path
     files = _plain(git.files_of(root, commit, ":(glob)**/.gitattributes"))
     place = project.root.private / "attributes" / _name_of(files)
@@ -289,13 +289,13 @@ def _attributes_of(project: Project, commit: str) -> Path:
 def _name_of(files: list[tuple[str, str]]) -> str:
     if not files:
         return "none"
-    import hashlib  # 4 ms that most repositories do not need
+    import hashlib  # saves 4 ms in most repositories
 
     return hashlib.sha256(repr(files).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _plain(files: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Object and path of each plain file. A tree that no git would make could name places outside of the directory."""
+    """Object and path of each plain file. A forged tree could name paths outside the directory."""
     return [
         (blob, path)
         for mode, blob, path in files
@@ -304,8 +304,8 @@ def _plain(files: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
-    """Whole under its name or not there: a crash must not leave half of it, nor another process read that."""
-    import shutil  # 2 ms that hardly any command needs
+    """Create it atomically: no crash may leave half of it, and no other process may read that."""
+    import shutil  # saves 2 ms in most commands
 
     made = private_dir(private_dir(place.parent) / f"{place.name}.{os.getpid()}")
     for blob, path in files:
@@ -318,7 +318,7 @@ def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
         target.write_bytes(text.encode("utf-8", "surrogateescape"))
     try:
         made.rename(place)
-    except OSError:  # somebody else made it at the same time
+    except OSError:  # another process made it at the same time
         shutil.rmtree(made)
         if not place.is_dir():
             raise

@@ -1,6 +1,6 @@
-"""Pick: a worker's commits, put onto the newest base, as a new branch of the source. No checkout is touched.
+"""Pick: copy a worker's commits onto the latest default branch, as a new branch in the source. Touches no checkout.
 
-The commits are made from trees alone, with their authors, committers and dates: the same pick twice is the same branch.
+The commits are made from trees, with their authors, committers and dates, so that repeating a pick gives the same branch.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from llmc.repo import git, lfs, provision, submodules
 from llmc.repo.project import Project
 from llmc.sessions import intake
 
-#: in the others the agent is at work on its commits
+#: in the other statuses the agent is still changing its commits
 CAN_PICK = (
     Status.IDLE,
     Status.NEEDS_INPUT,
@@ -31,12 +31,12 @@ class Picked(Struct, frozen=True):
     commit: str
     base: str
     commits: int
-    #: what is in the worktree and in no commit, and so not in the branch
+    #: uncommitted files, which are not in the branch
     dirty: tuple[str, ...]
 
 
 def pick(project: Project, name: str, branch: str) -> Picked:
-    """Make the branch, and leave the worker as it is; the caller holds its lock. Safe to repeat."""
+    """Create the branch and leave the worker unchanged; the caller holds its lock. Safe to repeat."""
     _refuse_bad_name(project, branch)
     record = intake.apply_pending(project, name)
     _refuse_unless_at_rest(record)
@@ -45,8 +45,8 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     head = git.head(worktree)
     if git.divergence(worktree, base, head).ahead == 0:
         raise Refused(
-            f"{name} has no commits that are not on {project.config.repo.default_branch}",
-            hint="`llmc status` shows who has some.",
+            f"{name} has no commits beyond {project.config.repo.default_branch}",
+            hint="Run `llmc status` to see all workers.",
         )
     submodules.refuse_unknown_commits(project, record)
     tip, count = _onto(project, record, base, head)
@@ -63,37 +63,40 @@ def pick(project: Project, name: str, branch: str) -> Picked:
 def _refuse_bad_name(project: Project, branch: str) -> None:
     if branch == project.config.repo.default_branch:
         raise UsageError(
-            f"pick makes a new branch, it never lands on {branch}", hint="That is `llmc accept`."
+            f"pick creates a new branch and cannot use {branch}", hint="To land it, run `llmc accept`."
         )
     if not git.git(project.root.path, "check-ref-format", "--branch", branch, check=False).ok:
         raise UsageError(
-            f"{branch!r} cannot be a branch's name", hint="Choose another one with --branch NAME."
+            f"{branch!r} is not a valid branch name", hint="Choose another name with --branch NAME."
         )
 
 
 def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
-        raise Refused(f"{name} is being accepted (step {record.accept.step})", hint="Wait for it to end.")
+        raise Refused(
+            f"{name} is being accepted (step {record.accept.step})", hint="Wait for the accept to finish."
+        )
     if record.status not in CAN_PICK:
         raise Refused(
-            f"{name} is {record.status}, its commits may still change",
+            f"{name} is {record.status}: its commits may still change",
             hint=f"Wait for it: llmc wait {name} --status needs_review,needs_input",
         )
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
-            f"the worktree of {name} is gone", hint="`llmc up --detach` makes it again, from its branch."
+            f"the worktree of {name} is missing",
+            hint="Run `llmc up --detach` to recreate it from its branch.",
         )
     if git.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
-            f"a rebase is in progress in the worktree of {name}", hint=f"Look at it: llmc attach {name}"
+            f"a rebase is in progress in the worktree of {name}", hint=f"Check it: llmc attach {name}"
         )
 
 
 def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple[str, int]:
-    """The commits on top of the base, and how many they are; those whose change is there already are left out.
+    """The commits on top of the base, and their number; those already on the base are left out.
 
-    With merges among them they become one: put there one by one, what a merge itself changed would be lost.
+    With merges among them they become one commit: one by one, changes made in a merge would be lost.
     """
     work = merging.work_of(project, record.name, base, head)
     try:
@@ -101,12 +104,12 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     except merging.Conflicts as found:
         raise Refused(
             f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
-            hint=f"When it is needs_review, `llmc rebase {record.name}` lets it resolve them.",
+            hint=f"When it is needs_review, run `llmc rebase {record.name}` to let it resolve them.",
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch
         raise Refused(
-            f"all that {record.name} changed is on {branch} already", hint="There is nothing to pick."
+            f"every change from {record.name} is already on {branch}", hint="There is nothing to pick."
         )
     return tip, count
 
@@ -130,12 +133,12 @@ def _one_by_one(project: Project, work: merging.Work) -> tuple[str, int]:
 
 
 def _replay(project: Project, work: merging.Work, commit: str, tip: str) -> str:
-    """One commit on top of another one, by a merge of trees."""
+    """Apply one commit on top of another, by a merge of trees."""
     root = project.root.path
     parent = git.out(root, "rev-parse", "--verify", f"{commit}^")
     if parent == tip:
         return commit
-    # The commit's parent is what both sides have in common.
+    # The commit's parent is the common ancestor.
     tree = merging.merge_with(project, parent, tip, commit, base=work.base)
     if tree == git.tree_of(root, tip):
         return tip
@@ -144,7 +147,7 @@ def _replay(project: Project, work: merging.Work, commit: str, tip: str) -> str:
 
 
 def _commit(project: Project, tree: str, parent: str, message: str, like: str) -> str:
-    """By the people and at the time of another commit: the same pick twice makes the same one."""
+    """Author, committer and dates of another commit, so that repeating a pick gives the same commit."""
     root = project.root.path
     text = message.rstrip("\n").encode("utf-8", "surrogateescape") + b"\n"
     args = ["commit-tree", tree, "-p", parent, "-F", "-"]

@@ -1,4 +1,4 @@
-"""The command after each task that landed. Until it has ended nothing else lands, and no task is given out."""
+"""The post-accept command, after each landed task. Until it finishes, nothing else lands and no task starts."""
 
 import threading
 import time
@@ -12,24 +12,24 @@ from llmc.repo.project import Project
 
 TIMEOUT_S = 24 * 3600.0
 
-#: by root; only its daemon runs it, so its threads need no more than this
+#: by root; only its daemon runs it, so a lock within the process is enough
 _turns: dict[str, threading.Lock] = {}
 
 
 class PostAcceptFailed(LlmcError):
-    """It failed; what landed stays."""
+    """The command failed; the landed commit stays."""
 
     def __init__(self, due: Due, code: int, output: str, where: str) -> None:
         super().__init__(
             f"the post-accept command failed with code {code}{where}",
-            hint="Its whole output is in logs/post_accept.log.",
+            hint="The full output is in logs/post_accept.log.",
         )
         self.due = due
         self.output = output
 
 
 def run_due(project: Project) -> None:
-    """For each task that landed and whose command has not ended: one at a time, also those that a crash left out."""
+    """Run it for each landed task whose command has not finished, one at a time, including those left by a crash."""
     if not project.store.read().auto.post_accept_due:
         return
     turn = _turns.setdefault(str(project.root.path), threading.Lock())

@@ -1,4 +1,4 @@
-"""The prompts llmc sends, from the templates."""
+"""Render the prompts that llmc sends from templates."""
 
 import shlex
 from functools import cache
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @cache
 def _templates() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import, and few commands need it
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import, and rarely needed
 
     return Environment(
         loader=PackageLoader("llmc", "templates"),
@@ -47,7 +47,7 @@ def task_prompt(project: Project, record: WorkerRecord, prompt: str) -> str:
 
 
 def task_of(project: Project, record: WorkerRecord, prompt_id: str, sent: str) -> str:
-    """The task as the person wrote it, from what was sent: the reverse of `task_prompt`."""
+    """The task as the user wrote it, from the sent prompt: the reverse of `task_prompt`."""
     sent = read_text(project.root.prompts / f"{prompt_id}.md") or sent
     mark = "\0"
     above = task_prompt(project, record, mark).partition(mark)[0].rstrip().rpartition("\n")[2]
@@ -91,7 +91,7 @@ def self_review_prompt(project: Project, record: WorkerRecord) -> str:
 def sent_back_prompt(
     project: Project, record: WorkerRecord, command: str, output: str, round_: int, rounds: int
 ) -> str:
-    """What an auto worker is told whose work does not pass a check."""
+    """The prompt for an auto worker whose work failed a check."""
     return (
         _templates()
         .get_template("sent_back.md.j2")
@@ -99,7 +99,7 @@ def sent_back_prompt(
             worktree=record.worktree_path,
             branch=project.config.repo.default_branch,
             command=command,
-            output=conflicts.printable(output) or "(it printed nothing)",
+            output=conflicts.printable(output) or "(no output)",
             round=round_,
             rounds=rounds,
         )
@@ -107,7 +107,7 @@ def sent_back_prompt(
 
 
 def not_landed_prompt(project: Project, record: WorkerRecord, problem: str, round_: int, rounds: int) -> str:
-    """What an auto worker is told whose work is not in a state in which it could land."""
+    """The prompt for an auto worker whose work cannot land as it is."""
     return (
         _templates()
         .get_template("not_landed.md.j2")
@@ -131,7 +131,7 @@ def ask_to_commit_prompt(record: WorkerRecord) -> str:
 
 
 def validation_prompt(project: Project, record: WorkerRecord) -> str:
-    """What a worker is told whose resolved rebase does not pass validation."""
+    """The prompt for a worker whose resolved rebase failed validation."""
     return (
         _templates()
         .get_template("validation.md.j2")
@@ -147,7 +147,7 @@ def validation_prompt(project: Project, record: WorkerRecord) -> str:
 
 
 def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> tuple[str, tuple[str, ...]]:
-    """What a worker is told about the conflicts in its worktree now; and every path that git calls unmerged."""
+    """The prompt about the conflicts in a worktree, and all unmerged paths."""
     worktree = Path(record.worktree_path)
     branch = project.config.repo.default_branch
     stages = conflicts.parse_stages(git.git(worktree, "ls-files", "-u", "-z").stdout)
@@ -200,7 +200,7 @@ def _quoted(path: str) -> str:
 
 
 def _renames(worktree: Path, side: str) -> dict[str, str]:
-    """What one side renamed since the parent of the commit that is being applied."""
+    """Renames of one side since the parent of the commit being applied."""
     diff = ["diff", "--name-status", "-M", "-z", "--diff-filter=R", "REBASE_HEAD^", side]
     done = git.git(worktree, *diff, check=False)
     return conflicts.parse_renames(done.stdout) if done.ok else {}

@@ -1,7 +1,7 @@
-"""Rebase: the one function that puts a worker's commits onto the newest base, and what follows from conflicts.
+"""Rebase a worker's commits onto the latest default branch, and handle conflicts.
 
-Intent comes first: `pre_rebase_sha` is in state, and pinned, before git acts. So a rebase found in progress is known
-to be ours or not, and one cut short by a crash is undone and made again.
+Intent comes first: `pre_rebase_sha` is recorded and pinned before git acts. So it is known whether a rebase in
+progress is ours, and one interrupted by a crash is aborted and repeated.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ from llmc.sessions.sessions import is_taken, status_of
 
 
 def committer(worktree: Path, commit: str) -> dict[str, str]:
-    """The configured identity; where there is none, the author is the committer too."""
+    """The configured identity; without one, the author is also the committer."""
     if git.config_get(worktree, "user.email"):
         return {}
     shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae", commit).stdout
@@ -45,18 +45,18 @@ def committer(worktree: Path, commit: str) -> dict[str, str]:
 
 LEFTOVER_WAIT_S = 2.0
 AFTER_STOP_S = 2.0
-#: how long an agent that has just stopped may take to rest before its work is validated
+#: how long an agent that has just stopped may take to become idle before its work is validated
 REST_WAIT_S = 5.0
-#: of a validation's output, so much goes back to the worker
+#: how much of a validation's output is sent to the worker
 OUTPUT_CHARS = 4000
-#: of the commits that were taken back on the branch, so many are looked for in a worker's work
+#: how many commits reverted on the branch are searched for in a worker's work
 MOST_TAKEN_BACK = 20
-#: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
+#: overrides the user's settings: no autostash, no other branch moves, no editor opens
 _SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=:")
 
 
 class Rebased(Struct, frozen=True):
-    """The worker's commits are on top of `base`; `moved` is False where they were already."""
+    """The worker's commits are on top of `base`; `moved` is False if they already were."""
 
     base: str
     head: str
@@ -64,11 +64,11 @@ class Rebased(Struct, frozen=True):
 
 
 class HasConflicts(Exception):
-    """The worker is `rebasing`; it has to be told with `tell`."""
+    """The worker is `rebasing`; `tell` must send it the conflicts."""
 
 
 class Conflict(LlmcError):
-    """A worker's commits do not apply on the default branch by themselves."""
+    """A worker's commits conflict with the default branch."""
 
     def __init__(self, message: str, *, hint: str, worker: str, files: tuple[str, ...]) -> None:
         super().__init__(message, hint=hint)
@@ -76,7 +76,7 @@ class Conflict(LlmcError):
 
 
 def rebase(project: Project, name: str) -> Rebased:
-    """`llmc rebase`, or the rest of one that was interrupted; the caller holds the worker's lock."""
+    """`llmc rebase`, or the rest of an interrupted one; the caller holds the worker's lock."""
     record = resolved_by_hand(project, intake.apply_pending(project, name))
     if must_validate(record):
         record = settle(project, name)
@@ -88,7 +88,7 @@ def rebase(project: Project, name: str) -> Rebased:
     if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
         state = "being accepted" if record.accept is not None else record.status
         raise Refused(
-            f"{name} is {state}, only a worker in needs_review can be rebased",
+            f"cannot rebase {name}: its status is {state}, not needs_review",
             hint=advice(project, record.name),
         )
     if not was_interrupted(record):
@@ -103,10 +103,10 @@ def rebase(project: Project, name: str) -> Rebased:
 
 
 def keep_rebased(project: Project, name: str) -> LlmcError | None:
-    """A rebase that nobody asked for, because the branch moved; what there is to say about conflicts.
+    """An automatic rebase, because the branch moved; returns a conflict to report, if any.
 
-    A clean one is not validated here: accept validates what lands, and a fleet that waits for review would be
-    validated, and locked, anew with each landing.
+    A clean one is not validated here: accept validates what lands, and otherwise every worker in review would be
+    validated, and locked, again after each landing.
     """
     record = project.store.worker(name)
     refuse_if_dirty(record)
@@ -121,43 +121,43 @@ def keep_rebased(project: Project, name: str) -> LlmcError | None:
 
 
 def queue_others(tx: Transaction, landed: str) -> None:
-    """The branch has moved: whoever waits for review is rebased, by its own lane, once this lock is gone."""
+    """The branch has moved: workers in review are rebased by their own lanes, once this lock is released."""
     for record in list(tx.state.workers.values()):
         if record.name != landed and record.status is Status.NEEDS_REVIEW and record.accept is None:
             tx.update(record.name, rebase_due=True)
 
 
 def wake_queued(project: Project) -> None:
-    """The daemon's lanes of those; without a daemon the next patrol, `review` or `accept` does it."""
+    """Wake the daemon's lanes; without a daemon the next patrol, `review` or `accept` does it."""
     for record in project.store.read().workers.values():
         if record.rebase_due:
             project.wake(record.name)
 
 
 def must_validate(record: WorkerRecord) -> bool:
-    """Whether a rebase is over for git, but not validated yet."""
+    """Whether git has finished a rebase that is not validated yet."""
     return record.status is Status.REBASING and record.validation_due
 
 
 def settle(project: Project, name: str) -> WorkerRecord:
-    """Validate rebased work, and take the step that follows; also after a crash in the middle of it.
+    """Validate rebased work and apply the transition that follows; also after a crash in between.
 
-    Raises what a person should know of a clean rebase that fails; what the worker resolved goes back to the worker.
+    Raises if a clean rebase fails; if the worker resolved conflicts, it gets the failure.
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     _wait_for_rest(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
-    # Somebody went on with it: the end of that turn says more. Files a validation left behind do not matter.
+        raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
+    # A new turn has started: its end decides. Files left by a validation do not matter.
     if facts.rebasing or facts.marked or not facts.on_base:
         with project.store.transaction() as tx:
             return tx.update(name, validation_due=False)
     with fault_step("rebase.validate"):
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
-            raise LlmcError(f"{name} made a commit while it was validated", hint="It is validated again.")
+            raise LlmcError(f"{name} made a commit during validation", hint="It will be validated again.")
         code = (failed.returncode or 1) if failed else 0
         output = failed.output[-OUTPUT_CHARS:] if failed else ""
         with project.store.transaction() as tx:
@@ -166,9 +166,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
             tx.emit(verdict.action, worker=name, **verdict.details)
             after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
     if failed and after.status is Status.NEEDS_REVIEW:
-        failed.message = failed.message.replace(
-            "nothing landed", "but it is rebased, and waits in needs_review"
-        )
+        failed.message = failed.message.replace("nothing landed", "but it is rebased and in needs_review")
         raise failed
     return after
 
@@ -183,7 +181,7 @@ def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts
 
 
 def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
-    """The agent's Stop comes a moment before it rests."""
+    """The agent's Stop comes a moment before it is idle."""
 
     def rests() -> bool:
         try:
@@ -197,14 +195,14 @@ def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
 
 
 def was_interrupted(record: WorkerRecord) -> bool:
-    """A crash between the intent and its end."""
+    """Whether a crash interrupted a rebase."""
     return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
 
 
 def onto_base(project: Project, name: str, *, then_validate: bool = False, base: str = "") -> Rebased:
-    """A worker's commits on top of the newest base, or of that one. Raises HasConflicts; any other failure leaves all as it was.
+    """Rebase a worker onto the latest default branch, or `onto`. Raises HasConflicts; any other failure changes nothing.
 
-    With `then_validate` a clean rebase leaves a validation due, where one is configured.
+    With `then_validate`, a clean rebase makes a validation due, if one is configured.
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
@@ -214,33 +212,33 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     before = _without_open_rebase(project, record, worktree)
     work = merging.work_of(project, name, base, before)
     if work.on_base:
-        if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
+        if record.pre_rebase_sha:  # it was done, but a crash came before it was recorded
             _record_clean(project, name, base, before, then_validate)
         return Rebased(base, before, moved=bool(record.pre_rebase_sha))
     if work.has_merges or _changes_attributes(worktree, work):
         before = _collapse(project, record, worktree, work)
     done = _begin(project, record, worktree, before, work)
     if not done.ok and before == work.tip and len(work.commits) > 1 and _merges(project, work):
-        # Commits that conflict one by one, though all they change together does not.
+        # The commits conflict one by one, but not as a whole.
         git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
         before = _collapse(project, record, worktree, work)
         done = _begin(project, record, worktree, before, work)
     rebasing, after = git.rebase_and_head(worktree)
     if done.ok and not rebasing:
-        provision.furnish(project, record)  # the new base may want other submodules and files
+        provision.furnish(project, record)  # the new base may need other submodules and files
         _record_clean(project, name, base, after, then_validate)
         return Rebased(base, after, moved=True)
     raise _gave_trouble(project, record, worktree, before, done)
 
 
 def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
-    """HEAD, once a rebase that a crash of ours left is undone."""
+    """HEAD, after aborting a rebase left by our own crash."""
     rebasing, before = git.rebase_and_head(worktree)
     if not rebasing:
         return before
     if not record.pre_rebase_sha:
         raise Refused(
-            f"a rebase that llmc did not begin is in progress in the worktree of {record.name}",
+            f"a rebase not started by llmc is in progress in the worktree of {record.name}",
             hint=f"Finish or abort it: llmc attach {record.name}",
         )
     provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
@@ -250,7 +248,7 @@ def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path)
 
 
 def _changes_attributes(worktree: Path, work: merging.Work) -> bool:
-    """Then the worker's own `.gitattributes` would say how its later commits are merged."""
+    """Whether the worker's own `.gitattributes` would decide how its later commits are merged."""
     flags = ["--quiet", "--no-ext-diff", work.parting, work.tip, "--", ":(glob)**/.gitattributes"]
     return not git.git(worktree, "diff", *flags, check=False, timeout_s=300).ok
 
@@ -264,7 +262,7 @@ def _merges(project: Project, work: merging.Work) -> bool:
 
 
 def _collapse(project: Project, record: WorkerRecord, worktree: Path, work: merging.Work) -> str:
-    """One commit instead of all of them, with the same tree: files and index stay as they are. They are pinned first."""
+    """Squash all commits into one with the same tree; files and index stay unchanged. The commits are pinned first."""
     one = merging.collapsed(project, work)
     with fault_step("rebase.collapse"):
         ref = _pinned(project, record, worktree, work.tip)
@@ -276,7 +274,7 @@ def _collapse(project: Project, record: WorkerRecord, worktree: Path, work: merg
 
 
 def _renamed(record: WorkerRecord, old: str, new: str) -> dict[str, Any]:
-    """The fields of a record that name its commits, after those got another name."""
+    """The fields of a record that name its commits, updated after they changed."""
     fields: dict[str, Any] = {}
     if record.status is Status.NEEDS_REVIEW:
         fields["commit_sha"] = new
@@ -298,7 +296,7 @@ def _begin(
 def _gave_trouble(
     project: Project, record: WorkerRecord, worktree: Path, before: str, done: proc.Done
 ) -> Exception:
-    """Conflicts that the worker has to resolve; or what to say, with all as it was before."""
+    """Raise the conflicts for the worker to resolve; or an error, with everything unchanged."""
     name = record.name
     files = git.conflicted_files(worktree)
     if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
@@ -308,13 +306,13 @@ def _gave_trouble(
     if files:
         return LlmcError(
             f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and is {record.status}",
-            hint="Run `llmc up --detach`, then do it again: it will resolve them.",
+            hint="Run `llmc up --detach`, then try again: the worker will resolve them.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 
 def _run(worktree: Path, before: str, base: str) -> proc.Done:
-    """git rebase; where rerere knew the resolution of every conflict and staged it, the rebase goes on."""
+    """Run git rebase; continue it where rerere resolved and staged every conflict."""
     settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
     env = committer(worktree, before)
     done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
@@ -330,7 +328,7 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
     with fault_step("rebase.persist"):
         ref = _pinned(project, record, worktree, before)
         provision.pin_in_the_way(project, record, work.base, "rebase")
-        # On top of the base, nothing would tell any more that the worker has them from before.
+        # Once rebased, nothing shows that the worker had them before.
         taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:
             tx.update(
@@ -344,7 +342,7 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
 
 
 def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str) -> str:
-    """A ref that keeps the commits. They alone: a rebase refuses to begin where files are changed, and leaves new ones."""
+    """A ref for the commits only: a rebase refuses changed files and leaves new ones."""
     places = [f"refs/llmc/trash/{record.name}"]
     kept = git.out(
         worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, *places
@@ -356,7 +354,7 @@ def _record_clean(project: Project, name: str, base: str, head: str, then_valida
     before = project.store.worker(name)
     seen: dict[str, Any] = {}
     if before.reviewed_sha == before.pre_rebase_sha and review.compare(before, base, head) is Reviewed.SAME:
-        seen = {"reviewed_sha": head}  # a person knows this change, whatever its commit is called now
+        seen = {"reviewed_sha": head}  # the user has reviewed this change, under another commit id
     if before.accept is not None:
         seen["accept"] = replace(before.accept, tip=head)
     with fault_step("rebase.record"), project.store.transaction() as tx:
@@ -372,7 +370,7 @@ def _record_clean(project: Project, name: str, base: str, head: str, then_valida
 
 
 def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> None:
-    """In one step the accept, if it was one, has ended without landing, and the worker is `rebasing`."""
+    """In one transaction: end an accept without landing, and set the worker to `rebasing`."""
     with fault_step("rebase.record"), project.store.transaction() as tx:
         record = tx.worker(name)
         if record.accept is not None:
@@ -394,8 +392,8 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
     git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
     if git.rebase_in_progress(worktree) or git.head(worktree) != before:
         raise LlmcError(
-            f"{name}: the rebase failed and could not be undone: {output.strip()[-1000:]}",
-            hint=f"Look at it: llmc attach {name}; its work is at {before[:12]}.",
+            f"{name}: the rebase failed and could not be aborted: {output.strip()[-1000:]}",
+            hint=f"Check it: llmc attach {name}. Its work is at {before[:12]}.",
         )
     with project.store.transaction() as tx:
         tx.update(name, **NO_REBASE)
@@ -403,9 +401,9 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
 
 
 def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """A worker in error over its rebase, as git shows it now; the caller holds its lock, and nobody else has the worker.
+    """Re-check a worker in error over its rebase with git; the caller holds its lock, and the user does not have the worker.
 
-    No hook tells of what a person did in the worktree.
+    No hook reports what the user did in the worktree.
     """
     if record.status is not Status.ERROR or not record.pre_rebase_sha:
         return record
@@ -428,7 +426,7 @@ def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def must_tell(record: WorkerRecord) -> bool:
-    """Whether the worker has conflicts, or a validation that failed, and was not told about them yet."""
+    """Whether conflicts or a failed validation have not been sent to the worker yet."""
     on_its_way = record.delivery is not None and (
         record.delivery.outcome.open and decide.is_about_a_rebase(record.delivery)
     )
@@ -436,8 +434,8 @@ def must_tell(record: WorkerRecord) -> bool:
 
 
 def tell(project: Project, name: str) -> LlmcError:
-    """Send the prompt that is due; what to say to whoever asked for the rebase."""
-    from llmc.sessions import submit  # how to type: an accept without conflicts sends nothing
+    """Send the due prompt; returns the error for the caller of the rebase."""
+    from llmc.sessions import submit  # lazy: an accept without conflicts sends nothing
 
     record = project.store.worker(name)
     with fault_step("rebase.prompt"):
@@ -447,10 +445,10 @@ def tell(project: Project, name: str) -> LlmcError:
         elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
             if facts is None:
-                return LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+                return LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
             if not facts.rebasing and _has_ended(project, record, facts):
                 return LlmcError(
-                    f"the rebase of {name} has ended meanwhile", hint="`llmc status` shows where it is."
+                    f"the rebase of {name} has already ended", hint="Run `llmc status` to see its status."
                 )
             text, files = conflict_prompt(project, record, facts)
             together = tuple(dict.fromkeys([*record.conflicted_files, *files]))
@@ -462,18 +460,18 @@ def tell(project: Project, name: str) -> LlmcError:
     files = project.store.worker(name).conflicted_files or record.conflicted_files
     branch = project.config.repo.default_branch
     if record.validation_output:
-        problem, does = f"{name} does not pass validation on top of {branch}", "mends it"
+        problem, does = f"{name} fails validation on top of {branch}", "is fixing it"
     else:
-        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "resolves them"
+        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
     if receipt.outcome.arrived:
-        text = f"{problem}; {name} {does} now"
+        text = f"{problem}; {name} {does}"
         return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
-    text = f"{problem}; {name} was not told: {receipt.outcome}: {receipt.reason}"
-    return Conflict(text, hint=f"Look at it: llmc attach {name}", worker=name, files=files)
+    text = f"{problem}, and the prompt to {name} was {receipt.outcome}: {receipt.reason}"
+    return Conflict(text, hint=f"Check it: llmc attach {name}", worker=name, files=files)
 
 
 def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:
-    """Somebody finished or aborted it without a turn of the agent: then nothing needs to be said."""
+    """Whether it was finished or aborted without a turn of the agent: then there is nothing to send."""
     verdict = decide.after_round(record, facts, {"ahead": facts.ahead, "dirty": facts.dirty})
     if verdict.action not in ("rebase_resolved", "rebase_aborted"):
         return False
@@ -486,9 +484,9 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+    """A client looks busy for a moment after its Stop, when we may already be here.
 
-    And it calls itself idle for a moment before it goes on with a message that was queued.
+    And it looks idle for a moment before it takes a queued message.
     """
 
     def rests() -> bool:
@@ -499,24 +497,24 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
-    """Git work in a worktree starts only while nobody else is at work in it."""
+    """Refuse git operations in a worktree while someone else is working in it."""
     pane = answered(project.pane(record), record.name)
     taken = is_taken(record, pane)
     if taken:
         raise Refused(taken)
     if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
-    # Hooks are children of the agent too, but only for a moment.
+    # Hooks are short-lived children of the agent.
     if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
         pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
         raise Refused(
-            f"something {record.name} started is still running (pid {pids}) and could change its files",
-            hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",
+            f"{record.name} has background processes (pid {pids}) that could still change files",
+            hint=f"Wait for them, or run: llmc message {record.name} 'Stop your background processes.'",
         )
 
 
 def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
-    """Refuse where something is not committed; what was seen of the worktree."""
+    """Refuse uncommitted changes; returns the status of the worktree."""
     changes = git.tree_state(Path(record.worktree_path))
     if not changes.clean:
         names = some_files([*changes.tracked, *changes.untracked])

@@ -1,7 +1,6 @@
-"""Review: what a worker's accept would land, or its work so far, as data; and the memory of what a person has seen of it.
+"""Review: what a worker's accept would land, or its work so far; and the record of what the user has seen.
 
-Only read: no lock, no change of the state, and the worktree with its index stays as it is, whatever the agent does there
-meanwhile.
+Read-only: takes no lock, and does not change the state, the worktree or its index.
 """
 
 from pathlib import Path
@@ -27,7 +26,7 @@ class Commit(Struct, frozen=True):
 
 
 class FileChange(Struct, frozen=True):
-    """One file; the counts are None for a binary one."""
+    """A changed file; the counts are None for a binary file."""
 
     path: str
     added: int | None
@@ -36,9 +35,9 @@ class FileChange(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """What a worker's accept would land: the diff from `base`, the newest one, to `result`.
+    """What a worker's accept would land: the diff from the latest `base` to `result`.
 
-    Where it conflicts with the base, that is from where they parted to the worker's own commit.
+    With conflicts: the diff from the merge base to the worker's own commit.
     """
 
     worker: WorkerName
@@ -53,47 +52,47 @@ class Review(Struct, frozen=True):
     files: tuple[FileChange, ...]
     dirty: tuple[str, ...]
     diff: str
-    #: why the default branch could not be looked at freshly; empty when it was
+    #: why the default branch could not be fetched; empty if it was
     stale: str = ""
-    #: why it was not rebased though the branch moved; empty when it was, or need not be
+    #: why it was not rebased although the branch moved; empty if it was or need not be
     not_rebased: str = ""
-    #: where the worker's commits and the branch parted
+    #: the merge base of the worker's commits and the branch
     parting: str = ""
-    #: the tree that lands, or the worker's commit where there are conflicts, and in which files
+    #: the tree that lands, or with conflicts the worker's commit, and the conflicted files
     result: str = ""
     conflicts: tuple[str, ...] = ()
-    #: what a reader of the diff could take for the worker's intention, and probably is not
+    #: warnings about changes that are probably not intended
     warnings: tuple[str, ...] = ()
-    #: the status of a worker whose work does not wait for review: then this is what it has so far, committed or not
+    #: the status of a worker that is not in review: then this is its work so far, committed or not
     so_far: str = ""
-    #: of that, files that are not in the diff: huge ones, and nested repositories
+    #: files of that work missing from the diff: huge ones, and nested repositories
     left_out: tuple[str, ...] = ()
 
 
 def longest_waiting(state: State) -> WorkerRecord:
     waiting = [r for r in state.workers.values() if r.status is Status.NEEDS_REVIEW and r.accept is None]
     if not waiting:
-        raise Refused("no worker waits for review", hint="`llmc status` shows them.")
+        raise Refused("no worker is waiting for review", hint="Run `llmc status` to see all workers.")
     return min(waiting, key=lambda record: record.since_unix)
 
 
 def refuse_unless_waiting(project: Project, record: WorkerRecord, verb: str) -> None:
-    """Only work that waits, and that nobody is landing, can be reviewed or sent back."""
+    """Refuse unless the worker is in review and not being accepted."""
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} is being accepted (at: {record.accept.step}), it cannot be {verb} now",
-            hint=f"If that accept was interrupted, `llmc accept {name}` goes on with it.",
+            f"{name} cannot be {verb} now: it is being accepted (step {record.accept.step})",
+            hint=f"If that accept was interrupted, run `llmc accept {name}` to resume it.",
         )
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
-            f"{name} is {record.status}, only a worker in needs_review can be {verb}",
+            f"{name} cannot be {verb}: its status is {record.status}, not needs_review",
             hint=advice(project, record.name),
         )
 
 
 def look(project: Project, record: WorkerRecord) -> Review:
-    """What an accept would land, read from git; nothing in the worktree is touched. The caller holds the lock."""
+    """What an accept would land, read from git; touches nothing in the worktree. The caller holds the lock."""
     worktree = Path(record.worktree_path)
     stale = ""
     try:
@@ -101,7 +100,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
     except LlmcError as error:
         if git.resolve(worktree, project.base) is None:
             raise
-        stale = error.message  # a source that is away now is no reason to show nothing
+        stale = error.message  # show the work even if the source is unreachable
     head = git.head(worktree)
     shown = _what_lands(project, record.name, head)
     work = shown.work
@@ -135,7 +134,7 @@ class _Shown(Struct, frozen=True):
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:
-    """As accept makes it: a merge of trees."""
+    """As in accept: a merge of trees."""
     base = git.resolve(project.root.path, project.base) or project.base
     work = merging.work_of(project, name, base, head)
     try:
@@ -150,18 +149,18 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     dropped = merging.dropped_by_merges(project, shown.work)
     if dropped:
         names = some_files(dropped)
-        found.append(f"a merge of the worker's takes nothing of what {branch} changed in {names}")
+        found.append(f"a merge by the worker dropped the changes of {branch} in {names}")
     if not shown.conflicts:
         again = merging.brought_back(project, shown.work, shown.result, record.taken_back)
         if again:
-            found.append(f"this was taken back on {branch}, and would land again: {'; '.join(again)}")
+            found.append(f"reverted on {branch}, and would land again: {'; '.join(again)}")
     return tuple(found)
 
 
 def remember(project: Project, review: Review, *, seen: bool = True) -> None:
-    """This is the worker reviewed last; and, if its diff was `seen`, what accept compares with."""
-    head = git.head(review.worktree)  # a person can look for long; what waits is what is there now
-    # It may have been rebased meanwhile, and then it is the same change under another name.
+    """Record the worker reviewed last and, if its diff was `seen`, the change that accept compares with."""
+    head = git.head(review.worktree)  # a review may take long; the work may have changed
+    # It may have been rebased in the meantime: the same change as another commit.
     same = head == review.head or patch_id(_diff_now(project, review, head)) == patch_id(review.diff)
     with project.store.transaction() as tx:
         tx.remember_review(review.worker)
@@ -184,22 +183,22 @@ def _diff_now(project: Project, review: Review, head: str) -> str:
         shown = _what_lands(project, review.worker, head)
         return git.diff(review.worktree, shown.base, shown.result)
     except LlmcError:
-        return ""  # what cannot be compared is not said to be the same
+        return ""  # what cannot be compared does not count as equal
 
 
 def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
-    """Whether base..tip, which is about to land, is the change that was reviewed. Never a reason to stop."""
+    """Whether base..tip, which is about to land, is the reviewed change. Never fails."""
     if record.reviewed_patch is None:
         return Reviewed.NOT_REVIEWED
     try:
         same = patch_id(git.diff(Path(record.worktree_path), base, tip)) == record.reviewed_patch
     except LlmcError:
-        same = False  # what cannot be compared is not said to be the same
+        same = False  # what cannot be compared does not count as equal
     return Reviewed.SAME if same else Reviewed.CHANGED
 
 
 def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
-    """What differs between two commits or trees."""
+    """The changed files between two commits or trees."""
     done = git.git(worktree, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
     fields = iter(done.stdout.split("\0"))
     found = []
@@ -207,7 +206,7 @@ def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...
         if not field:
             continue
         added, deleted, path = field.split("\t", 2)
-        old = next(fields) if not path else None  # of a rename, both names follow
+        old = next(fields) if not path else None  # a rename has both names
         found.append(FileChange(path or next(fields), _count(added), _count(deleted), old))
     return tuple(found)
 
@@ -216,17 +215,17 @@ def _count(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-#: an agent may remove a file while it is read; then all of them are read again
+#: an agent may remove a file during the read; then retry
 TRIES = 3
 
 
 def look_so_far(project: Project, record: WorkerRecord) -> Review:
-    """The diff from where it parted from the default branch, as that was last seen, to its files as they are."""
+    """The diff from the merge base with the last known default branch to its current files."""
     worktree = Path(record.worktree_path)
     if not (worktree / ".git").exists():
         raise Refused(
-            f"the worktree of {record.name} is gone",
-            hint="`llmc up --detach` makes it again, from its branch.",
+            f"the worktree of {record.name} is missing",
+            hint="Run `llmc up --detach` to recreate it from its branch.",
         )
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)
@@ -253,7 +252,7 @@ def look_so_far(project: Project, record: WorkerRecord) -> Review:
 
 
 def _files(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
-    """The files as a tree, and those that are in none: too large, or a repository of their own."""
+    """The files as a tree, and those left out: too large, or nested repositories."""
     for left in reversed(range(TRIES)):
         try:
             return trash.files_as_tree(worktree, head)

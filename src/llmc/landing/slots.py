@@ -1,6 +1,6 @@
-"""Slots: checkouts of exactly one commit, where no agent works, so that a check sees what lands and nothing else.
+"""Slots: checkouts of exactly one commit, unused by agents, so that a check sees only what lands.
 
-A slot is a detached worktree of the root's clone in `.llmc/slots/`. Whoever holds its lock may use it; the lock vanishes
+A slot is a detached worktree of the root's clone in `.llmc/slots/`. The holder of its lock may use it; the lock ends
 with its process, and the next user starts from whatever was left there.
 """
 
@@ -20,21 +20,21 @@ from llmc.config.paths import Root
 from llmc.repo import git, lfs, provision, submodules
 from llmc.repo.project import Project
 
-#: how long a check waits for others to be over; each of them may take up to `repo.validate_timeout_s`
+#: how long a check waits for others; each may take up to `repo.validate_timeout_s`
 WAIT_S = 7200.0
-#: how often it looks meanwhile whether it is to end
+#: how often it checks in the meantime whether it must stop
 LOOK_S = 0.5
-#: in the environment of everything that is started in a slot: by this it is found when it outlives its llmc
+#: set in the environment of everything started in a slot, to find processes that outlive their llmc
 MARK = "LLMC_SLOT"
-#: git looks at the files themselves, all of them, whatever the clone's settings say (agents can write those)
+#: make git check all files, regardless of the clone's settings, which agents can write
 _LOOK_CLOSELY = (
     *("core.sparseCheckout=false", "core.fsmonitor=false", "core.untrackedCache=false"),
     *("core.ignoreStat=false", "core.trustctime=true", "core.checkStat=default"),
 )
-#: what a check, or a git that was killed, can leave in git's own directory of a slot and checkout does not undo
+#: what a check or a killed git can leave in a slot's git directory, and checkout does not undo
 _LEFT_IN_GIT = ("index.lock", "HEAD.lock", "config.worktree", "info/sparse-checkout")
 
-#: what `setup` depends on where `repo.setup_inputs` does not say; a name without a slash is looked for in every directory
+#: default inputs of `setup` without `repo.setup_inputs`; names without a slash match in every directory
 SETUP_INPUTS = """
     pyproject.toml setup.py setup.cfg requirements*.txt requirements*.in **/requirements/*.txt constraints*.txt
     uv.lock poetry.lock pdm.lock Pipfile Pipfile.lock .python-version
@@ -47,11 +47,11 @@ SETUP_INPUTS = """
 
 
 class NoSlot(LlmcError):
-    """No slot can be used; the message says why."""
+    """No slot is usable; the message says why."""
 
 
 class Slot(Struct, frozen=True):
-    """One of them, as a place that provision furnishes."""
+    """One slot, as a checkout for provision."""
 
     number: int
     path: Path
@@ -59,7 +59,7 @@ class Slot(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """No worker can have it."""
+        """Not a valid worker name."""
         return f"_slot-{self.number}"
 
     @property
@@ -68,12 +68,12 @@ class Slot(Struct, frozen=True):
 
     @property
     def output(self) -> Path:
-        """What the latest command there printed."""
+        """The output of the latest command."""
         return self.path.with_suffix(".log")
 
     @property
     def base_output(self) -> Path:
-        """What the check printed when it failed on the default branch itself."""
+        """The output of the check when it failed on the default branch itself."""
         return self.path.with_suffix(".base.log")
 
     @property
@@ -87,7 +87,7 @@ class Slot(Struct, frozen=True):
 
     @property
     def in_use(self) -> Path:
-        """It is there while somebody has the slot, and after they were killed."""
+        """Exists while the slot is in use, and after its user was killed."""
         return self.path.with_suffix(".in-use")
 
 
@@ -96,13 +96,13 @@ def slot(root: Root, number: int) -> Slot:
 
 
 def every(project: Project) -> list[Slot]:
-    """Those that may be used, made or not."""
+    """The slots that may be used, whether or not they exist."""
     return [slot(project.root, number) for number in range(1, project.config.repo.validate_slots + 1)]
 
 
 @contextmanager
 def taken(project: Project) -> Iterator[Slot]:
-    """The first slot that is free. What an earlier user left running there has ended."""
+    """Take the first free slot, and stop what an earlier user left running there."""
     ours = {lock_of(project.root, one): one for one in every(project)}
     with ExitStack() as held:
         one = ours[_any_of(project, list(ours), held)]
@@ -116,7 +116,7 @@ def taken(project: Project) -> Iterator[Slot]:
 
 
 def _any_of(project: Project, paths: list[Path], held: ExitStack) -> Path:
-    """Wait for a slot; not longer than this process, or what it does, is wanted."""
+    """Wait for a slot, until this process has to stop."""
     deadline = monotonic() + WAIT_S
     while True:
         try:
@@ -133,33 +133,33 @@ def lock_of(root: Root, one: Slot) -> Path:
 
 
 def end_what_runs(one: Slot) -> None:
-    """Commands are processes of their own, and live on when their llmc is killed: two must not share a slot."""
+    """Commands outlive a killed llmc, and two must not share a slot."""
     found = processes.marked(MARK, str(one.path))
-    if one.in_use.exists():  # git was not necessarily started by us here, but by what furnishes the slot
+    if one.in_use.exists():  # git may have been started by provisioning, not by a check
         here = [pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")]
         found += [process for process in map(processes.identify, here) if process is not None]
     left = processes.end_all(found, grace_s=0) if found else []
     if left:
         raise NoSlot(
-            f"{one.path} is in use by processes that do not end: {', '.join(str(process.pid) for process in left)}"
+            f"{one.path} is in use by processes that cannot be stopped: {', '.join(str(process.pid) for process in left)}"
         )
 
 
 def check_out(project: Project, one: Slot, commit: str, *, anew: bool = False) -> bool:
-    """The slot is exactly this commit, furnished like a worktree; `anew`: without what git ignores, too.
+    """Check out exactly this commit in the slot, provisioned like a worktree; `anew`: remove ignored files, too.
 
-    Whether it had to be made: then nothing that was known of it is true any more.
+    Returns whether it was recreated: then nothing known about it holds.
     """
     try:
         _exactly(project, one, commit, ignored=anew or project.config.repo.validate_clean)
         return False
     except (LlmcError, OSError):
-        pass  # a check can leave anything there; a new one helps, or nothing does
+        pass  # a check can leave anything there; try a new slot
     try:
         _make(project, one, commit)
         _exactly(project, one, commit, ignored=False)
     except (LlmcError, OSError) as error:
-        raise NoSlot(f"{one.path} cannot be made: {error}") from error
+        raise NoSlot(f"cannot create {one.path}: {error}") from error
     return True
 
 
@@ -168,7 +168,7 @@ def _exactly(project: Project, one: Slot, commit: str, *, ignored: bool) -> None
     for name in _LEFT_IN_GIT:
         (admin / name).unlink(missing_ok=True)
     if ignored:
-        provision.set_up_mark(one).unlink(missing_ok=True)  # what `setup` made is about to go
+        provision.set_up_mark(one).unlink(missing_ok=True)  # the results of `setup` are about to be removed
     _distrust(one)
     _git(one, "checkout", "--quiet", "--force", "--detach", commit)
     submodules.scrub(one.path, ignored=ignored)
@@ -176,32 +176,32 @@ def _exactly(project: Project, one: Slot, commit: str, *, ignored: bool) -> None
     provision.furnish(project, one)
     left = changes(one)
     if left or not is_at(project, one, commit):
-        raise NoSlot(f"{one.path} did not become {commit[:12]}: {left[:200]}")
+        raise NoSlot(f"{one.path} does not match {commit[:12]} after checkout: {left[:200]}")
     one.stamp.touch(mode=0o600)
 
 
 def changes(one: Slot) -> str:
-    """What differs from the commit, and what git neither tracks nor ignores; as git prints it."""
+    """Changed and untracked files, as git prints them."""
     return _git(one, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none").stdout
 
 
 def _own_git(project: Project, one: Slot) -> Path:
-    """Git's directory for this slot and no other: a `.git` that leads elsewhere would change another worktree."""
+    """The git directory of exactly this slot: a `.git` that points elsewhere would change another worktree."""
     admin = git.git_dir(one.path)
     booked = Path((admin / "gitdir").read_text().strip())
     if (
         admin.resolve().parent != (project.root.path / ".git/worktrees").resolve()
         or booked != one.path / ".git"
     ):
-        raise NoSlot(f"{one.path} is no worktree of its own")
+        raise NoSlot(f"{one.path} is not a separate worktree")
     return admin
 
 
 def _distrust(one: Slot) -> None:
-    """What git could take for unchanged though it is not leaves the index, so that checkout writes it again.
+    """Remove files from the index that git could wrongly take for unchanged, so that checkout rewrites them.
 
-    `skip-worktree` and `assume-unchanged` survive checkout, reset and clean. And a file that was changed within a second,
-    to the same size and with its time put back, looks the same to git; but nobody can put back its ctime.
+    `skip-worktree` and `assume-unchanged` survive checkout, reset and clean. A file changed within a second, to the same
+    size and with its time restored, looks unchanged to git, but its ctime cannot be restored.
     """
     rows = _git(one, "ls-files", "-v", "-z").stdout.split("\0")
     try:
@@ -216,13 +216,13 @@ def _distrust(one: Slot) -> None:
 
 
 def _changed(place: str, names: list[str], since_ns: int) -> list[str]:
-    """Those of the files that changed since; in one loop, for there are ten thousands."""
+    """The files that changed since; in one loop, because there may be tens of thousands."""
     lstat, found = os.lstat, []
     for name in names:
         try:
             if lstat(place + name).st_ctime_ns >= since_ns:
                 found.append(name)
-        except OSError:  # git sees that it is gone
+        except OSError:  # git notices that it is missing
             continue
     return found
 
@@ -233,7 +233,7 @@ def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
 
 
 def is_at(project: Project, one: Slot, commit: str) -> bool:
-    """Whether the slot's HEAD is detached at this commit; asked of the slot's own git, a check may have removed that."""
+    """Whether the slot's HEAD is detached at this commit; by the slot's own git, which a check may have removed."""
     try:
         return (_own_git(project, one) / "HEAD").read_text().strip() == commit
     except (LlmcError, OSError):
@@ -245,13 +245,13 @@ def _make(project: Project, one: Slot, commit: str) -> None:
     root = project.root.path
     with project.repo_lock():
         if lfs.is_used(root, commit):
-            lfs.set_up(root)  # before files are checked out, so that they come whole
+            lfs.set_up(root)  # before the checkout, so that large files are complete
         add = ["worktree", "add", "--quiet", "--force", "--detach", "--no-checkout", str(one.path), commit]
         git.git(root, *add, timeout_s=600)
 
 
 def clear_away(project: Project, one: Slot) -> None:
-    """The checkout goes, with git's entry for it; nothing there is anybody's work."""
+    """Remove the checkout and git's entry for it; it contains no work."""
     if os.path.lexists(one.path):
         remove_tree(one.path)
     for path in (one.memory, one.output, one.base_output, one.stamp, one.in_use):
@@ -261,19 +261,19 @@ def clear_away(project: Project, one: Slot) -> None:
 
 
 def setup_inputs(project: Project, commit: str) -> str:
-    """What [repo].setup depends on, as one value: its line, and the files of the commit that `repo.setup_inputs` names."""
+    """A digest of what [repo].setup depends on: its line, and the commit's files in `repo.setup_inputs`."""
     repo = project.config.repo
     patterns = [
         f":(glob){name if '/' in name else f'**/{name}'}" for name in repo.setup_inputs or SETUP_INPUTS
     ]
     files = "".join(f"{' '.join(file)}\0" for file in git.files_of(project.root.path, commit, *patterns))
-    from hashlib import sha256  # 4 ms that an accept without a check does not need
+    from hashlib import sha256  # 4 ms, not needed without a check
 
     return sha256(f"{repo.setup}\0{files}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def left_over(project: Project) -> list[Slot]:
-    """Slots that no check uses any more, by the configuration, and nobody has now."""
+    """Slots that the configuration no longer uses, and that are free."""
     repo = project.config.repo
     used = repo.validate_slots if repo.validate_in == "slot" else 0
     try:
@@ -285,7 +285,7 @@ def left_over(project: Project) -> list[Slot]:
 
 
 def discard(project: Project, one: Slot) -> None:
-    """A slot that nobody uses goes; who takes it meanwhile keeps it."""
+    """Remove an unused slot, unless it is taken in the meantime."""
     with locks.lock(lock_of(project.root, one), locks.Rank.SLOT, timeout_s=1):
         end_what_runs(one)
         clear_away(project, one)

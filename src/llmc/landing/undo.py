@@ -1,7 +1,7 @@
-"""Undo: an accept backwards. One revert commit, checked and landed like an accept; then its task can be done again.
+"""Undo an accept: one revert commit, validated and landed like an accept. Its task can then run again.
 
-Journaled in the state: the field `undo` names the step that comes next and is written before that step acts, so a crash
-anywhere resumes there. Whoever works on it holds the landing ticket; a journal without a holder was interrupted.
+Journaled in the state: the field `undo` names the next step and is written before that step acts, so that it can resume
+after a crash. The running undo holds the landing ticket; a journal without a holder was interrupted.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,21 +24,21 @@ from llmc.repo.project import Project
 from llmc.tasks import task_orders
 from llmc.tasks.source import source_of
 
-#: the name under which a revert is landed, validated and logged; no worker can have it
+#: the name under which a revert is landed, validated and logged; not a valid worker name
 NAME = "_undo"
 REF = f"refs/llmc/land/{NAME}"
 #: the steps in their order; after `finish` the journal is over
 STEPS = ("revert", "validate", "land", "verify", "return", "finish")
 DONE = "done"
 MAX_ATTEMPTS = 20
-#: how long somebody else's landing, and a tick of the goals, are waited for
+#: how long to wait for another landing, and for a goal tick
 TICKET_S, TICK_S = 7200.0, 120.0
 
 _IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
 
 
-#: opens the part of a goal's plan that a commit was for, with a reason; says which, "" for none
+#: reopens the plan item of a commit, with a reason; returns its id, "" for none
 Reopen = Callable[[Project, str, str], str]
 
 
@@ -48,34 +48,34 @@ class Undone(Struct, frozen=True):
     revert: str
     subject: str
     prompt: str
-    #: what can be done again, in words; "" where the work was no task's
+    #: what can be run again, as text; "" if the work had no task
     returned: str
 
 
 class Target(Struct, frozen=True):
-    """What an undo would take back now."""
+    """What an undo would revert now."""
 
     worker: str
     commit: str
     prompt: str
     at_unix: float = 0.0
-    #: an undo of it was interrupted, and goes on
+    #: its undo was interrupted and resumes
     begun: bool = False
 
 
 def target(project: Project) -> Target:
-    """The undo that was interrupted, else the newest accept that was not undone."""
+    """The interrupted undo, else the latest accept that was not undone."""
     journal = project.store.read().undo
     if journal is not None and (journal.step != DONE or _is_news(project, journal)):
         return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
     newest = _newest_accept(project)
     if newest is None:
-        raise NotFound("nothing was accepted that could be undone", hint="`llmc events` shows what happened.")
+        raise NotFound("no accept to undo", hint="Run `llmc events` to see what happened.")
     return newest
 
 
 def _newest_accept(project: Project) -> Target | None:
-    """The newest that was not undone."""
+    """The latest accept that was not undone."""
     undone = set()
     for event in EventLog(str(project.root.events)).newest(b'"accepted"', b'"undone"'):
         worker, commit, prompt = (text(event.get(key)) for key in ("worker", "commit", "prompt"))
@@ -87,17 +87,17 @@ def _newest_accept(project: Project) -> Target | None:
 
 
 def _is_news(project: Project, journal: UndoJournal) -> bool:
-    """An undo that the daemon finished: a person who repeats the command means that one, and not the accept before it."""
+    """Whether the daemon finished this undo and the user has not seen that: a repeated command refers to it."""
     newest = _newest_accept(project)
     return newest is None or newest.at_unix <= journal.started_unix
 
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
-    """Take back the commit that `target` named, or go on with that. Nothing is removed from the history."""
+    """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
     with _ticket(project, TICKET_S):
         wanted = target(project)
         if wanted.commit != commit:
-            raise Refused("another commit is the newest now; nothing was undone", hint="Run it again.")
+            raise Refused("another accept is the latest now; nothing was undone", hint="Run it again.")
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
@@ -106,7 +106,7 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
-    """Finish an undo whose process was killed; None: there is none, or somebody is at it."""
+    """Finish an undo whose process was killed; None: there is none, or it is still running."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE:
         return None
@@ -122,7 +122,7 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
 
 
 def stopped(project: Project) -> str:
-    """The commit whose undo was interrupted, where nobody is at it."""
+    """The commit whose undo was interrupted and is not running."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE or locks.is_locked(project.root.lock("ticket")):
         return ""
@@ -130,12 +130,12 @@ def stopped(project: Project) -> str:
 
 
 def _give_back(project: Project, reopen: Reopen, wait_s: float, *, keep: bool) -> Undone:
-    """The steps after landing; `keep`: a person has still to be told, so the journal stays."""
-    # A tick that has just seen the merge must not call a part of a plan done after it was opened again.
+    """The steps after landing; `keep`: the journal stays until the user has seen it."""
+    # A tick that has just seen the merge must not mark a plan item done after it was reopened.
     with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), _ticket(project, wait_s):
         journal = project.store.read().undo
-        if journal is None:  # somebody else has finished it
-            raise NotFound("the undo is finished already", hint="`llmc events` shows what happened.")
+        if journal is None:  # another process has finished it
+            raise NotFound("the undo has already finished", hint="Run `llmc events` to see what happened.")
         steps = _Steps(project, journal, reopen)
         steps.give_back()
         if not keep:
@@ -176,7 +176,7 @@ class _Steps:
         self.reopen = reopen
 
     def land(self) -> None:
-        """Up to where the revert is on the branch."""
+        """The steps until the revert is on the branch."""
         while self.journal.step in STEPS[: STEPS.index("return")]:
             self._one_step()
 
@@ -194,7 +194,7 @@ class _Steps:
         except LlmcError as error:
             self._give_up(current, error)
             raise
-        except KeyboardInterrupt:  # who presses Ctrl-C means stop
+        except KeyboardInterrupt:  # Ctrl-C means stop
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
@@ -205,7 +205,7 @@ class _Steps:
         self.journal = after
 
     def _again(self) -> UndoJournal:
-        """A person moved the branch: another revert, on what is there now."""
+        """The branch moved: make another revert, on its current state."""
         if self.journal.attempt >= MAX_ATTEMPTS:
             error = LlmcError(f"the default branch moved {MAX_ATTEMPTS} times; nothing was undone")
             self._give_up("revert", error)
@@ -213,7 +213,7 @@ class _Steps:
         return replace(self.journal, step="revert", revert="", attempt=self.journal.attempt + 1)
 
     def _give_up(self, at: str, error: LlmcError) -> None:
-        """A failure before anything landed ends the undo. Where it may have landed the next one finds out."""
+        """A failure before landing ends the undo. If it may have landed, the next undo finds out."""
         landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy)
         if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
             return
@@ -228,7 +228,7 @@ class _Steps:
             )
 
     def _revert(self) -> UndoJournal:
-        """The commit that takes it back, under a ref before anybody needs it; or the one that did, before a crash."""
+        """The revert commit, under a ref; or the one made before a crash."""
         base = provision.refresh_base(self.project)
         made = self._landed_before(base)
         if made:
@@ -238,7 +238,7 @@ class _Steps:
         return replace(self.journal, base=base, revert=made)
 
     def _landed_before(self, base: str) -> str:
-        """Our revert of this very commit, where it is on the branch already: then only the journal was lost."""
+        """Our revert of this commit, if it is already on the branch: then only the journal was lost."""
         made = git.resolve(self.root, REF)
         if made is None or not git.is_ancestor(self.root, made, base):
             return ""
@@ -250,8 +250,8 @@ class _Steps:
             validation.check_commit(self.project, NAME, self.journal.revert, self.journal.base, worktree=None)
         except validation.NoSlot as error:
             raise LlmcError(
-                f"the revert cannot be checked: {error.message}; nothing was undone",
-                hint=f"Without a check: git revert {self.journal.commit[:12]}, in the source.",
+                f"cannot validate the revert: {error.message}; nothing was undone",
+                hint=f"To revert without validation, run `git revert {self.journal.commit[:12]}` in the source.",
             ) from error
         return self.journal
 
@@ -265,8 +265,8 @@ class _Steps:
     def _verify(self) -> UndoJournal:
         if not fast_forward.is_landed(self.project, self.journal.revert):
             raise LlmcError(
-                f"the revert {self.journal.revert[:12]} was landed, but is not on the branch now",
-                hint="Somebody may have moved the branch back; `llmc events` shows what happened.",
+                f"the revert {self.journal.revert[:12]} landed, but is no longer on the branch",
+                hint="The branch may have been moved back. Run `llmc events` to see what happened.",
             )
         problem = fast_forward.push_onward(self.project)
         if problem:
@@ -275,7 +275,7 @@ class _Steps:
         return self.journal
 
     def _return(self) -> UndoJournal:
-        """What the commit was for is to be done again: a part of a goal's plan is open, any other task pending."""
+        """Reopen the commit's plan item, or make its task pending again."""
         commit = self.journal.commit
         opened = self.reopen(self.project, commit, f"its commit {commit[:12]} was undone")
         if opened:
@@ -299,11 +299,12 @@ _ACTIONS: dict[str, Callable[[_Steps], UndoJournal]] = {name: getattr(_Steps, f"
 
 
 def _revert_of(project: Project, commit: str, base: str) -> str:
-    """A commit on `base` without what `commit` changed; made from trees alone, no checkout is touched."""
+    """A commit on `base` that reverts `commit`; made from trees, without a checkout."""
     root = project.root.path
     if not git.is_ancestor(root, commit, base):
         raise Refused(
-            f"{commit[:12]} is no longer on the branch", hint="Somebody rewrote it; there is nothing to undo."
+            f"{commit[:12]} is no longer on the branch",
+            hint="The branch was rewritten; there is nothing to undo.",
         )
     try:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
@@ -313,7 +314,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
             hint=f"Revert it by hand: git revert {commit[:12]}",
         ) from error
     if tree == git.tree_of(root, base):
-        raise Refused(f"nothing of {commit[:12]} is left on the branch", hint="It was reverted already.")
+        raise Refused(f"no changes of {commit[:12]} are left on the branch", hint="It was already reverted.")
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
     env = {} if git.config_get(root, "user.email") else _IDENTITY | _COMMITTER
     done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)

@@ -1,7 +1,7 @@
 """Validation: [repo].validate and a task's own `verify`, on exactly what lands in a slot, or in the worker's worktree.
 
-In the worktree more is there than the commit: index bits that hide changes, and files that a command leaves behind.
-Neither may decide what lands, and what a command left is never taken for the agent's.
+A worktree has more than the commit: index bits that hide changes, and files left by commands. Neither may affect what
+lands, and files left by a command are never taken for the agent's.
 """
 
 import contextlib
@@ -31,23 +31,23 @@ from llmc.repo.user_commands import CommandFailed
 
 __all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "run", "validate", "verify"]
 
-#: the item of the attention list that is about all this
+#: the key of the attention item about validation
 ITEM = "validation"
-#: where no slot passes the check on the base, this much longer than that try took is waited before the next
+#: if no slot passes the check on the base, the next try waits this many times as long as that try took
 PATIENCE = 10.0
-#: how many trees a slot remembers that passed in it
+#: how many passed trees a slot remembers
 REMEMBERED = 50
 
 
 def validate(project: Project, name: str, worktree: Path, *, so: str = "nothing landed") -> None:
-    """Run it in the worktree, with its output in the worker's log; `so` ends the message of a failure."""
+    """Run it in the worktree, with its output in the worker's log; `so` is appended to the error."""
     done = run(project, name, worktree)
     if not done.ok:
         raise failure(project, name, done, so=so)
 
 
 def run(project: Project, name: str, worktree: Path) -> proc.Done:
-    """How it ended, with the end of its output; without a command everything is valid."""
+    """The result with the end of its output; without a command everything is valid."""
     repo = project.config.repo
     return user_commands.run_command(
         project, name, repo.validate, cwd=worktree, timeout_s=repo.validate_timeout_s
@@ -55,7 +55,7 @@ def run(project: Project, name: str, worktree: Path) -> proc.Done:
 
 
 def verify(project: Project, name: str, worktree: Path, task: Assignment) -> None:
-    """The task's own acceptance command, in the worktree."""
+    """The task's verify command, in the worktree."""
     limit_s = project.config.repo.validate_timeout_s
     done = user_commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
     if not done.ok:
@@ -71,19 +71,19 @@ def _of_task(task: Assignment) -> str:
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one slot; void when the configuration of the checks changes."""
+    """Facts about one slot; invalid after the configuration of the checks changes."""
 
     checks: str = ""
-    #: trees that passed in it, newest last
+    #: trees that passed in it, latest last
     passed: tuple[str, ...] = ()
-    #: the base that did not, when that was, and how long the try took
+    #: the base that failed, when, and how long the try took
     failed: str = ""
     failed_unix: float = 0.0
     took_s: float = 0.0
 
 
 def in_slot(project: Project) -> bool:
-    """Whether what lands is validated in a slot now: wanted, and not known to fail there on the base itself."""
+    """Whether to validate in a slot now: configured, and not known to fail there on the base itself."""
     if project.config.repo.validate_in == "worktree":
         _all_is_well(project)
         return False
@@ -95,7 +95,7 @@ def in_slot(project: Project) -> bool:
 
 
 def _may_try_again(memory: Memory, now: float) -> bool:
-    """A set-up that lacks something costs a tenth of the time at most, and is noticed when it is complete."""
+    """Whether to retry now: an incomplete setup costs a tenth of the time at most, and is noticed once fixed."""
     return not 0 <= now - memory.failed_unix < PATIENCE * memory.took_s
 
 
@@ -110,7 +110,7 @@ def check_commit(
 ) -> None:
     """[repo].validate, then the task's `verify`, on exactly this commit; CommandFailed, or NoSlot.
 
-    In what they print, the slot's path reads as the worktree's, where a worker can look for it.
+    In their output, the slot's path is replaced by the worktree's, where the worker can find the files.
     """
     if not project.config.repo.validate and not (task and task.verify):
         return
@@ -123,14 +123,14 @@ def check_commit(
 
 
 def failing(project: Project, log: str, commit: str, command: str) -> proc.Done | None:
-    """How a command fails on exactly this commit, in a slot; None: it passes. NoSlot where there is no slot."""
+    """How a command fails on exactly this commit, in a slot; None: it passes. Raises NoSlot without one."""
     with slots.taken(project) as slot:
         failed = _Check(project, log, slot, slot.path).alone(commit, command)
     return failed.done if failed else None
 
 
 class _Failed(Struct, frozen=True):
-    """A command that did not pass; `what` names it."""
+    """A failed command; `what` names it."""
 
     done: proc.Done
     what: str
@@ -157,7 +157,7 @@ class _Check:
                 if failed is not None:
                     raise self._blame(failed)
         except NoSlot:
-            if not self.memory.failed:  # it could not even be made; the next try waits as well
+            if not self.memory.failed:  # it could not be created; the next try waits as well
                 self._did_not_work("?", time.monotonic() - began)
             raise
 
@@ -165,16 +165,16 @@ class _Check:
         return self._passes(commit, command, command)
 
     def _validate(self, commit: str, base: str) -> None:
-        """[repo].validate. A worker is blamed only where the base is known to pass, or known to fail for itself."""
+        """Run [repo].validate. A failure is the worker's only if the base is known to pass, or known to fail by itself."""
         failed = self._passes(commit, self.repo.validate, "validation")
         if failed is not None and not self._has_passed(base):
             worked = bool(self.memory.passed)
             if self._base_passes(base):
-                # It may have passed only because it was set up from nothing: then so is the commit, once more.
+                # The base may have passed only because of its fresh setup: retry the commit with a fresh one.
                 failed = self._passes(commit, self.repo.validate, "validation")
             elif worked:
                 self._say_that_the_base_fails(base)
-                raise self._blame(failed, f"; it fails on {self.repo.default_branch} itself, too")
+                raise self._blame(failed, f"; it also fails on {self.repo.default_branch} itself")
             else:
                 raise NoSlot(
                     f"`{self.repo.validate}` fails in {self.slot.path} on {self.repo.default_branch} itself"
@@ -188,7 +188,7 @@ class _Check:
         return user_commands.failure(self.project, self.name, failed.done, what=failed.what, so=so)
 
     def _passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
-        """Run one command on a commit; a failure is repeated once after a set-up. How it failed, None when it did not."""
+        """Run one command on a commit; retried once after a setup. Returns the failure, None if it passed."""
         with Aside(lambda: slots.setup_inputs(self.project, commit) if self.repo.setup else "") as inputs:
             self._check_out(commit, anew=anew)
         ran = self._set_up(inputs.result())
@@ -197,7 +197,7 @@ class _Check:
         done = self._run(command, commit)
         if done.ok:
             return None
-        if ran is None and self.repo.setup:  # it may need what another set-up brings
+        if ran is None and self.repo.setup:  # it may need another setup
             self._forget_set_up()
             return self._passes(commit, command, what)
         return _Failed(done, what)
@@ -207,14 +207,14 @@ class _Check:
             self.memory = Memory()
 
     def _set_up(self, inputs: str) -> proc.Done | None:
-        """[repo].setup, where its inputs are others than the last time here; None: nothing ran."""
+        """Run [repo].setup if its inputs changed since the last run here; None: nothing ran."""
         if not self.repo.setup:
             return None
         ran = provision.set_up(
             self.slot, lambda: self._command(self.repo.setup, provision.SETUP_TIMEOUT_S), inputs=inputs
         )
         if ran is not None and slots.changes(self.slot):
-            self._forget_set_up()  # what it made is not ignored, so it goes with the next checkout
+            self._forget_set_up()  # its results are not ignored, so the next checkout removes them
         return ran
 
     def _forget_set_up(self) -> None:
@@ -223,7 +223,7 @@ class _Check:
     def _run(self, command: str, commit: str) -> proc.Done:
         done = self._command(command, self.repo.validate_timeout_s)
         if done.ok and not slots.is_at(self.project, self.slot, commit):
-            said = f"\n(llmc: it moved HEAD away from {commit[:12]}, so it says nothing about that commit)\n"
+            said = f"\n(llmc: the command moved HEAD away from {commit[:12]}, so its result does not count)\n"
             return proc.Done(done.argv, 1, done.stdout + said, "")
         return done
 
@@ -242,8 +242,8 @@ class _Check:
         return git.tree_of(self.project.root.path, commit) in self.memory.passed
 
     def _base_passes(self, base: str) -> bool:
-        """Tried once for each tree, from nothing: a cache that went bad must not look like a bad base."""
-        import shutil  # 2 ms that hardly any command needs
+        """Try once per tree, from scratch: a broken cache must not look like a broken base."""
+        import shutil  # saves 2 ms in most commands
 
         tree = git.tree_of(self.project.root.path, base)
         if self.memory.failed == tree:
@@ -272,7 +272,7 @@ class _Check:
 
     def _say_that_the_base_fails(self, base: str) -> None:
         branch = self.repo.default_branch
-        text = f"`{self.repo.validate}` fails on {branch} itself ({base[:12]}): no work can pass it"
+        text = f"`{self.repo.validate}` fails on {branch} itself ({base[:12]}), so no work can pass"
         show = f"less {shlex.quote(str(self.slot.base_output))}"
         with self.project.store.transaction() as tx:
             tx.raise_item(ITEM, kind="validation", severity="waiting", who=branch, text=text, next=show)
@@ -301,7 +301,7 @@ def _recall(project: Project, one: Slot) -> Memory:
 
 
 def _fingerprint(project: Project) -> str:
-    """What a check's answer depends on besides the commit."""
+    """What the result of a check depends on besides the commit."""
     repo = project.config.repo
     parts = [
         repo.validate,
@@ -310,27 +310,27 @@ def _fingerprint(project: Project) -> str:
         repo.validate_clean,
         sorted(project.config.defaults.env.items()),
     ]
-    from hashlib import sha256  # 4 ms that an accept without a check does not need
+    from hashlib import sha256  # 4 ms, not needed without a check
 
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def is_wanted(project: Project, task: Assignment | None) -> bool:
-    """Whether any command has to pass."""
+    """Whether any check is configured."""
     return bool(project.config.repo.validate or (task is not None and task.verify))
 
 
 def is_apart(project: Project, task: Assignment | None) -> bool:
-    """Whether they run where no agent works."""
+    """Whether checks run in a slot."""
     if not is_wanted(project, task):
         return False
-    # a project without a check need not wait for this
+    # not needed without a check
 
     return in_slot(project)
 
 
 def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) -> None:
-    """`repo.validate` on what a worker has checked out. Raises CommandFailed."""
+    """Run `repo.validate` on a worker's checkout. Raises CommandFailed."""
     from llmc.landing.slots import NoSlot
 
     if is_apart(project, None):
@@ -344,14 +344,14 @@ def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) 
 def check_in_slot(
     project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
 ) -> None:
-    """Raises CommandFailed; or NoSlot, and then they can run in the worktree, once the commit is there."""
+    """Raises CommandFailed, or NoSlot: then they can run in the worktree, once the commit is there."""
 
     worktree = Path(record.worktree_path)
     check_commit(project, record.name, commit, base, worktree=worktree, task=task)
 
 
 def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assignment | None = None) -> None:
-    """Raises CommandFailed. The commit, or one with the same tree, is checked out there."""
+    """Raises CommandFailed. The worktree must have the commit, or one with the same tree, checked out."""
     worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
         raise Refused(
@@ -367,24 +367,24 @@ def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assig
 
 
 def refuse_hidden_changes(record: WorkerRecord) -> None:
-    """Git looks at all files again; Refused where one that it was told to overlook differs from the commit."""
+    """Make git check all files again; Refused if a file marked as unchanged differs from the commit."""
     worktree = Path(record.worktree_path)
     hidden = _hidden(worktree)
     if not hidden:
         return
     names = "".join(f"{name}\0" for name in hidden).encode("utf-8", "surrogateescape")
-    for bit in ("--no-skip-worktree", "--no-assume-unchanged"):  # one at a time: git takes only the last
+    for bit in ("--no-skip-worktree", "--no-assume-unchanged"):  # one at a time: git uses only the last
         git.git(worktree, "update-index", bit, "-z", "--stdin", input=names, timeout_s=300)
     changed = git.tree_state(worktree, untracked=False).tracked
     if changed:
         raise Refused(
-            f"{record.name} has uncommitted changes that git was told to overlook: {some_files(changed)}",
+            f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit these files, or restore them.'",
         )
 
 
 def _hidden(worktree: Path) -> list[str]:
-    """Files marked `skip-worktree` (S) or `assume-unchanged` (a small letter)."""
+    """Files marked `skip-worktree` (S) or `assume-unchanged` (lower case)."""
     rows = git.git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout.split("\0")
     return [row[2:] for row in rows if row and (row[0] == "S" or row[0].islower())]
 
@@ -399,13 +399,13 @@ def _leaving_nothing(project: Project, record: WorkerRecord, worktree: Path) -> 
 
 
 def clear_away(project: Project, record: WorkerRecord, before: git.TreeState) -> str | None:
-    """What is in a worktree now and was not before goes into the trash; the ref it is under, None: nothing."""
+    """Move new files of a worktree to the trash; returns the ref, None: nothing."""
     worktree = Path(record.worktree_path)
     after = git.tree_state(worktree)
     changed = [name for name in after.tracked if name not in before.tracked]
     new = [name for name in after.untracked if name not in before.untracked]
     if (not changed and not new) or after.head != before.head:
-        return None  # or somebody has committed meanwhile: then nobody can tell whose it is
+        return None  # or a commit was made in the meantime: then it is unknown whose files they are
     if changed:
         ref = trash.pin(project.root, worktree, record.name, "validation", move_out=False)
     else:

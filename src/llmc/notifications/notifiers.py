@@ -133,8 +133,8 @@ def _run(argv: list[str], data: bytes | None, timeout_s: float) -> None:
     try:
         done = proc.run(argv, input=data, env=proc.command_env(), timeout_s=timeout_s, check=False, cwd="/")
     except LlmcError as error:  # its text contains the command line
-        late = "did not end in" in error.message
-        raise NotTold(f"timed out after {timeout_s:g} s" if late else "could not be started") from error
+        started = not isinstance(error.__cause__, OSError)
+        raise NotTold(f"timed out after {timeout_s:g} s" if started else "could not be started") from error
     if not done.ok:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         said = f": {scrubbed(last[0])[:200]}" if last else ""

@@ -28,7 +28,7 @@ KINDS: dict[str, str] = {
     "notice": "any other `notice` item in `llmc status`: a budget nearly used up, a goal without progress",
     "needs_input": "one of your workers needs an answer or a message",
     "needs_review": "one of your workers has work to review",
-    "digest": "auto mode ended; contains the digest",
+    "digest": "auto mode ended, with the digest",
     "goal_asked": "a plan item is blocked by a question",
     "overseer_failure": "the supervisor found a failure and started a remediation",
     "overseer_ended": "the supervisor gave up; the fleet is stopped until you intervene",

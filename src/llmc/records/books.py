@@ -1,4 +1,4 @@
-"""What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
+"""What became of the tasks llmc claimed, from its own ledger. Anyone may change the files; only llmc writes the ledger."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -10,17 +10,17 @@ from llmc.base.given import number, text
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.task import is_number
 
-#: failures that count against a task; at this many it waits for a person
+#: failed attempts after which a task is quarantined
 MAX_ATTEMPTS = 3
-#: why a task waits for a person after its attempts
+#: the hold of a task that failed too often
 QUARANTINED = "quarantined"
 #: see `name_the_unnamed`
 _UNNAMED = "unnamed_are_of"
-#: the cause of an agent that ended by itself in the middle of a task
+#: the cause when an agent exited in the middle of a task
 CRASH = "crash"
-#: the cause of work that does not pass its check
+#: the cause when work failed its verify command
 TASK = "task"
-#: so many different tasks whose checks fail, with none completed in between, are no task's fault
+#: if this many different tasks in a row fail their checks, no single task is to blame
 CHECKS_IN_A_ROW = 5
 
 Action = Literal[
@@ -38,7 +38,7 @@ Action = Literal[
 
 
 class Claim(Struct, frozen=True):
-    """A worker of this root is at a task."""
+    """A worker of this root holds a task."""
 
     id: str
     task: TaskKey
@@ -52,9 +52,9 @@ class Failure(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """Why llmc keeps a task back for a person."""
+    """Why llmc holds a task for the user."""
 
-    #: `quarantined`, `parked`, `blocked` (a goal asks a person) or `withdrawn` (a goal does not want it any more)
+    #: `quarantined`, `parked`, `blocked` (a goal asks the user) or `withdrawn` (by its goal)
     word: str
     reason: str
     at_unix: float
@@ -66,61 +66,61 @@ class Landed(Struct, frozen=True):
 
 
 class Made(Struct, frozen=True):
-    """A worker's session made the task: a hook said so. What its file says of that is the agent's word."""
+    """A task made by a worker's session, known from a hook. Its file cannot be trusted for this."""
 
     worker: str
-    #: the task that the worker was at
+    #: the task that the worker was working on
     at: str = ""
-    #: the root of that worker: a list may be shared, and only there it can be approved
+    #: the root of that worker: lists may be shared, and only that root can approve the task
     root: str = ""
-    #: the hook's own event: told twice, it is the same task; another one means that the number was used again
+    #: the hook event: the same event again is the same task; another one means that the number was reused
     event: str = ""
-    #: `proposed` until a person has approved it; "" where `auto.worker_tasks` lets it through
+    #: `proposed` until the user approves it; "" if `auto.worker_tasks` accepts it
     hold: str = ""
-    #: what a person approved of what llmc acts upon: the file may be changed afterwards
+    #: the approved metadata that llmc acts on, because the file may change later
     verify: str = ""
     budget: dict[str, Any] | None = None
     model: str = ""
 
 
 class Books(Struct):
-    #: the list that rows without one are about (see `name_the_unnamed`)
+    #: the list of rows that name none (see `name_the_unnamed`)
     unnamed: str = ""
     #: by list
     completed: dict[str, set[TaskId]] = field(default_factory=dict)
-    #: tasks whose files llmc wrote, for a person, a goal or the task pool
+    #: tasks whose files llmc wrote, for the user, a goal or the task pool
     created: set[TaskKey] = field(default_factory=set)
-    #: tasks that workers' sessions made
+    #: tasks made by workers' sessions
     made: dict[TaskKey, Made] = field(default_factory=dict)
-    #: by worker: each is at one task at most
+    #: by worker: each has at most one
     claims: dict[str, Claim] = field(default_factory=dict)
-    #: the latest claim on each task, also one that has ended
+    #: the latest claim on each task, including ended ones
     latest: dict[TaskKey, str] = field(default_factory=dict)
-    #: what counted against a task since it was last put back by a person
+    #: failed attempts of a task since the user last requeued it
     failures: dict[TaskKey, list[Failure]] = field(default_factory=dict)
-    #: by worker: what failed there since it last completed a task, as task and cause
+    #: by worker: failures since it last completed a task, as task and cause
     streaks: dict[str, list[tuple[TaskKey, str]]] = field(default_factory=dict)
-    #: what failed since anybody completed a task, as worker, task and cause
+    #: failures since any worker completed a task, as worker, task and cause
     lately: list[tuple[str, TaskKey, str]] = field(default_factory=list)
-    #: tasks that wait for a person since their last attempt
+    #: tasks held for the user since their last attempt
     kept: dict[TaskKey, Kept] = field(default_factory=dict)
-    #: what the tasks are called, for those whose file is gone
+    #: subjects, for tasks whose file is gone
     subjects: dict[TaskKey, str] = field(default_factory=dict)
-    #: which task was taken for a dispatch of a goal: none is ever made a second time for it
+    #: the task of each goal dispatch: a dispatch never gets a second task
     dispatches: dict[str, TaskKey] = field(default_factory=dict)
-    #: the part of a goal's plan that a task is for: a goal makes a new task for each attempt at it
+    #: the plan item of a task: a goal makes a new task for each attempt
     parts: dict[TaskKey, str] = field(default_factory=dict)
-    #: as what a task landed ("": nothing had to change), and when
+    #: the commit as which a task landed ("": no changes needed), and when
     landed: dict[TaskKey, Landed] = field(default_factory=dict)
-    #: by claim, while it is held: the commit that was about to land last
+    #: by open claim: the last commit that was about to land
     landing: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> "Books":
-        """One of its own: the original can be read while this one is changed."""
+        """A copy: the original can be read while the copy changes."""
         return Books(**{one.name: _copied(getattr(self, one.name)) for one in fields(self)})
 
     def whole(self, task: TaskKey) -> TaskKey:
-        """The name with its list: a record of an older llmc has none."""
+        """The key with its list, which records of an older llmc lack."""
         return task if task.list else TaskKey(self.unnamed, task.id)
 
     def is_completed(self, task: TaskKey) -> bool:
@@ -131,26 +131,26 @@ class Books(Struct):
         return frozenset(self.completed.get(list_name, ()))
 
     def claimed_in(self, list_name: str) -> frozenset[TaskId]:
-        """What workers of this root are at."""
+        """Tasks claimed by workers of this root."""
         return frozenset(claim.task.id for claim in self.claims.values() if claim.task.list == list_name)
 
     def proposed_in(self, list_name: str) -> frozenset[TaskId]:
-        """What workers made and nobody has approved."""
+        """Tasks made by workers and not approved yet."""
         return frozenset(task.id for task, made in self.made.items() if made.hold and task.list == list_name)
 
     def landed_as(self, commit: str) -> TaskKey | None:
-        """The task whose work is this commit."""
+        """The task that landed as this commit."""
         return next((task for task, one in self.landed.items() if commit and one.commit == commit), None)
 
     def has_ended(self, claim_id: str, task: TaskKey) -> bool:
-        """Whether it was a claim of ours, and is none any more."""
+        """Whether it was a claim of ours that has ended."""
         return bool(claim_id) and self.latest.get(self.whole(task)) == claim_id and not self.holds(claim_id)
 
     def holds(self, claim_id: str) -> bool:
         return any(claim.id == claim_id for claim in self.claims.values())
 
     def claim_on(self, task: TaskKey) -> Claim | None:
-        """Whose worker is at it."""
+        """The claim on a task."""
         return next((claim for claim in self.claims.values() if claim.task == self.whole(task)), None)
 
     def attempts(self, task: TaskKey) -> int:
@@ -160,59 +160,59 @@ class Books(Struct):
         return self.attempts(task) >= MAX_ATTEMPTS
 
     def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
-        """How long a task whose agent crashed is not begun again; each crash of it doubles that. 0: it may begin."""
+        """How long a task waits after its agent crashed, doubled by each crash; 0: it may start."""
         failures = self.failures.get(self.whole(task), [])
         crashes = [failure for failure in failures if failure.cause == CRASH]
         if not crashes or failures[-1].cause != CRASH:
             return 0.0
         age_s = now - failures[-1].at_unix
-        if age_s < 0:  # the clock was set back: nobody can tell how long ago that is
+        if age_s < 0:  # the clock was set back: the age is unknown
             return 0.0
         return max(0.0, float(backoff_s * 2 ** (len(crashes) - 1)) - age_s)
 
     def highest_in(self, list_name: str) -> int:
-        """The highest number of a task that is known there: a new task of that number would count as that one."""
+        """The highest known task number; a new task must not reuse one."""
         keys = (*self.created, *self.made, *self.failures, *self.subjects, *self.kept)
         known = (*self.completed.get(list_name, ()), *(key.id for key in keys if key.list == list_name))
         return max((int(task) for task in known if is_number(task)), default=0)
 
     def kept_back(self, task: TaskKey) -> str:
-        """The word for why it waits for a person, as far as the ledger knows; or nothing."""
+        """Why the ledger holds it for the user; "" if it does not."""
         kept, made = self.kept.get(self.whole(task)), self.made.get(self.whole(task))
         if made is not None and made.hold:
             return made.hold
         return kept.word if kept else QUARANTINED if self.is_quarantined(task) else ""
 
     def why_kept(self, task: TaskKey) -> tuple[str, str]:
-        """What became of a task that is quarantined, and the reason; "" where only its file says that it is.
+        """What happened to a quarantined task, and the reason; "" if only its file says so.
 
-        One attempt may have shown that no other can help: nothing counts against the task then.
+        A failure that would repeat quarantines at once; then there are no failed attempts.
         """
         kept, failures = self.kept.get(self.whole(task)), self.failures.get(self.whole(task), [])
         if kept is not None and kept.word == QUARANTINED:
-            return "cannot be done as it is", kept.reason
+            return "cannot be done as written", kept.reason
         if not failures:
             return "is quarantined", ""
         times = "once" if len(failures) == 1 else f"{len(failures)} times"
         return f"failed {times}", failures[-1].reason or failures[-1].cause
 
     def is_known(self, task: TaskKey) -> bool:
-        """Whether llmc wrote its file, was told who made it, or has taken it before."""
+        """Whether llmc wrote its file, knows who made it, or has claimed it before."""
         return task in self.created or task in self.made or task in self.latest
 
 
 def _copied(value: Any) -> Any:
-    """A collection of its own, with the collections in it."""
+    """A deep copy of a collection."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return type(value)(value) if isinstance(value, set | list) else value
 
 
 def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
-    """Why going on makes no sense after this worker failed; "" when it does. A task that fails alone is quarantined.
+    """Why auto mode should stop after this worker failed; "" if it should not. A task that fails alone is quarantined.
 
-    Only the cause of that failure counts: an old streak of somebody else was dealt with when it was new. A check that
-    fails is the task's own, so there it takes many tasks in a row.
+    Only the cause of that failure counts: another worker's old streak was handled when it was new. A failed check is
+    usually the task's own fault, so it takes many tasks in a row.
     """
     if not books.streaks.get(failed):
         return ""
@@ -228,9 +228,9 @@ def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
         return f"{len(everybodys)} tasks in a row failed their checks: {_listed(everybodys)}"
     own = {task for task, why in books.streaks[failed] if why == cause}
     if _pieces(books, own) > 1:
-        return f"{failed} failed at the tasks {_listed(own)}, each time by {cause}"
+        return f"{failed} failed tasks {_listed(own)}, each time with cause {cause}"
     if all(hit.values()) and _pieces(books, everybodys) > 1:
-        return f"every worker failed by {cause}, at the tasks {_listed(everybodys)}"
+        return f"every worker failed with cause {cause}: tasks {_listed(everybodys)}"
     return ""
 
 
@@ -239,12 +239,12 @@ def _listed(tasks: Collection[TaskKey]) -> str:
 
 
 def _pieces(books: Books, tasks: Collection[TaskKey]) -> int:
-    """How many pieces of work it is: a goal has a part tried again as another task, a few times."""
+    """The number of distinct pieces of work: a goal retries a plan item as a new task."""
     return len({books.parts.get(task) or task for task in tasks})
 
 
 def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
-    """A line of the ledger."""
+    """An entry of the ledger."""
     return {
         "ts": at_unix,
         "action": action,
@@ -257,30 +257,30 @@ def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[
 
 
 def name_the_unnamed(list_name: str, at_unix: float) -> dict[str, Any]:
-    """The line that says which list the rows of an older llmc are about, which wrote ids alone.
+    """The entry that names the list of rows from an older llmc, which wrote only ids.
 
-    Written once, by the first llmc that knows better, with the list that is configured then: afterwards nobody could tell.
+    Written once, by the first newer llmc, with the list configured then: later the list would be unknown.
     """
     return {"ts": at_unix, "action": _UNNAMED, "list": list_name}
 
 
 def has_unnamed(books: Books) -> bool:
-    """Whether it has rows of which nobody has said yet what list they are about."""
+    """Whether it has rows whose list is not named yet."""
     return not books.unnamed and ("" in books.completed or any(not task.list for task in books.latest))
 
 
 def is_told_again(made: Made, event: str) -> bool:
-    """Whether a hook names a task that is known already: by the same hook, or by none, because it came too late."""
+    """Whether a hook names a task that is already known, by the same hook or without one, because it came too late."""
     return not made.event or made.event == event
 
 
 def is_entry(row: Mapping[str, Any]) -> bool:
-    """Whether a row says what happened, and to which task."""
+    """Whether a row has an action and a task."""
     return isinstance(row.get("action"), str) and ("task" in row or row["action"] == _UNNAMED)
 
 
 def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
-    """The books after these entries. An entry that is repeated changes nothing more."""
+    """The books after these entries. A repeated entry changes nothing."""
     for row in filter(is_entry, entries):
         _enter(books, row)
     return books
@@ -340,7 +340,7 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
 def _claim(books: Books, claim: Claim, row: Mapping[str, Any]) -> None:
     books.claims[claim.worker] = claim
     books.latest[claim.task] = claim.id
-    # Who claims what was just withdrawn does not get it, or has to give it back: nobody else may begin it.
+    # A claim on a task that was just withdrawn fails or is released: nobody else may start it.
     if books.kept_back(claim.task) != "withdrawn":
         books.kept.pop(claim.task, None)
     if row.get("subject"):
@@ -356,7 +356,7 @@ def _note_goal(books: Books, task: TaskKey, row: Mapping[str, Any]) -> None:
 
 
 def _name(books: Books, list_name: str) -> None:
-    """Everything that was entered without a list is about this one."""
+    """Assign this list to all entries without one."""
     books.unnamed = list_name
     books.completed.setdefault(list_name, set()).update(books.completed.pop("", set()))
     books.claims = {worker: replace(one, task=books.whole(one.task)) for worker, one in books.claims.items()}

@@ -1,14 +1,14 @@
-"""Why an agent's turn failed, or work did: the kinds of failure, and what may be done about each. Pure."""
+"""Causes of failure of a turn or a task, and how each is handled. Pure."""
 
 from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What kind of failure it was; it decides what may be done about it."""
+    """The cause of a failure, which decides how it is handled."""
 
     #: the agent did something wrong
     AGENT = "agent"
-    #: a person is in the way; no failure of anybody's
+    #: the user is in the way; not a failure
     PERSON = "person"
     #: its process died
     CRASH = "crash"
@@ -18,16 +18,16 @@ class Cause(StrEnum):
     API = "api"
     #: logged out or refused; never retried
     AUTH = "auth"
-    #: no space; never retried
+    #: disk full; never retried
     DISK = "disk"
-    #: settings that cannot work; never retried
+    #: invalid settings; never retried
     CONFIG = "config"
     TASK = "task"
     GIT = "git"
     COMMAND = "command"
     BUDGET = "budget"
     TMUX = "tmux"
-    #: llmc's own
+    #: llmc's own fault
     BUG = "bug"
 
 
@@ -36,5 +36,5 @@ def passes_by_itself(cause: Cause) -> bool:
 
 
 def needs_a_person(cause: Cause) -> bool:
-    """Trying again cannot help."""
+    """Whether a retry cannot help."""
     return cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)

@@ -1,7 +1,7 @@
-"""The one reader of event logs: asked by time or backwards, so that its cost follows the answer, not the log's age.
+"""The reader of event logs, by time or backwards: its cost depends on the answer, not on the size of the log.
 
-`ts` only almost grows: a clock can be set. So a search walks backwards and gives up only after a long run of rows that
-are too old; a clock that was wrong for a while hides nothing. Light, for the hot commands.
+`ts` is not strictly increasing, because a clock can be set. So a search goes backwards and stops only after a long run
+of rows that are too old. Light, for the hot commands.
 """
 
 import os
@@ -15,14 +15,14 @@ from llmc.base.log_reader import LogReader, archives
 Row = dict[str, Any]
 
 _BLOCK = 1 << 16
-#: a search ends after this many bytes of rows that are all too old
+#: a search stops after this many bytes of rows that are too old
 _QUIET = 1 << 18
-#: the beginning of each row that the state's store writes
+#: the start of each row that the store writes
 _TS = re.compile(rb'\{"seq": ?\d+, ?"ts": ?(\d+(?:\.\d+)?)[,}]')
 
 
 class EventLog:
-    """An `events.jsonl` with the files that were rotated away."""
+    """An `events.jsonl` with its rotated files."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,19 +32,19 @@ class EventLog:
         return rows_of(LogReader(self._path).lines())
 
     def since(self, at: float) -> Iterator[Row]:
-        """The rows of this time and later, oldest first."""
+        """Rows from this time on, oldest first."""
         return (row for row in rows_of(self.lines_since(at)) if ts_of(row) >= at)
 
     def lines_since(self, at: float) -> Iterator[bytes]:
-        """The whole lines from the first row of this time on, unparsed; some may be older where a clock was set."""
+        """Unparsed lines from the first row of this time on; some may be older if a clock was set."""
         return self.reader(at).lines()
 
     def reader(self, at: float) -> LogReader:
-        """Reads on for ever, from the first row of this time."""
+        """Follow the log from the first row of this time on."""
         return LogReader(self._path, *self._find(at)) if at > 0 else LogReader(self._path)
 
     def reader_after(self, seq: int) -> LogReader:
-        """Reads on for ever, from the first row with a higher number; numbers only grow."""
+        """Follow the log from the first row with a higher number; numbers only grow."""
         place = self._end()
         for before, offset, line in self._backwards():
             if any((given.number(row.get("seq")) or 0) <= seq for row in rows_of([line])):
@@ -53,13 +53,13 @@ class EventLog:
         return LogReader(self._path, *place)
 
     def newest(self, *marks: bytes) -> Iterator[Row]:
-        """The rows, newest first; with marks only those whose line has one of them."""
+        """Rows, latest first; with marks only those whose line contains one."""
         for _, _, line in self._backwards():
             if not marks or any(mark in line for mark in marks):
                 yield from rows_of([line])
 
     def _find(self, at: float) -> tuple[int, int]:
-        """Where the first row of this time is: the archive before its file, and its offset there."""
+        """The position of the first row of this time: the archive before its file, and the offset."""
         place: tuple[int, int] | None = None
         quiet = 0
         for before, offset, line in self._backwards():
@@ -80,7 +80,7 @@ class EventLog:
             return newest, 0
 
     def _backwards(self) -> Iterator[tuple[int, int, bytes]]:
-        """Every whole line, newest first, with the number of the archive before its file and its offset in it."""
+        """Every complete line, latest first, with the number of the archive before its file and its offset."""
         old = archives(self._path)
         numbers = [0, *(number for number, _ in old)]
         paths = [*(path for _, path in old), self._path]
@@ -90,7 +90,7 @@ class EventLog:
 
 
 def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
-    """The whole lines of a file from its end to its beginning; what follows the last newline is being written."""
+    """The complete lines of a file, last first; what follows the last newline is still being written."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -118,17 +118,17 @@ def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def ts_of(row: Row) -> float:
-    """When it happened; 0 for a row that does not say."""
+    """The time of a row; 0 if it has none."""
     return given.number(row.get("ts")) or 0.0
 
 
 def _line_ts(line: bytes) -> float:
-    """When it happened; 0 for a line that does not say, which proves nothing about the lines before it."""
+    """The time of a line; 0 if it has none, which proves nothing about earlier lines."""
     if found := _TS.match(line):
         return float(found[1])
     return next((ts_of(row) for row in rows_of([line])), 0.0)
 
 
 def rows_of(lines: Iterable[bytes]) -> Iterator[Row]:
-    """What can be read of the lines; a full disk tears one, and the row is written again after that."""
+    """The rows that can be parsed; a full disk may tear a line, which is then written again."""
     return (row for line in lines if (row := given.row(line)) is not None)

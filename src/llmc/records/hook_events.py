@@ -1,4 +1,4 @@
-"""What stands in an inbox: a hook as its client sent it. agents/hooks.py says what it means. Pure."""
+"""Hook events as clients sent them to an inbox; agents/hooks.py interprets them. Pure."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the inbox; `id` is its file name, which also gives the order."""
+    """One file of the inbox; `id` is its file name, which gives the order."""
 
     id: str
     worker: str

@@ -11,11 +11,11 @@ from llmc.base.files import read_given
 from llmc.config.paths import Root
 from llmc.records.hook_events import HookEvent, Malformed
 
-#: the names hook_client.py gives: time, then pid; anything else is not ours to read or remove
+#: the names hook_client.py gives: time, then pid; other files are not read or removed
 _EVENT = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\.json")
 
 
-#: of one event: the client's own payloads are far smaller
+#: maximum size of an event; the client's own payloads are far smaller
 MOST_BYTES = 16 << 20
 
 
@@ -26,7 +26,7 @@ class _Envelope(msgspec.Struct):
 
 
 def pending_ids(root: Root, worker: str) -> list[str]:
-    """The ids of the events that wait, oldest first."""
+    """The ids of pending events, oldest first."""
     try:
         names = os.listdir(root.inbox / worker)
     except (FileNotFoundError, NotADirectoryError):
@@ -35,20 +35,20 @@ def pending_ids(root: Root, worker: str) -> list[str]:
 
 
 def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
-    """The events that wait, in order."""
+    """Pending events, in order."""
     found = (load(root, worker, event_id) for event_id in pending_ids(root, worker))
     return [event for event in found if event is not None]
 
 
 def forget(root: Root, worker: str, ids: list[str]) -> None:
     for event_id in ids:
-        # What cannot be removed does no harm: its id stays among the applied ones.
+        # A file that cannot be removed does no harm: its id stays among the applied ones.
         with contextlib.suppress(OSError):
             (root.inbox / worker / event_id).unlink()
 
 
 def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None:
-    """One event; None if somebody applied and removed it since it was listed."""
+    """One event; None if it was applied and removed since it was listed."""
     path = root.inbox / worker / event_id
     try:
         envelope = msgspec.json.decode(read_given(path, MOST_BYTES), type=_Envelope)

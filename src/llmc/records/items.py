@@ -1,8 +1,8 @@
-"""What the attention list is made of: items, and the facts that they are derived from. Pure, and light enough for the hot commands.
+"""The items of the attention list, and the facts they are derived from. Pure, and light enough for the hot commands.
 
 The list itself is `attention()` in attention/rules.py. Some items are raised in state.json by the process that saw
-them (a task file that cannot be read, an accept that failed) and cleared by the one that sees that they are over. All
-others follow from the facts at each look: nothing has to clear them.
+them (an unreadable task file, a failed accept) and cleared when they are resolved. All others are derived from the facts
+each time, so nothing has to clear them.
 """
 
 from collections.abc import Mapping
@@ -13,71 +13,71 @@ from llmc.base.given import number, text
 #: JSON as plain data: the hot path has no models
 Raw = dict[str, Any]
 
-#: how urgent an item is: `blocked` needs a person now, `waiting` can wait, `notice` is worth knowing
+#: how urgent an item is: `blocked` needs the user now, `waiting` can wait, `notice` is information
 SEVERITIES = ("blocked", "waiting", "notice")
 
 
 def counts(severity: str) -> bool:
-    """Whether an item is one of those that "need you", wherever they are counted: in `status`, `digest` and notifications."""
+    """Whether an item counts as "needs you" in `status`, `digest` and notifications."""
     return severity != "notice"
 
 
-#: what starts the daemon, wherever a person is told to: it gives the terminal back
+#: the commands that hints name to start the daemon; they return to the prompt
 UP = "llmc up --detach"
 UP_AUTO = "llmc up --auto --detach"
 
-#: every kind of item, with what it means; docs/protocol.md is generated from this table
+#: every kind of item with its meaning; docs/protocol.md is generated from this table
 KINDS: dict[str, str] = {
     # of a worker
-    "review": "a worker's commits wait for review",
-    "input": "a worker stopped without a commit, and waits for a message",
-    "question": "a worker asks something: a question of its client, a permission, or `llmc report blocked`",
-    "dialog": "a dialog of the client is open, and what is sent now would answer it",
-    "held": "a person holds the worker; `notice` in the first hour, `waiting` after it",
-    "offline": "the agent of a worker does not run, and the worker has a task",
+    "review": "a worker's commits are waiting for review",
+    "input": "a worker stopped without a commit and needs a message",
+    "question": "a worker has a question: from its client, for a permission, or by `llmc report blocked`",
+    "dialog": "the client has an open dialog that the next message would answer",
+    "held": "the worker is on hold; `notice` in the first hour, then `waiting`",
+    "offline": "a worker with a task has no running agent",
     "crash": "the agent of a worker crashed",
     "error": "a worker stopped with an error",
-    "conflict": "a worker gave up on the conflicts of a rebase, or aborted it",
-    "accept_failed": "the last accept of a worker failed; its commits are as before",
-    "late_work": "a worker committed more while its work landed; that did not land, and is kept in the trash",
-    "unconfirmed": "llmc typed a prompt and got no proof that it arrived",
+    "conflict": "a worker gave up on rebase conflicts, or aborted the rebase",
+    "accept_failed": "the last accept of a worker failed; its commits are unchanged",
+    "late_work": "a worker committed more while its work landed; the additional work is in the trash",
+    "unconfirmed": "the delivery of a prompt is unconfirmed",
     "login": "the client is logged out, or the API refuses its account",
-    "trust": "the client does not trust the root, and would stop in a dialog",
-    "person": "a person is in the way of a worker: a draft, an open dialog, an attached terminal or a hold",
-    "bug": "llmc met an error that nobody thought of while it looked after a worker; the others go on",
-    "trouble": "llmc cannot look after a worker: every round ends with the same error",
-    "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
+    "trust": "the client does not trust the root and would stop at a dialog",
+    "person": "a worker cannot continue because of a draft, an open dialog, an attached terminal or a hold",
+    "bug": "an internal error in llmc while it handled a worker; other workers are not affected",
+    "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
+    "worktree": "a worktree could not be reset; its worker takes no work until then",
     # of a task or a goal
-    "quarantined": "a task failed three times, or cannot be done as it is; it waits for `llmc tasks requeue`",
-    "parked_task": "a task used up its budget; it waits for `llmc tasks requeue`",
-    "proposed": "a worker proposed a task; it waits for `llmc tasks approve`",
-    "task_question": "a task that llmc will not take before a person has decided about it",
-    "stuck": "tasks that wait for each other, or for one that does not exist; the others go on",
-    "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
-    "goal_question": "a goal, or a part of one, asks something",
-    "goal_stalled": "nothing moves in a part of a goal",
+    "quarantined": "a task failed three times, or cannot be done as written; run it again with `llmc tasks requeue`",
+    "parked_task": "a task used up its budget; run it again with `llmc tasks requeue`",
+    "proposed": "a worker proposed a task; approve it with `llmc tasks approve`",
+    "task_question": "a task that llmc does not start until you decide about it",
+    "stuck": "tasks in a dependency cycle, or that depend on an unknown task; other tasks are not affected",
+    "bad_input": "a file or a row that llmc cannot use and skips",
+    "goal_question": "a goal or plan item has a question",
+    "goal_stalled": "a plan item has stalled",
     # of the fleet
-    "source": "uncommitted changes or an unfinished operation in the source keep work from landing",
-    "daemon": "no daemon looks after the workers",
-    "auto": "auto mode is not running although its last run did not end in order, or it failed",
-    "other_daemon": "another process than the one in daemon.json holds this root",
-    "supervisor": "the supervisor ended by itself, or was killed",
-    "parked": "the fleet waits: for a usage limit, or an API that is away",
-    "budget": "a budget is nearly used up, or is",
-    "canary": "the client was not tried in this version, or it failed the try",
+    "source": "uncommitted changes or an unfinished operation in the source prevent landing",
+    "daemon": "the daemon is not running",
+    "auto": "auto mode is not running although its last run did not end normally, or it failed",
+    "other_daemon": "a process other than the one in daemon.json holds this root",
+    "supervisor": "the supervisor gave up or was killed",
+    "parked": "the fleet is parked by a usage limit or an API outage",
+    "budget": "a budget is used up, or nearly",
+    "canary": "this client version was not tested by the canary, or failed it",
     "disk": "the disk of the root is nearly full",
-    "git_config": "settings in the root's clone that run or redirect a program; they were undone",
-    "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",
+    "git_config": "settings in the root's clone would have run a program or redirected git; they were removed",
+    "validation": "the default branch itself fails validation, or no slot is usable and work is validated in the worktrees",
 }
 
-#: what was raised about a worker, and goes with it
+#: items about a worker, removed with it
 OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
 
 
 class Item(NamedTuple):
-    """One thing that needs a person."""
+    """An item that needs the user."""
 
-    #: stable as long as it is the same thing
+    #: stable as long as it is the same problem
     key: str
     kind: str
     severity: str
@@ -86,41 +86,49 @@ class Item(NamedTuple):
     since_unix: float
     #: one sentence
     text: str
-    #: the command to run next; empty where there is none
+    #: the command to run next; empty if there is none
     next: str = ""
 
 
-class Seen(NamedTuple):
-    """What was seen of one worker at this moment, beside its record."""
+class Glance(NamedTuple):
+    """What a running client says of itself."""
 
-    #: a person is attached to its pane; None when tmux gave no answer
-    attached: bool | None = None
-    #: the client waits for an answer: `input needed`, `permission prompt` or `dialog open`, as it says; "" when it does not
+    #: as in `Seen`
     dialog: str = ""
-    #: the client says that it rests, or is gone: whatever it asked, it asks no more
+    rests: bool = False
+
+
+class Seen(NamedTuple):
+    """Current facts about a worker, beside its record."""
+
+    #: a terminal is attached to its pane; None if tmux did not answer
+    attached: bool | None = None
+    #: what the client waits for: `input needed`, `permission prompt` or `dialog open`; "" if nothing
+    dialog: str = ""
+    #: the client is idle or gone: an earlier question is over
     rests: bool = False
     #: a command, or the daemon, is busy with it
     acting: bool = False
 
 
 class Registration(NamedTuple):
-    """What daemon.json says of the daemon that wrote it; None where it does not."""
+    """The contents of daemon.json; None for missing fields."""
 
     pid: int | None = None
-    #: when that process began, in the kernel's ticks
+    #: when that process started, in the kernel's ticks
     start_ticks: str | None = None
     start_time_unix: float | None = None
     instance_id: str | None = None
     auto: bool | None = None
-    #: every session is ready, or has a reason why not
+    #: every session is ready, or has failed with a reason
     ready: bool = False
-    #: the agent it drives, and the version of that client
+    #: the agent it runs, and its client version
     agent: str = ""
     version: str = ""
 
     @classmethod
     def read(cls, row: object) -> "Registration | None":
-        """Whoever wrote it: what has not its type is not there; None for what is no registration at all."""
+        """Parse untrusted data: fields of the wrong type are dropped; None if it is not a registration."""
         if not isinstance(row, dict) or not row:
             return None
         pid, auto = row.get("pid"), row.get("auto")
@@ -138,25 +146,25 @@ class Registration(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """How things are, beside the state."""
+    """Current facts, beside the state."""
 
     now: float
-    #: somebody holds the daemon's lock, and who signed it
+    #: the daemon's lock is held, and who signed it
     running: bool = False
     holder: int | None = None
-    #: daemon.json; a daemon that was killed leaves it
+    #: daemon.json; a killed daemon leaves it behind
     daemon: Registration | None = None
-    #: somebody holds the supervisor's lock; overseer.json
+    #: the supervisor's lock is held; overseer.json
     supervised: bool = False
     overseer: Mapping[str, Any] | None = None
     workers: Mapping[str, Seen] = {}
-    #: None: not known
+    #: None: unknown
     disk_free_bytes: int | None = None
     #: canary.json
     canary: Mapping[str, Any] | None = None
-    #: the source is free again, whatever was found at the last accept
+    #: the source is clean again since the last accept
     source_is_free: bool = False
-    #: a time as people in this place say it
+    #: formats a local time
     clock: Any = str
 
     @property

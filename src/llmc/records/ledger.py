@@ -1,7 +1,7 @@
-"""`.llmc/tasks.jsonl`: what llmc did with tasks, append-only; read on from where the last look ended.
+"""`.llmc/tasks.jsonl`: what llmc did with tasks. Append-only, read incrementally.
 
-Beside it, `tasks.books` has the sum of its older part, so that a command does not add up a year of tasks again. It can be
-removed at any time; it counts only for the very file, and the very rules, that it was made from.
+Beside it, `tasks.books` caches the result of its older part, so that a command does not read a year of tasks again. It
+can be deleted at any time; it is valid only for the same file and the same code.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from llmc.base.given import MOST_LINE
 from llmc.records import books
 from llmc.records.books import Books, fold, has_unnamed, name_the_unnamed
 
-#: so much of the ledger is added up again by each command, at most
+#: maximum bytes of the ledger that a command reads past the cache
 FRESH_BYTES = 1 << 16
-#: of what comes before the place up to which it was added up
+#: bytes before the cached position that are compared
 TAIL_BYTES = 256
 
 
 class _Sum(Struct, array_like=True, frozen=True):
-    """The books up to a place in the ledger, and how that ledger is known again."""
+    """The books up to a position in the ledger, and the ledger's fingerprint."""
 
     rules: str
     inode: int
@@ -41,20 +41,20 @@ class _Sum(Struct, array_like=True, frozen=True):
 
 class Ledger:
     def __init__(self, path: Path, log: Path | None = None, list_name: str = "") -> None:
-        """`log`: where the same is written for people. `list_name`: the list of this root, as it is configured now."""
+        """`log`: the log for people. `list_name`: the currently configured list."""
         self._path = path
         self._log = log
         self._list = list_name
         self._offset = 0
-        #: the line before the offset has not ended, and is too long to be one of ours
+        #: the line before the offset is incomplete and too long to be ours
         self._is_in_long_line = False
         self._books = Books()
-        #: up to where the sum beside the ledger goes
+        #: the position of the cache
         self._summed = 0
         self._reading = threading.Lock()
 
     def books(self) -> Books:
-        """The books as they are now; what is handed out never changes, so other threads may read on."""
+        """The current books; a returned value never changes, so other threads may read it."""
         with self._reading:
             if has_unnamed(self._read()) and self._list:
                 self._name_the_unnamed()
@@ -92,7 +92,7 @@ class Ledger:
         return self._path.with_suffix(".books")
 
     def _take_in(self, file: BinaryIO) -> None:
-        """Line by line: what somebody else left there may be of any size."""
+        """Line by line: foreign data may have any size."""
         rows = []
         while line := file.readline(MOST_LINE):
             is_whole = line.endswith(b"\n")
@@ -106,7 +106,7 @@ class Ledger:
             self._books = fold(self._books.copy(), rows)
 
     def _name_the_unnamed(self) -> None:
-        """Once for each root: see `name_the_unnamed`. Where it cannot be written, this process alone goes by it."""
+        """Once per root, see `name_the_unnamed`. If it cannot be written, only this process uses it."""
         row = name_the_unnamed(self._list, time.time())
         with contextlib.suppress(LlmcError):
             self._append(row)
@@ -115,7 +115,7 @@ class Ledger:
             self._books = fold(self._books.copy(), [row])
 
     def note(self, text: str, *, worker: str = "", task: str = "") -> None:
-        """A line for people. That it cannot be written must stop nobody."""
+        """Write a log line for people; write errors are ignored."""
         if self._log is not None:
             words = [time.strftime("%Y-%m-%dT%H:%M:%S%z"), worker, f"task {task}" if task else "", text]
             line = " ".join(filter(None, words)).replace("\n", " ")
@@ -123,7 +123,7 @@ class Ledger:
                 append_line(self._log, line.encode(errors="replace"))
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        """One line, on the disk before this returns."""
+        """Append one line; it is on disk when this returns."""
         self._append(entry)
         why = ": ".join(str(entry[key]) for key in ("cause", "reason") if entry.get(key))
         said = f"{entry['action']}: {why}" if why else str(entry["action"])
@@ -135,12 +135,12 @@ class Ledger:
 
 
 def _rules() -> str:
-    """Stands for the code that adds the ledger up: another llmc begins again."""
+    """Identifies the code that reads the ledger: another llmc version starts over."""
     info = os.stat(books.__file__)
     return f"{books.__file__} {info.st_mtime_ns} {info.st_size}"
 
 
 def _place(file: BinaryIO, offset: int) -> dict[str, Any]:
-    """What tells this ledger, up to this place, from another one."""
+    """A fingerprint of the ledger up to this position."""
     length = min(TAIL_BYTES, offset)
     return {"inode": os.fstat(file.fileno()).st_ino, "tail": os.pread(file.fileno(), length, offset - length)}

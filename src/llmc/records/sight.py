@@ -1,30 +1,32 @@
-"""What can be seen of a root at this moment beside state.json: locks, registrations, the clients' status files, the disk.
+"""Current facts about a root beside state.json: locks, registrations, clients' status files, the disk.
 
-One look for every surface of the attention list: `status`, `digest` and the daemon. Light: the hot commands use it, so
-it reads small files with the standard library. Nothing is changed, and no lock is waited for.
+Shared by `status`, `digest` and the daemon. Light, for the hot commands: reads small files with the standard library,
+changes nothing and waits for no lock.
 """
 
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
-from llmc.records.items import Facts, Raw, Registration, Seen
+from llmc.records.items import Facts, Glance, Raw, Registration, Seen
 
-#: what `git status` may take in the source of a person
+#: asks a running client (agents/glance.py), by the agent and the directory in a worker's record
+Glancing = Callable[[object, object, int], Glance]
+
+#: time limit of `git status` in the source
 GIT_S = 10.0
-#: how `git status` says that an operation is not finished
+#: how `git status` reports an unfinished operation
 _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 
 
-def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
-    """`panes`: what tmux says; None when it gave no answer."""
+def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, glance: Glancing) -> Facts:
+    """`panes`: from tmux; None if it did not answer."""
     lock = f"{root}/{root_layout.DAEMON_LOCK}"
     running = is_locked(lock)
     overseer = read_record(f"{root}/{root_layout.OVERSEER_FILE}")
@@ -36,7 +38,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         daemon=registration(root),
         supervised=overseer is not None and is_locked(f"{root}/{root_layout.OVERSEER_LOCK}"),
         overseer=overseer,
-        workers={name: _seen(root, record, panes) for name, record in workers.items()},
+        workers={name: _seen(root, record, panes, glance) for name, record in workers.items()},
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
@@ -45,12 +47,12 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
 
 
 def registration(root: str | os.PathLike[str]) -> Registration | None:
-    """daemon.json as it is now, whether its daemon lives or not."""
+    """The current daemon.json, whether or not its daemon is alive."""
     return Registration.read(read_record(f"{os.fspath(root)}/{root_layout.DAEMON}"))
 
 
 def read_record(path: str) -> Raw | None:
-    """A small JSON object; None where there is none that can be read."""
+    """A small JSON object; None if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -67,40 +69,15 @@ def agent_pane(record: Mapping[str, Any], panes: Panes) -> Pane | None:
     return find(panes, worker, session, pane_id, instance)
 
 
-def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
+def _seen(root: str, record: Mapping[str, Any], panes: Panes | None, glance: Glancing) -> Seen:
     acting = is_locked(f"{root}/{root_layout.LOCKS}/worker-{record.get('name')}.lock")
     if panes is None:
         return Seen(None, acting=acting)
     pane = agent_pane(record, panes)
     if pane is None or pane.dead:
         return Seen(False, rests=True, acting=acting)
-    client = _client(record.get("config_dir"), pane.pid)
-    dialog = (
-        given.text(client.get("waitingFor")) or "dialog open" if client.get("status") == "waiting" else ""
-    )
-    return Seen(pane.attached, dialog, client.get("status") == "idle", acting)
-
-
-def _client(config_dir: Any, pid: int) -> Raw:
-    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/client_files.py)."""
-    if not isinstance(config_dir, str) or not config_dir:
-        return {}
-    record = read_record(f"{config_dir}/sessions/{pid}.json") or {}
-    return record if str(record.get("procStart")) == _start_of(pid) else {}
-
-
-def _start_of(pid: int) -> str:
-    """As base/processes.py has it: a pid alone may be another process by now."""
-    if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
-        from llmc.base.processes import start_of
-
-        return start_of(pid) or ""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == b"Z" else fields[19].decode()
+    said = glance(record.get("agent"), record.get("config_dir"), pane.pid)
+    return Seen(pane.attached, said.dialog, said.rests, acting)
 
 
 def _disk_free(root: str) -> int | None:
@@ -112,12 +89,12 @@ def _disk_free(root: str) -> int | None:
 
 
 def _source_is_free(state: Mapping[str, Any]) -> bool:
-    """An accept met a person's work in the source; whether that is over. git is asked only after such an accept."""
+    """Whether the source is clean again after an accept met the user's work there. Runs git only after such an accept."""
     item = (state.get("attention") or {}).get("source")
     said = given.text(item.get("text")) if isinstance(item, Mapping) else ""
     if not isinstance(item, Mapping) or "index.lock" in said:
         return False
-    untracked = "normal" if "does not track" in said else "no"
+    untracked = "normal" if "untracked" in said else "no"
     argv = ["git", "-C", str(item.get("who")), "status", f"--untracked-files={untracked}"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

@@ -1,4 +1,4 @@
-"""state.json as a whole, with what auto mode remembers between two runs. Fields of a newer version survive a rewrite. Pure data."""
+"""The contents of state.json, including what auto mode remembers. Fields of a newer version survive a rewrite. Pure data."""
 
 import types
 import typing
@@ -17,42 +17,42 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
 
     tasks_completed: int = 0
     errors: int = 0
-    #: when a task was last completed, and last given out; the supervisor sees from them that work gets on
+    #: when a task was last completed, and last claimed; the supervisor detects stalls from them
     last_task_completion_unix: float = 0.0
     last_task_assignment_unix: float = 0.0
-    #: uncommitted changes of a person in the source: when to try again, how long the last wait was, how many there were
+    #: uncommitted changes in the source: when to retry, how long the last wait was, how many there were
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0
     source_repo_dirty_retry_count: int = 0
-    #: how the last run of auto mode stands: `running` until it ends in order (`stopped`) or by a failure (`failed`)
+    #: the last run of auto mode: `running` until it ends normally (`stopped`) or by a failure (`failed`)
     run: str = ""
     run_unix: float = 0.0
     run_cause: str = ""
     run_reason: str = ""
-    #: nobody is given work before this time; 0: the fleet is not parked
+    #: the fleet is parked until this time; 0: not parked
     parked_until_unix: float = 0.0
     parked_cause: str = ""
     parked_reason: str = ""
     parked_since_unix: float = 0.0
-    #: parks in a row without a turn that went well: each waits longer
+    #: parks in a row without a successful turn: each is longer
     parks: int = 0
-    #: the worker that was sent ahead when the wait was over, and when
+    #: the worker that tries first after a park, and when it started
     probe: str = ""
     probe_unix: float = 0.0
-    #: when the last park ended: who was stopped before that goes on
+    #: when the last park ended: workers stopped before that continue
     resumed_unix: float = 0.0
-    #: auto workers that a person removed since the daemon began
+    #: auto workers that the user removed since the daemon started
     nuked: tuple[str, ...] = ()
-    #: tasks that landed and whose post-accept command has not ended yet
+    #: landed tasks whose post-accept command has not finished yet
     post_accept_due: tuple[str, ...] = ()
-    #: the lists of these, in the same order; shorter where an older llmc wrote the first of them
+    #: their lists, in the same order; shorter if an older llmc wrote the first of them
     post_accept_lists: tuple[str, ...] = ()
-    #: and the workers that did them
+    #: and their workers
     post_accept_workers: tuple[str, ...] = ()
 
     @property
     def due(self) -> tuple["Due", ...]:
-        """The tasks whose post-accept command has not ended yet."""
+        """The tasks whose post-accept command has not finished yet."""
         count = len(self.post_accept_due)
         lists, workers = _padded(self.post_accept_lists, count), _padded(self.post_accept_workers, count)
         rows = zip(lists, self.post_accept_due, workers, strict=True)
@@ -60,19 +60,19 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A task that landed; "" where an older llmc did not say whose work it was."""
+    """A landed task; "" if an older llmc did not record its worker."""
 
     task: TaskKey
     worker: str = ""
 
 
 def _padded(values: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """So many of the last ones."""
+    """The last `n` entries."""
     return (("",) * count + values)[len(values) :]
 
 
 def due_fields(due: Iterable[Due]) -> dict[str, Any]:
-    """What `AutoState.due` is made of."""
+    """An entry of `AutoState.due`."""
     rows = tuple(due)
     return {
         "post_accept_due": tuple(row.task.id for row in rows),
@@ -81,7 +81,7 @@ def due_fields(due: Iterable[Due]) -> dict[str, Any]:
     }
 
 
-#: the state when work has landed
+#: the state after work landed
 NOT_DIRTY: dict[str, Any] = {
     "source_repo_dirty_retry_after_unix": 0.0,
     "source_repo_dirty_backoff_secs": 0.0,
@@ -93,7 +93,7 @@ VERSION = 1
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
-    """An item of the attention list that was seen from outside the state (records/items.py); its key is beside it."""
+    """An attention item that is not derived from the state (records/items.py), stored under its key."""
 
     kind: str
     severity: str
@@ -104,21 +104,21 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an undo got (landing/undo.py); written before each step acts, so that a crash resumes there."""
+    """The progress of an undo (landing/undo.py); written before each step, so that it can resume after a crash."""
 
     identity: ClassVar[str] = "started_unix"
     step: str
     started_unix: float
-    #: the accept that is taken back
+    #: the accept to revert
     worker: str
     commit: str
     prompt: str = ""
-    #: origin/<default branch> that the revert is on
+    #: origin/<default branch> under the revert
     base: str = ""
-    #: the one commit that lands; stored before it lands
+    #: the commit that lands; stored before it lands
     revert: str = ""
     attempt: int = 1
-    #: what can be done again, in words, and the task that is
+    #: what can be run again, as text, and the task
     returned: str = ""
     task_id: str = ""
 
@@ -130,29 +130,29 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     workers: dict[WorkerName, WorkerRecord] = {}
     last_reviewed_worker: WorkerName | None = None
     patrol_last_run_unix: float = 0.0
-    #: which task each auto worker is at; the same as in the workers' records, and written with them
+    #: the task of each auto worker; a copy from the workers' records, written with them
     active_task_ids: dict[WorkerName, TaskId] = {}
     auto: AutoState = AutoState()
-    #: auto mode is wanted: it began, and neither ended as planned nor was ended by a person. Whether it runs is
-    #: another question: a daemon that died leaves this
+    #: auto mode should be running: it started and was not ended, by plan or by the user. A daemon that died
+    #: leaves this set
     auto_mode: bool = False
-    #: the workers that auto mode drives; the same as in the workers' records, and written with them
+    #: the auto workers; a copy from the workers' records, written with them
     auto_workers: tuple[WorkerName, ...] = ()
-    #: what needs a person and does not follow from the rest of the state, by its stable key
+    #: attention items that are not derived from the rest of the state, by key
     attention: dict[str, Raised] = {}
-    #: an undo that is under way or was interrupted, or that ended and of which no person was told yet
+    #: an undo in progress or interrupted, or one that ended and was not reported to the user yet
     undo: UndoJournal | None = None
-    #: a supervisor looks after the daemon, which does not know of it; one that was killed leaves this (see its lock)
+    #: a supervisor watches the daemon; a killed supervisor leaves this set (see its lock)
     overseer_active: bool = False
-    #: number of the newest event, and the events of the newest write (see records/store.py)
+    #: number of the latest event, and the events of the latest write (see records/store.py)
     event_seq: int = 0
     recent_events: list[dict[str, Any]] = []
 
 
 def keep_unknown(kind: Any, old: Any, new: Any) -> Any:
-    """`new` (plain data of struct type `kind`) plus whatever `old` had that the type has no field for.
+    """`new` (plain data of struct type `kind`) plus fields of `old` that are unknown to the type.
 
-    Where a struct names an `identity` field, `old` counts only while that field is the same.
+    If a struct names an `identity` field, `old` counts only while that field is equal.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
@@ -174,7 +174,7 @@ def _merge_struct(kind: Any, old: dict[str, Any], new: dict[str, Any]) -> dict[s
 
 @cache
 def _fields(kind: Any) -> tuple[frozenset[str], dict[str, Any]]:
-    """All fields of a struct, and those that hold structs themselves."""
+    """All fields of a struct, and those that hold structs."""
     hints = {key: _unless_none(hint) for key, hint in typing.get_type_hints(kind).items()}
     nested = {key: hint for key, hint in hints.items() if _is_struct(hint) or typing.get_origin(hint) is dict}
     return frozenset(hints), nested

@@ -1,7 +1,7 @@
-"""state.json: changed only inside a transaction, and only by writing a whole, valid, new file.
+"""state.json: changed only in a transaction, by writing a complete, valid, new file.
 
-Events belong to the change they describe. They are written into state.json with it, and copied to events.jsonl
-afterwards; whoever opens the next transaction copies what a crash left out. So each is there exactly once.
+Events are written into state.json together with the change they describe, and then copied to events.jsonl. After a
+crash, the next transaction copies what is missing. So each event is there exactly once.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
 from llmc.records.state import VERSION, Raised, State, UndoJournal, keep_unknown
 from llmc.records.worker import Status, WorkerRecord
 
-#: the way out when there is no state.json to use
-REBUILD_HINT = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions."
+#: what to do without a usable state.json
+REBUILD = "run `llmc doctor --rebuild` to rebuild it from worktrees and sessions."
 
 
-#: of state.json: a thousand workers, each with a prompt of the largest size
+#: maximum size of state.json: a thousand workers with prompts of maximum size
 MOST_BYTES = 512 << 20
 
 
 class NewerState(StateError):
-    """A newer llmc wrote it; it is only looked at."""
+    """Written by a newer llmc; read-only."""
 
 
 def accept_key(worker: str) -> str:
-    """Under which name the attention list has a failed accept."""
+    """The key of a failed accept on the attention list."""
     return f"accept:{worker}"
 
 
 class Transaction:
-    """The state being changed; nothing is visible to others before the block ends."""
+    """The state being changed; others see nothing until the block ends."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -66,19 +66,19 @@ class Transaction:
         return record
 
     def update(self, name: str, **fields: Any) -> WorkerRecord:
-        """Change fields that are not the status."""
+        """Change fields other than the status."""
         assert "status" not in fields, "a status changes through move() only"
         return self.put(replace(self.worker(name), **fields))
 
     def move(self, name: str, change: transitions.Step, **event: Any) -> WorkerRecord:
-        """Take a step of the state machine and record it as an event."""
+        """Apply a transition and record it as an event."""
         before = self.worker(name)
         after = self.put(transitions.apply(before, change, self.now))
         if after.status is not Status.NEEDS_REVIEW:
-            # what failed to land is not there any more, or is other work now
+            # the work that failed to land is gone or has changed
             self.clear_item(accept_key(name))
         if after.status.is_free and self.state.last_reviewed_worker == name:
-            # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
+            # The reviewed work is gone: `accept` or `reject` without a name must not apply to the next one.
             self.state = replace(self.state, last_reviewed_worker=None)
         self.emit(
             "status_changed",
@@ -90,25 +90,25 @@ class Transaction:
         return after
 
     def remember_review(self, name: str) -> None:
-        """The worker that `reject` and `accept` mean when none is named."""
+        """The default worker of `reject` and `accept`."""
         self.state = replace(self.state, last_reviewed_worker=self.worker(name).name)
 
     def remember_patrol(self) -> None:
-        """The daemon looked at everybody just now."""
+        """Record that the daemon has just checked all workers."""
         self.state = replace(self.state, patrol_last_run_unix=self.now)
 
     def remember_overseer(self, active: bool) -> None:
-        """Whether a supervisor looks after the daemon."""
+        """Record whether a supervisor watches the daemon."""
         self.state = replace(self.state, overseer_active=active)
 
     def remember_auto(self, wanted: bool) -> None:
-        """Whether auto mode should be running from now on; where not, a person does not wait for it."""
+        """Record whether auto mode should be running."""
         self.state = replace(self.state, auto_mode=wanted)
         if not wanted and self.state.auto.run:
             self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
 
     def journal_undo(self, journal: UndoJournal | None) -> None:
-        """How far the undo is that is under way; None: there is none."""
+        """Record the undo in progress; None: none."""
         self.state = replace(self.state, undo=journal)
 
     def update_auto(self, **fields: Any) -> None:
@@ -116,7 +116,7 @@ class Transaction:
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
 
     def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
-        """Put something on the attention list, once; told again it keeps its age."""
+        """Raise an attention item; if already raised, it keeps its age."""
         assert kind in KINDS, f"attention kind {kind!r} is not in the table"
         assert severity in SEVERITIES
         known = self.state.attention.get(key)
@@ -129,14 +129,14 @@ class Transaction:
         self.emit("attention_raised", worker=who if who in self.state.workers else None, reason=text, key=key)
 
     def clear_item(self, key: str) -> None:
-        """Take something off the attention list, if it is on it."""
+        """Clear an attention item, if it exists."""
         if key in self.state.attention:
             left = {other: item for other, item in self.state.attention.items() if other != key}
             self.state = replace(self.state, attention=left)
             self.emit("attention_cleared", key=key)
 
     def sync_items(self, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
-        """Of the items whose key begins so, the list has these and no others."""
+        """Replace all items whose key has this prefix."""
         for key in [key for key in self.state.attention if key.startswith(prefixes) and key not in wanted]:
             self.clear_item(key)
         for key, fields in wanted.items():
@@ -158,24 +158,24 @@ class Transaction:
 
 
 class Store:
-    """Reads and changes one root's state.json."""
+    """Reads and writes a root's state.json."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        #: is told of each write how many workers it has
+        #: called after each write with the number of workers
         self.trace: Callable[[str], None] | None = None
         self._last: tuple[tuple[int, int, int], State, dict[str, Any]] | None = None
 
     def read(self) -> State:
-        """The state as it is; needs no lock, a file is replaced as a whole."""
+        """The current state; needs no lock, because the file is replaced as a whole."""
         return self._current()[0]
 
     def read_raw(self) -> dict[str, Any]:
-        """The same as plain data, for what the hot commands read too."""
+        """The same as plain data, for code shared with the hot commands."""
         return self._current()[1]
 
     def _current(self) -> tuple[State, dict[str, Any]]:
-        """The state, and the JSON it is from; decoded once for each version of the file."""
+        """The state and its JSON; decoded once per version of the file."""
         try:
             found = os.stat(self.root.state)
         except OSError:
@@ -184,7 +184,7 @@ class Store:
         last = self._last
         if last is not None and last[0] == stamp:
             return last[1], last[2]
-        # What is read now may be newer than the stamp; then the next look sees another one, and reads again.
+        # The file may be newer than the stamp; then the next read sees another stamp and reads again.
         state, raw = self._decode(self._bytes())
         self._last = (stamp, state, raw)
         return state, raw
@@ -219,18 +219,18 @@ class Store:
             yield tx
             if tx.state == old and not tx.emitted:
                 return
-            # The log is ahead of a state.json that was put back from its backup: no number is given twice.
+            # The log is ahead of a state.json restored from its backup: never reuse a number.
             new = _number(_with_derived(tx.state), tx.emitted, max(old.event_seq, logged))
             try:
                 data = encode(new, raw)
-            except UnicodeEncodeError:  # what a program printed, or a path, with bytes that are no text
+            except UnicodeEncodeError:  # output or a path with invalid UTF-8
                 new = msgspec.convert(_printable(msgspec.to_builtins(new)), State)
                 data = encode(new, raw)
             self._write(data, keep=True)
             if self.trace is not None:
                 auto = sum(record.auto for record in new.workers.values())
-                self.trace(f"state.json was written: {len(new.workers)} workers, {auto} of them auto")
-            # The change is made and must not look failed; the next transaction copies its events, or refuses.
+                self.trace(f"state.json written: {len(new.workers)} workers, {auto} of them auto")
+            # The change is done and must not look failed; the next transaction copies its events, or refuses.
             with contextlib.suppress(LlmcError):
                 events.append_missing(self.root.events, new.recent_events)
         for row in tx.emitted:
@@ -238,7 +238,7 @@ class Store:
                 self.note(str(row["worker"]), f"{row['from']} -> {row['to']}: {row['reason']}")
 
     def note(self, worker: str, text: str) -> None:
-        """A line in the worker's own log, for people; that it cannot be written must stop nobody."""
+        """Write a line to the worker's log, for people; write errors are ignored."""
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
         with contextlib.suppress(LlmcError, OSError):
             log = self.root.log(worker)
@@ -252,7 +252,7 @@ class Store:
                 self._write(encode(State(), {}), keep=False)
 
     def start_anew(self, records: list[WorkerRecord], kept: Path | None) -> None:
-        """A new state.json with these workers; the old file, if there is one, stays under the name `kept`."""
+        """A new state.json with these workers; an old file is renamed to `kept`."""
         with lock(self.root.lock("state"), Rank.STATE):
             if kept is not None:
                 _second_name(self.root.state, kept)
@@ -276,9 +276,9 @@ class Store:
             backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint=f"Copy the version before it back: cp {backup} {self.root.state}. Or: {REBUILD_HINT}"
+                hint=f"Restore the backup: cp {backup} {self.root.state}. Or {REBUILD}"
                 if backup.exists()
-                else f"{REBUILD_HINT} `llmc down` stops what runs.",
+                else f"To recover, {REBUILD} To stop all agents, run `llmc down`.",
             ) from error
         except OSError as error:
             raise explain(error, f"cannot read {self.root.state}") from error
@@ -289,17 +289,16 @@ class Store:
             version = raw.get("version", VERSION)
             if isinstance(version, int) and version > VERSION:
                 raise NewerState(
-                    f"{self.root.state} has version {version}, this llmc knows {VERSION}: nothing was changed",
+                    f"{self.root.state} has version {version}, but this llmc supports only {VERSION}; nothing was changed",
                     hint="Use the newer llmc that wrote it.",
                 )
             if "workers" not in raw:
-                raise msgspec.ValidationError("it has no workers table")
+                raise msgspec.ValidationError("no workers table")
             return msgspec.convert(raw, State), raw
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
-                hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good. "
-                f"Or: {REBUILD_HINT}",
+                hint=f"Restore the backup: cp {self.root.state_backup} {self.root.state}. Or {REBUILD}",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:
@@ -310,20 +309,20 @@ class Store:
                 write_atomic(self.root.state, data, alone=True)
 
     def _keep_backup(self) -> None:
-        """The current file gets a second name; no copy, and never a moment without a state.json."""
+        """Give the current file a second name: no copy, and state.json exists at every moment."""
         temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.tmp")
         try:
             temp.unlink(missing_ok=True)
             _second_name(self.root.state, temp)
             os.replace(temp, self.root.state_backup)
-            # After a crash both names can be one file already; then rename() does nothing, and leaves `temp`.
+            # After a crash both names may be the same file; then rename() does nothing and leaves `temp`.
             temp.unlink(missing_ok=True)
         except OSError as error:
-            raise explain(error, f"cannot keep {self.root.state_backup}") from error
+            raise explain(error, f"cannot write {self.root.state_backup}") from error
 
 
 def _second_name(path: Path, other: Path) -> None:
-    import shutil  # 2 ms that hardly any command needs
+    import shutil  # saves 2 ms in most commands
 
     try:
         os.link(path, other)
@@ -335,10 +334,10 @@ def _second_name(path: Path, other: Path) -> None:
 
 
 def encode(state: State, raw: dict[str, Any]) -> bytes:
-    """Validated JSON; fields a newer llmc wrote, which we do not know, are carried over from `raw`."""
+    """Validated JSON; unknown fields from a newer llmc are carried over from `raw`."""
     found = [text for record in state.workers.values() for text in transitions.problems(record)]
     found += [
-        f"{name}: filed under {key}"
+        f"{name}: stored under {key}"
         for key, name in ((k, r.name) for k, r in state.workers.items())
         if key != name
     ]
@@ -353,7 +352,7 @@ def encode(state: State, raw: dict[str, Any]) -> bytes:
 
 
 def _printable(value: Any) -> Any:
-    """Plain data whose texts are valid Unicode; what is not is shown as an escape."""
+    """Plain data with valid Unicode; invalid characters are escaped."""
     if isinstance(value, dict):
         return {_printable(key): _printable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -363,11 +362,11 @@ def _printable(value: Any) -> Any:
 
 def unknown_worker(name: str, state: State) -> NotFound:
     hint = did_you_mean(name, state.workers, f"Add it with `llmc add {name}`.")
-    return NotFound(f"there is no worker {name!r}", hint=hint)
+    return NotFound(f"no worker {name!r}", hint=hint)
 
 
 def _with_derived(state: State) -> State:
-    """What the records say already, in fields of its own."""
+    """Fields copied from the workers' records."""
     active = {name: r.assignment.task_id for name, r in state.workers.items() if r.assignment is not None}
     auto = tuple(sorted(name for name, record in state.workers.items() if record.auto))
     return replace(state, active_task_ids=active, auto_workers=auto)

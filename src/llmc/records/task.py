@@ -1,4 +1,4 @@
-"""A task, wherever it is kept, and what llmc keeps in its metadata; and what a look at a list of them finds. Pure data."""
+"""A task, llmc's own metadata in it, and the result of scanning a list. Pure data."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ from llmc.base.names import TaskId
 
 DEFAULT_PRIORITY = 3
 PRIORITIES = range(5)
-#: of a task's number
+#: maximum digits of a task's number
 MOST_DIGITS = 15
-#: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
+#: maximum bytes of a task's id: it becomes part of a file name
 MOST_ID = 200
-#: other files of the list begin with a dot
+#: other files of the list start with a dot
 _NO_ID = re.compile(r"^\.|/")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+")
-#: what a label may be made of, in words
+#: allowed characters of a label, as text
 LABEL_WORDS = "letters, digits, hyphen and underscore"
 
 
@@ -42,7 +42,7 @@ class Task(Struct, frozen=True):
 
     @property
     def priority(self) -> int:
-        """0 is first; what is no number counts as 3, what lies outside is moved to the edge."""
+        """0 is highest; not a number counts as 3, values out of range are clamped."""
         value = self.metadata.get("priority")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return DEFAULT_PRIORITY
@@ -55,12 +55,12 @@ class Task(Struct, frozen=True):
 
     @property
     def ours(self) -> Mapping[str, Any]:
-        """What llmc itself keeps with it: `metadata.llmc`."""
+        """llmc's own metadata: `metadata.llmc`."""
         value = self.metadata.get("llmc")
         return value if isinstance(value, Mapping) else {}
 
     def with_ours(self, **changes: Any) -> "Task":
-        """The task with these values among llmc's own; None removes one. Everything else in it stays."""
+        """The task with these values set in llmc's metadata; None removes one. Everything else stays."""
         said = {**self.ours, **changes}
         ours = {key: value for key, value in said.items() if value is not None or key not in changes}
         others = {key: value for key, value in self.metadata.items() if key != "llmc"}
@@ -68,13 +68,13 @@ class Task(Struct, frozen=True):
 
     @property
     def verify(self) -> str:
-        """The task's own acceptance command."""
+        """The task's own verify command."""
         value = self.ours.get("verify")
         return value if isinstance(value, str) else ""
 
     @property
     def model(self) -> str:
-        """The Claude model that it is to be done with; "" for that of its worker."""
+        """The Claude model for this task; "" means the worker's."""
         value = self.ours.get("model")
         return value if isinstance(value, str) and is_model(value) else ""
 
@@ -86,100 +86,100 @@ class Task(Struct, frozen=True):
 
     @property
     def claim(self) -> str:
-        """The id of the claim on it; an owner's name alone is the same in every root."""
+        """The id of the claim on it; an owner's name is not unique across roots."""
         value = self.ours.get("claim")
         return value if isinstance(value, str) else ""
 
     @property
     def waits_for_a_person(self) -> str:
-        """Why it is not taken although nothing blocks it: `proposed`, `quarantined`, `parked`; or nothing."""
+        """Why it is held although nothing blocks it: `proposed`, `quarantined`, `parked`; or ""."""
         value = self.ours.get("hold")
         return value if isinstance(value, str) else ""
 
     @property
     def dispatch(self) -> str:
-        """The dispatch of a goal that made it, under which it is done at most once; "" for any other task."""
+        """The goal dispatch that made it, which runs at most once; "" for other tasks."""
         goal = self.ours.get("goal")
         value = goal.get("dispatchId") if isinstance(goal, Mapping) else None
         return value if isinstance(value, str) else ""
 
     @property
     def part(self) -> str:
-        """The part of a goal's plan that it is for, whichever attempt at that it is; "" for any other task."""
+        """The plan item that it is for, the same for every attempt; "" for other tasks."""
         goal = self.ours.get("goal")
         ids = [goal.get(name) for name in ("goalId", "workNodeId")] if isinstance(goal, Mapping) else []
         return "/".join(map(str, ids)) if all(ids) else ""
 
     @property
     def pool_key(self) -> str:
-        """What the task pool command calls it; "" for any other task."""
+        """Its key from the task pool command; "" for other tasks."""
         value = self.ours.get("key")
         return value if isinstance(value, str) else ""
 
     @property
     def made_by(self) -> Mapping[str, str]:
-        """The worker whose session made it, and the task that one was at; empty for any other task."""
+        """The worker whose session made it, and that worker's task; empty for other tasks."""
         value = self.ours.get("by")
         return value if isinstance(value, Mapping) else {}
 
 
-#: gets a task as it is now, and returns it as it shall be; None: leave it
+#: takes the current task and returns the new one; None: no change
 Edit = Callable[[Task], Task | None]
 
 
 class NoTask(LlmcError):
-    """What is there is no valid task; nothing can be written into it either."""
+    """Not a valid task; it cannot be edited either."""
 
 
 class Unreadable(Struct, frozen=True):
-    """Something in a list that is no task."""
+    """An entry of a list that is not a valid task."""
 
-    #: what it is called there, and where that is, for people
+    #: its name and path, for people
     file: str
     where: str
-    #: what it would be
+    #: the id it would have
     task_id: TaskId
     problem: str
 
 
 class Listing(Struct):
-    """The tasks as they are now, and what is none."""
+    """The current tasks, and invalid entries."""
 
     tasks: dict[TaskId, Task] = field(default_factory=dict)
     unreadable: list[Unreadable] = field(default_factory=list)
-    #: what somebody is writing at this moment, by its name there: to be looked at again
+    #: names of files that are being written now, to be read again
     unsettled: set[str] = field(default_factory=set)
 
 
 class Changes(Struct):
-    """What is different since the last look: tasks (None: gone, or no task any more), and what is being written."""
+    """Changes since the last scan: tasks (None: gone, or no longer valid), and what is being written."""
 
     tasks: dict[TaskId, Task | None] = field(default_factory=dict)
     unsettled: set[str] = field(default_factory=set)
 
 
 def is_label(text: str) -> bool:
-    """Whether it can be the name of a table in TOML, without quotes."""
+    """Whether it is a valid bare key in TOML."""
     return _LABEL.fullmatch(text) is not None
 
 
 def is_id(text: str) -> bool:
-    """Whether it can be the name of a task: that of a file in the list's own directory."""
+    """Whether it is a valid task id, which becomes a file name in the list's directory."""
     return (
         0 < len(text.encode(errors="replace")) <= MOST_ID and text.isprintable() and not _NO_ID.search(text)
     )
 
 
 def is_model(text: str) -> bool:
-    """Whether it can be the name of a model: it becomes an argument of the client's command line."""
+    """Whether it is a valid model name, which becomes an argument of the client."""
     return re.fullmatch(r"[A-Za-z0-9][!-~]{0,199}", text) is not None
 
 
 def is_number(task_id: str) -> bool:
-    """Whether it is a number as the client gives them; a longer one could not be followed by another."""
+    """Whether it is a number as the client assigns them; a longer one would leave no next number."""
     return task_id.isascii() and task_id.isdigit() and len(task_id) <= MOST_DIGITS
 
 
 def in_order(task_id: str) -> tuple[int, int, str]:
-    """A key that puts 2 before 10, and names after numbers."""
+    """A sort key that puts 2 before 10, and names after numbers."""
     return (0, int(task_id), "") if is_number(task_id) else (1, 0, task_id)

@@ -1,4 +1,4 @@
-"""Tokens an agent used, and what they cost. Pure data; prices are in auto/rules/costs.py."""
+"""Tokens used by an agent, and their cost. Pure data; prices are in auto/rules/costs.py."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from msgspec.structs import astuple
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one message, or a sum of them; the names are those of the API."""
+    """Tokens of one message, or a sum; named as in the API."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -18,7 +18,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
         return _tokens(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
     def since(self, earlier: "Tokens") -> "Tokens":
-        """What came on top of `earlier`; of a kind that became less, nothing."""
+        """The increase since `earlier`; 0 for counts that decreased."""
         pairs = zip(astuple(self), astuple(earlier), strict=True)
         return _tokens(*(max(0, now - before) for now, before in pairs))
 
@@ -27,10 +27,10 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def new(self) -> int:
-        """What token limits count: all but the cache reads.
+        """The tokens that limits count: all but cache reads.
 
-        A conversation reads its whole context again in every step, from the cache and at a fraction of the price. That
-        number says how many steps there were, not how much work; counted, it would be nearly all of every limit.
+        Every step reads the whole context again, from the cache and at a fraction of the price. Counting it would
+        measure steps instead of work, and would dominate every limit.
         """
         return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
 
@@ -40,11 +40,11 @@ def _tokens(*counts: int) -> Tokens:
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, and what they cost as far as it is known."""
+    """Tokens and their cost, as far as known."""
 
     tokens: Tokens = Tokens()
     cost: float = 0.0
-    #: by model, those of the tokens that are not in the cost; they may have a price now
+    #: by model, tokens not included in the cost, which may have a price now
     unpriced: Mapping[str, Tokens] = {}
 
     def __add__(self, other: "Spent") -> "Spent":

@@ -1,4 +1,4 @@
-"""What llmc knows of one worker. Pure data."""
+"""A worker's record. Pure data."""
 
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -19,58 +19,58 @@ from llmc.records.tokens import Tokens
 
 
 class Status(StrEnum):
-    """Where a worker stands."""
+    """The status of a worker."""
 
-    #: no agent runs
+    #: no agent is running
     OFFLINE = "offline"
     #: ready for a task
     IDLE = "idle"
     #: busy with a task
     WORKING = "working"
-    #: stopped, and waits for a person's word
+    #: stopped and needs your input
     NEEDS_INPUT = "needs_input"
-    #: committed, and waits for review
+    #: committed and waiting for review
     NEEDS_REVIEW = "needs_review"
-    #: reads its own work once more before a person does
+    #: reviewing its own work before you do
     REVIEWING = "reviewing"
-    #: busy with what a person sent back
+    #: working on changes you requested
     REJECTED = "rejected"
-    #: resolves conflicts with the default branch
+    #: resolving conflicts with the default branch
     REBASING = "rebasing"
-    #: said that nothing needs to change
+    #: reported that nothing needs to change
     NO_CHANGES = "no_changes"
-    #: stopped by a failure; only a person's command leaves it
+    #: stopped by a failure; needs a command from you
     ERROR = "error"
 
     @property
     def is_free(self) -> bool:
-        """Ready for a task, and nothing of the last one waits."""
+        """Ready for a task, with nothing left of the last one."""
         return self in (Status.IDLE, Status.NO_CHANGES)
 
     @property
     def is_live(self) -> bool:
-        """It has an agent, as far as is known."""
+        """Whether it has an agent, as far as known."""
         return self not in (Status.OFFLINE, Status.ERROR)
 
 
-#: the statuses in which a worker's agent is at work on a task
+#: the statuses in which a worker's agent works on a task
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
 
 class Outcome(StrEnum):
-    """What became of a prompt; there is no bare OK."""
+    """The outcome of a prompt."""
 
-    #: in state, nothing typed yet
+    #: recorded, nothing typed yet
     PENDING = "pending"
-    #: keys were sent; whether they arrived is not known yet
+    #: keys were sent; not confirmed yet
     TYPED = "typed"
     #: the agent's own hook named our id while it was idle
     ACKNOWLEDGED = "acknowledged"
-    #: the same, while it was busy: it comes after or inside the running turn
+    #: the same, while it was busy: it runs after or inside the current turn
     QUEUED = "queued"
-    #: no proof of arrival; our text was taken back where that was possible
+    #: not confirmed; our text was removed if possible
     UNCONFIRMED = "unconfirmed"
-    #: not sent: a dialog, a draft, a dead pane, or a person is in the way
+    #: not sent: a dialog, a draft, a dead pane or the user is in the way
     REFUSED = "refused"
 
     @property
@@ -85,55 +85,55 @@ class Outcome(StrEnum):
 class Obstacle(StrEnum):
     """What kept a prompt from its agent."""
 
-    #: a person holds the worker
+    #: the worker is on hold
     HELD = "held"
-    #: a person is attached to its session
+    #: a terminal is attached to its session
     ATTACHED = "attached"
-    #: a person opened a dialog, and the text would answer it
+    #: the user opened a dialog that the text would answer
     DIALOG = "dialog"
-    #: the agent itself asks something, and the text would answer it
+    #: the agent asks a question that the text would answer
     QUESTION = "question"
-    #: somebody else's text is in the input box
+    #: another text is in the input box
     DRAFT = "draft"
     #: an earlier prompt of llmc's own is in the input box
     LEFTOVER = "leftover"
-    #: the screen shows something else than a plain input box: a search, a view, an editor
+    #: the screen does not show a plain input box, but a search, a view or an editor
     SCREEN = "screen"
-    #: a turn runs, and a new conversation cannot begin
+    #: a turn is in progress, so a new conversation cannot start
     BUSY = "busy"
-    #: no new conversation began on /clear
+    #: no new conversation started on /clear
     NO_CLEAR = "no_clear"
-    #: the agent's process has ended
+    #: the agent has exited
     DEAD = "dead"
 
     @property
     def is_person(self) -> bool:
-        """A person is there, or left something that is theirs: no failure of the agent, nor of the task."""
+        """Whether the user is there, or left something: not a failure of the agent or the task."""
         return self in (Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
 
     @property
     def is_in_the_box(self) -> bool:
-        """A person has left, and what they left is on the screen."""
+        """Whether the user has left something on the screen."""
         return self in (Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
 
 
 class SelfReview(StrEnum):
-    """How far the self-review of a worker's task is; there is at most one for each task."""
+    """The progress of the self-review of a task; at most one per task."""
 
-    #: not asked for
+    #: not requested
     NO = "no"
-    #: asked for with the task; comes when the agent stops with commits
+    #: requested with the task; sent when the agent stops with commits
     WANTED = "wanted"
-    #: the agent stopped with commits, and has to be told
+    #: the agent stopped with commits; the prompt is due
     DUE = "due"
-    #: its prompt is in state, and may have been typed
+    #: its prompt is recorded and may have been typed
     SENT = "sent"
-    #: the agent was told, or could not be; it will not be told again
+    #: the prompt was sent or could not be; it is not sent again
     DONE = "done"
 
 
 class Reviewed(StrEnum):
-    """Whether what lands is what a person saw in `llmc review`."""
+    """Whether what lands is what the user saw in `llmc review`."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -141,7 +141,7 @@ class Reviewed(StrEnum):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest prompt on its way to the agent. Its text is kept until the outcome is known."""
+    """The latest prompt to the agent. Its text is kept until the outcome is known."""
 
     identity: ClassVar[str] = "prompt_id"
     prompt_id: PromptId
@@ -150,78 +150,78 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     #: a new conversation is started first
     clear: bool = False
-    #: /clear ran already, so a repeated delivery must not clear again
+    #: /clear has run, so a repeated delivery must not clear again
     cleared: bool = False
-    #: the status the worker enters when the prompt has arrived
+    #: the status the worker enters when the prompt is confirmed
     then: Status | None = None
     reason: str = ""
-    #: what was in its way, where it did not arrive
+    #: what was in its way, if it was not delivered
     obstacle: Obstacle | None = None
     elapsed_ms: int = 0
 
     @property
     def met_a_person(self) -> bool:
-        """Nothing was typed, because a person is in the way."""
+        """Nothing was typed, because the user is in the way."""
         return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
 class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an accept got; written before each step acts, so that a crash resumes there."""
+    """The progress of an accept; written before each step, so that it can resume after a crash."""
 
     identity: ClassVar[str] = "started_unix"
     step: str
     started_unix: float
-    #: the worker's commit that was taken; what it has when it lands must be this
+    #: the worker's commit being accepted; it must be unchanged when it lands
     tip: str
     #: origin/<default branch> that it was merged with
     base: str = ""
-    #: of an older llmc: the worker's commits on top of `base`
+    #: from an older llmc: the worker's commits on top of `base`
     rebased: str = ""
-    #: the one commit that lands, and its tree; stored, and under a ref, before anything is done with it
+    #: the commit that lands, and its tree; stored under a ref before it is used
     squash: str = ""
     tree: str = ""
-    #: the tree that passed all checks
+    #: the validated tree
     validated: str = ""
-    #: it is validated where the worker does not work, which can be spoken to meanwhile
+    #: validated outside the worker's worktree, so that the worker can take messages
     apart: bool = False
     attempt: int = 1
-    #: how `squash` compares with what was reviewed
+    #: how `squash` compares with the reviewed change
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
-    #: by which the way it lands knows it, while that has no answer yet; what people are told; when it was last asked
+    #: the landing's own id while it is pending; its text for people; when it was last checked
     receipt: str = ""
     waits_for: str = ""
     polled_unix: float = 0.0
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """The task an auto worker is at. What could be changed in its file meanwhile is kept as it was when it was taken."""
+    """The task of an auto worker, with its fields as they were when it was claimed."""
 
     identity: ClassVar[str] = "claim"
     task_id: TaskId
-    #: the list that it is from; "" when an older llmc gave it out
+    #: its list; "" if an older llmc claimed it
     task_list: str = ""
     claim: str
     since_unix: float
     subject: str = ""
     label: str = ""
-    #: the task's own acceptance command
+    #: the task's own verify command
     verify: str = ""
-    #: it stopped without a commit and was asked for one; that happens once
+    #: it stopped without a commit and was asked for one, once
     asked_to_commit: bool = False
-    #: how often its work came back because `verify` failed
+    #: how often its work was returned because `verify` failed
     sent_back: int = 0
-    #: why what was handed over for it was not taken; its worker hears of it before anything else lands for it
+    #: why its work was not accepted; sent to its worker before anything else lands for it
     unlanded: str = ""
-    #: tasks that its session made while it was at this one
+    #: tasks that its session made during this one
     made: int = 0
-    #: the dispatch of a goal that made it; "" for any other task
+    #: the goal dispatch that made it; "" for other tasks
     dispatch: str = ""
-    #: the task's own Claude model; "" for that of its worker
+    #: the task's own Claude model; "" means the worker's
     model: str = ""
-    #: the task's own limits, and whether its worker was told that they, or others, are near
+    #: the task's own limits, and whether its worker was warned that a limit is near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
-    #: how long it waited for a person's answer: that is none of its own time
+    #: how long it waited for the user's answer, which is not charged to it
     waited_s: float = 0.0
 
     @property
@@ -230,13 +230,13 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens of a worker's conversation are in the event log already (auto/rules/costs.py)."""
+    """How many tokens of a worker's conversation are already in the event log (auto/rules/costs.py)."""
 
     identity: ClassVar[str] = "transcript"
     transcript: str = ""
     #: by model
     counted: dict[str, Tokens] = {}
-    #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
+    #: the assignment of the conversation, and what it used, including earlier conversations
     claim: str = ""
     task_id: TaskId | None = None
     task_list: str = ""
@@ -248,7 +248,7 @@ class Metered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent said about its work, with `llmc report`."""
+    """The agent's report on its work, from `llmc report`."""
 
     #: done, blocked or progress
     kind: str
@@ -258,15 +258,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client asked last in a dialog, by its PermissionRequest hook."""
+    """The client's last dialog, from its PermissionRequest hook."""
 
     tool: str
-    #: the question itself, or what permission is asked for
+    #: the question, or the requested permission
     text: str
     at_unix: float
-    #: what can be chosen, in the order of the dialog; empty where the hook does not say
+    #: the options, in the order of the dialog; empty if the hook does not name them
     options: tuple[str, ...] = ()
-    #: `llmc answer` can answer it: one question, one answer, and every option is known
+    #: `llmc answer` can answer it: one question, one answer, all options known
     answerable: bool = False
 
 
@@ -282,91 +282,91 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     since_unix: float = 0.0
     last_activity_unix: float = 0.0
-    #: the task as the person wrote it, without our preamble
+    #: the task as the user wrote it, without our preamble
     current_prompt: str = ""
-    #: what that is about, where its first line may not say so: a task of the list comes after the prologue of its label
+    #: its subject, if the first line may differ: a task from the list follows its label's prologue
     current_subject: str = ""
     delivery: Delivery | None = None
-    #: the agent's latest word on this task
+    #: the agent's latest report on this task
     report: Report | None = None
     #: the latest question; it is open only while the client waits for an answer
     asked: Asked | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
-    #: what a person saw in the latest review: the change (landing/rules.py), the commit, and when
+    #: what the user saw in the latest review: the change (landing/rules.py), the commit, and when
     reviewed_patch: str | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0
     #: that review found uncommitted changes, so accept would refuse
     uncommitted: bool = False
-    #: a rebase llmc began: set before git acts, cleared when it has ended
+    #: a rebase started by llmc: set before git acts, cleared when it ends
     rebase_started_at_unix: float = 0.0
     #: HEAD before it, pinned; "" when no rebase is open
     pre_rebase_sha: str = ""
     #: the commit of the default branch it goes onto
     rebase_base: str = ""
-    #: commits that were taken back on the branch while it was behind, and that it may still carry
+    #: commits reverted on the branch while it was behind, which it may still contain
     taken_back: tuple[str, ...] = ()
     conflicted_files: tuple[str, ...] = ()
-    #: turns of the agent that ended with the conflicts unresolved
+    #: turns of the agent that ended with unresolved conflicts
     resolution_attempts: int = 0
-    #: the agent has to be told about the conflicts (again), or about `validation_output`
+    #: the conflicts, or `validation_output`, must be sent to the agent (again)
     conflict_prompt_due: bool = False
     self_review: SelfReview = SelfReview.NO
-    #: [repo].validate has to pass before the conflicts count as resolved
+    #: [repo].validate must pass before the conflicts count as resolved
     validate_rebase: bool = False
-    #: git is done with the rebase; validation has the last word
+    #: git has finished the rebase; validation decides
     validation_due: bool = False
-    #: the end of what a validation said that failed after the conflicts were resolved
+    #: the end of the output of a validation that failed after the conflicts were resolved
     validation_output: str = ""
-    #: somebody else's work landed: this worker's is to be rebased when nobody is disturbed by it
+    #: other work landed: rebase this worker's when that disturbs nobody
     rebase_due: bool = False
     #: when patrol first saw commits of a turn that has not ended yet
     commits_seen_unix: float = 0.0
-    #: when the agent stopped and left only shells running in the background
+    #: when the agent stopped with only background shells still running
     background_since_unix: float = 0.0
-    #: where a nuke that was interrupted keeps the work
+    #: where an interrupted nuke has saved the work
     removal_ref: str = ""
     held: bool = False
     held_since_unix: float = 0.0
-    #: what a person left in the way of an auto worker: it takes no task until that is gone
+    #: what the user left in the way of an auto worker: it takes no task until that is gone
     person: Obstacle | None = None
-    #: works on tasks from the list, and takes nothing from a person's `start`
+    #: takes tasks from the task list, not from `llmc start`
     auto: bool = False
     assignment: Assignment | None = None
-    #: when its agent began to make tasks that its hooks have not named yet
+    #: when its agent announced tasks that its hooks have not named yet
     announced_tasks: tuple[float, ...] = ()
     metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""
-    #: in error: the commit that failed its validation for the last time
+    #: in error: the commit that last failed validation
     failed_sha: str = ""
     crash_count: int = 0
     last_crash_unix: float = 0.0
-    #: mark of the running agent process; events of another instance are stale
+    #: id of the running agent process; events of another instance are stale
     instance: str = ""
-    #: its tmux pane; "" where that carries the mark alone, or is of an llmc that knew sessions only
+    #: its tmux pane; "" if only the pane's mark identifies it, or an older llmc recorded only the session
     pane_id: PaneId = PaneId("")
-    #: which agent runs, with which model, and the configuration directory it was launched with
+    #: the running agent, its model, and the configuration directory it was launched with
     agent: str = ""
     model: str = ""
     config_dir: str = ""
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
-    #: events applied whose inbox files were not seen to be gone yet
+    #: applied events whose inbox files may still exist
     applied_events: tuple[str, ...] = ()
 
     @property
     def waits_for_a_person(self) -> bool:
-        """A person holds it, or left something in its way."""
+        """Whether it is on hold, or the user left something in its way."""
         return self.held or self.person is not None
 
     @property
     def has_branch(self) -> bool:
-        """Whether its work is judged by the commits of its branch; the supervisor's own session has none."""
+        """Whether its work is judged by the commits on its branch; the supervisor's session has none."""
         return bool(self.branch)
 
     @property
     def shares_the_list(self) -> bool:
-        """Whether its agent has the fleet's task list: every worker's and the supervisor's; not one that only tries the client."""
+        """Whether its agent has the fleet's task list: every worker and the supervisor, but not the canary."""
         return self.has_branch or self.name == OVERSEER

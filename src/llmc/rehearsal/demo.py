@@ -20,7 +20,7 @@ from llmc.rehearsal import sample
 
 
 class Show:
-    """Runs commands for the reader to see: each line shown is the real command and its real output."""
+    """Runs commands and shows each with its real output."""
 
     def __init__(self, directory: Path, agent: str = "scripted") -> None:
         self.agent = agent
@@ -34,18 +34,18 @@ class Show:
         say(paint(text, "cyan", bold=True))
 
     def file(self, name: str, text: str) -> None:
-        """A file beside the repository, for commands that read one."""
+        """Write a file beside the repository, for commands that read one."""
         (self.source.parent / name).write_text(text)
 
     def llmc(self, *args: str) -> None:
         self.run([sys.executable, "-m", "llmc", *args], f"llmc {shlex.join(args)}")
 
     def until(self, worker: str, action: str) -> None:
-        """Wait until this has happened to the worker, by the event log."""
+        """Wait for an event of the worker."""
         deadline = monotonic() + 60
         while f'"action": "{action}"' not in self.output("events", "--worker", worker, "--json"):
             if monotonic() > deadline:
-                raise LlmcError(f"{worker}: {action} did not happen within a minute")
+                raise LlmcError(f"{worker}: no {action} event within a minute")
             time.sleep(0.2)
 
     def run(self, argv: list[str], shown: str) -> None:
@@ -53,10 +53,10 @@ class Show:
         done = proc.run(argv, cwd=self.source, env=self.env, timeout_s=120, check=False)
         say_lines((done.stderr + done.stdout).rstrip())
         if not done.ok:
-            raise LlmcError(f"`{shown}` ended with {done.returncode}")
+            raise LlmcError(f"`{shown}` exited with code {done.returncode}")
 
     def output(self, *args: str) -> str:
-        """What a command prints, not shown."""
+        """The output of a command that is not shown."""
         argv = [sys.executable, "-m", "llmc", *args]
         return proc.run(argv, cwd=self.source, env=self.env, timeout_s=60).stdout
 
@@ -66,18 +66,18 @@ class Show:
 
 
 WORKERS = 3
-#: a model may take its time; the scripted agent needs seconds
+#: a model takes its time; the scripted agent needs seconds
 LIMITS_S = {"scripted": 120.0, "claude": 3600.0}
 REDRAW_S = 0.25
 
-#: what is told while it runs, and how
+#: events shown while it runs
 _TOLD = {
-    "task_assigned": ("cyan", "{worker}  takes task {task_id}: {subject}"),
-    "rebase_conflicted": ("magenta", "{worker}  conflicts in {files}; it resolves them itself"),
-    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and fixes it"),
+    "task_assigned": ("cyan", "{worker}  started task {task_id}: {subject}"),
+    "rebase_conflicted": ("magenta", "{worker}  has conflicts in {files} and is resolving them"),
+    "task_sent_back": ("yellow", "{worker}  failed the verify command of task {task_id} and is fixing it"),
     "task_completed": ("green", "{worker}  landed task {task_id}: {subject}"),
-    "task_failed": ("red", "{worker}  gave task {task_id} back: {reason}"),
-    "fleet_parked": ("yellow", "everybody waits: {reason}"),
+    "task_failed": ("red", "{worker}  released task {task_id}: {reason}"),
+    "fleet_parked": ("yellow", "fleet parked: {reason}"),
 }
 
 
@@ -88,23 +88,23 @@ def tell_auto(show: Show) -> None:
         "init", "--target", str(show.root), "--agent", show.agent, "--validate", "python3 -m unittest -q"
     )
     show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
-    show.title("A plan: nine tasks in Markdown files, with labels and what comes first")
+    show.title("A plan: nine tasks in Markdown files, with labels and dependencies")
     sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
     show.llmc("tasks", "import", "../plan")
     show.llmc("tasks", "graph")
-    show.title("Three auto workers take what is ready, and land it: rebased, checked, one commit each")
+    show.title("Three auto workers run the tasks and land the results: rebased, validated, one commit each")
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
     watch(show, LIMITS_S[show.agent])
-    show.title("A straight history, and it is green")
+    show.title("A linear history, and the tests pass")
     show.run(["git", "log", "--oneline", "--graph"], "git log --oneline --graph")
     show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
-    show.title("What the morning report says")
+    show.title("The digest")
     show.llmc("digest")
     show.llmc("status")
 
 
 def watch(show: Show, limit_s: float) -> None:
-    """Tell what happens, as it happens, until every task is completed."""
+    """Print events until every task is completed."""
     deadline = monotonic() + limit_s
     told = done = 0
     while done < len(sample.TASKS):
@@ -114,9 +114,9 @@ def watch(show: Show, limit_s: float) -> None:
             done += event["action"] == "task_completed"
         told = len(events)
         if monotonic() > deadline:
-            raise LlmcError(f"{done} of {len(sample.TASKS)} tasks were done in {limit_s:g} s")
+            raise LlmcError(f"only {done} of {len(sample.TASKS)} tasks were completed within {limit_s:g} s")
         if any(event["action"] == "auto_failed" for event in events):
-            raise LlmcError("auto mode ended before the plan was done")
+            raise LlmcError("auto mode stopped before all tasks were completed")
         time.sleep(REDRAW_S)
 
 
@@ -129,7 +129,7 @@ def _tell_one(event: dict[str, object]) -> None:
         say(f"{when}  " + paint(text.format(**values), colour))
 
 
-#: each worker's task: the file it is in, and its text
+#: each worker's task: its file and its text
 TASKS = {
     "adam": ("by-name.md", sample.BY_NAME),
     "baker": ("warmer.md", sample.WARMER),
@@ -143,32 +143,32 @@ def tell_by_hand(show: Show) -> None:
     show.llmc(
         "init", "--target", str(show.root), "--agent", "scripted", "--validate", "python3 -m unittest -q"
     )
-    show.title("Three workers: each an agent in tmux, in a git worktree of its own")
+    show.title("Three workers: each an agent in tmux with its own git worktree")
     for worker in TASKS:
         show.llmc("add", worker)
     show.llmc("up", "--detach")
-    show.title("A task for each, delivered and receipted by the agent's own hook")
+    show.title("A task for each; the agent's hook confirms the delivery")
     for worker, (name, text) in TASKS.items():
         show.file(name, text)
         show.llmc("start", "--worker", worker, "--prompt-file", f"../{name}")
     for worker in TASKS:
         show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
     show.llmc("status")
-    show.title("clara forgot the test: what would land, and back it goes, in the same conversation")
+    show.title("clara forgot the test: review it, and request changes in the same conversation")
     show.llmc("review", "clara", "--interface", "diff")
-    show.llmc("reject", "clara", "Please add a test for it.")
+    show.llmc("reject", "clara", "Add a test for it.")
     show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
     show.title("adam's commit: rebased, validated, squashed, landed by fast-forward")
     before = datetime.now().isoformat(timespec="milliseconds")
     show.llmc("accept", "adam")
-    show.title("baker changed the same line, so it is told, and puts both together")
+    show.title("baker changed the same line: llmc reports the conflict and baker merges both changes")
     show.until("baker", "rebase_resolved")
     show.llmc("events", "--worker", "baker", "--since", before)
     show.title("The other two land on top")
     show.llmc("review", "clara", "--interface", "diff")
     show.llmc("accept", "clara")
     show.llmc("accept", "baker")
-    show.title("A straight history, and it is green")
+    show.title("A linear history, and the tests pass")
     show.run(["git", "log", "--oneline", "--graph", "--stat"], "git log --oneline --graph --stat")
     show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
     show.llmc("status")
@@ -179,28 +179,30 @@ PREFIX = "llmc-demo-"
 
 
 @click.command("demo")
-@click.option(
-    "--by-hand", is_flag=True, help="Show manual mode instead: a person reviews, rejects and accepts."
-)
+@click.option("--by-hand", is_flag=True, help="Show manual mode instead: you review, reject and accept")
 @click.option(
     "--agent",
     type=click.Choice(["scripted", "claude"]),
     default="scripted",
-    help="Who does the work; claude is the real client, with your account and its costs.",
+    help="Agent to run; `claude` uses the real client and bills your account",
 )
-@click.option("--keep", is_flag=True, help="Leave the fleet running, and say how to look at it.")
+@click.option("--keep", is_flag=True, help="Keep the fleet running afterwards")
 def demo(by_hand: bool, agent: str, keep: bool) -> None:
-    """See llmc at work on a sample repository: no account, no configuration, nothing of yours is touched.
+    """Run a demo on a sample repository
+
+    Needs no account and no configuration, and does not touch your files.
 
     \b
     Examples:
-      llmc demo              nine tasks, three auto workers, a straight history
-      llmc demo --by-hand    three workers and a person
+      llmc demo              nine tasks, three auto workers, a linear history
+      llmc demo --by-hand    three workers, reviewed by hand
 
-    The agent is the scripted one that ships with llmc; everything else (tmux, git, hooks, receipts) is real.
+    The agent is the scripted agent that ships with llmc; everything else (tmux, git, hooks, receipts) is real.
     """
     if by_hand and agent != "scripted":
-        raise UsageError("--by-hand shows the scripted agent only", hint="llmc demo --agent claude")
+        raise UsageError(
+            "--by-hand and --agent claude cannot be used together", hint="llmc demo --agent claude"
+        )
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     show = Show(directory, agent)
     try:
@@ -213,18 +215,18 @@ def demo(by_hand: bool, agent: str, keep: bool) -> None:
         raise
     if keep:
         say("")
-        say(paint("The fleet is still running. Look at it:", "green", bold=True))
+        say(paint("The fleet is still running. Try:", "green", bold=True))
         say(f"  export LLMC_ROOT={show.root}")
         say("  llmc status --watch      llmc attach auto-1      llmc events")
         say(f"  llmc down && rm -r {directory}")
         return
     shutil.rmtree(directory, ignore_errors=True)
     say("")
-    say(paint("Now your own repository:", "green", bold=True))
+    say(paint("Now try your own repository:", "green", bold=True))
     if by_hand:
         say("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
         say("  llmc start --prompt 'What to do'")
     else:
         say("  cd your-repository && llmc init")
         say("  llmc tasks add 'What to do' && llmc up --auto --detach")
-    say("  (llmc demo --keep leaves this fleet running to look at; llmc demo --by-hand shows manual mode)")
+    say("  (llmc demo --keep keeps this fleet running; llmc demo --by-hand shows manual mode)")

@@ -20,25 +20,39 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("drill")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
-@click.option("--all", "everything", is_flag=True, help="Every drill there is; takes some minutes.")
-@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="How many at a time.")
-@click.option("--seed", type=int, default=1, show_default=True, help="For `night`: which faults, and when.")
-@click.option("--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="For `night`.")
+@click.option("--all", "everything", is_flag=True, help="Run every drill (takes several minutes)")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 16),
+    default=2,
+    show_default=True,
+    help="Number of drills to run at the same time",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Random seed for `night` (selects the faults and their timing)",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="Duration of `night`"
+)
 @json_option
 def drill(
     names: tuple[str, ...], everything: bool, jobs: int, seed: int, minutes: float, as_json: bool
 ) -> int:
-    """Make failures happen, for real, and see that nothing is lost; without a name: list them.
+    """Inject failures in a scratch root to test recovery
 
     \b
     Examples:
-      llmc drill                   what there is
-      llmc drill agent-killed      one of them
-      llmc drill --all --jobs 4    before you trust a night to it
-      llmc drill night --seed 7    a whole fleet, with a fault every few seconds
+      llmc drill                   list the drills
+      llmc drill agent-killed      run one drill
+      llmc drill --all --jobs 4    run all of them
+      llmc drill night --seed 7    a whole fleet with a fault every few seconds
 
-    Each runs in a scratch root with the scripted agent, on a tmux server of its own: nothing of yours is touched.
-    The time until it was noticed is measured with short intervals, not with the defaults.
+    Each drill causes a real failure in a scratch root with the scripted agent and its own tmux server, and checks that
+    no work is lost. Your files are not touched. Detection times are measured with shorter intervals than the defaults.
     """
     chosen = _chosen(names, everything)
     if not chosen:
@@ -63,10 +77,10 @@ def drill(
 
 def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
     if names and everything:
-        raise UsageError("either names or --all", hint="llmc drill --all")
+        raise UsageError("pass drill names or --all, not both", hint="llmc drill --all")
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise NotFound(f"there is no drill {unknown[0]!r}", hint=f"There are: {', '.join(DRILLS)}.")
+        raise NotFound(f"no drill {unknown[0]!r}", hint=f"Drills: {', '.join(DRILLS)}.")
     return ROWS if everything else [DRILLS[name] for name in names]
 
 
@@ -87,10 +101,10 @@ def _line(report: Report) -> str:
     if report.skipped:
         return f"{parts[0]} {report.skipped}"
     if report.detected_s is not None:
-        parts.append(f"noticed after {report.detected_s:.1f} s")
+        parts.append(f"detected after {report.detected_s:.1f} s")
     if report.recovered_s is not None:
         parts.append(f"recovered after {report.recovered_s:.1f} s")
     parts.append("nothing lost" if not report.lost else "; ".join(report.lost))
     said = "  ".join(parts[:1]) + " " + ", ".join(parts[1:])
-    where = [f"its files: {report.directory}"] if report.directory else []
+    where = [f"files: {report.directory}"] if report.directory else []
     return "\n".join([said, *(f"        {line}" for line in [*report.notes, *report.problems, *where])])

@@ -1,6 +1,6 @@
 """The sample repository of the demo: small, real, with a test that can fail; and its plan of nine tasks.
 
-The lines with an @ spell out for the scripted agent what a model does by itself; a real agent does not get them.
+The lines with an @ are directives for the scripted agent; a real agent does not get them.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ FILES = {
     ".gitignore": "__pycache__/\n",
 }
 
-#: Three tasks in plain words. The directives below each spell out for the scripted agent what a model would do by itself.
+#: three tasks, each with directives for the scripted agent
 BY_NAME = """\
 Let greet() take a name, and keep greeting the world without one.
 
@@ -183,7 +183,7 @@ Write CHANGES.md with what is new.
 
 
 def write(folder: Path, *, scripted: bool) -> None:
-    """The files of the plan; a real agent gets the words alone."""
+    """The files of the plan; a real agent gets them without directives."""
     folder.mkdir()
     for name, text in TASKS.items():
         lines = [line for line in text.splitlines() if scripted or not line.startswith("@")]

@@ -1,9 +1,9 @@
-"""Before git runs in a root: no setting there may run a program of an agent's, or lead git elsewhere.
+"""Guards git in a root: no setting there may run an agent's program or redirect git.
 
-Agents share the clone's settings and may write their own worktree's. llmc's git would obey them, with a person's rights
-and in a person's commands. So each call of git (repo/git.py) lets the guard of that root look first. While nothing has
-changed that is a handful of stats and no program. What is found is reported, then undone; the rules are in
-repo/rules/clone_config.py. What an agent writes while git already runs is out of reach here.
+Agents share the clone's settings and may write their own worktree's. llmc's git would obey them, with the user's rights.
+So before each call of git (repo/git.py) the guard of that root checks the settings. While nothing has changed, that is a
+few stats and no program. Findings are reported, then undone; the rules are in repo/rules/clone_config.py. Changes made
+while git is already running cannot be caught here.
 """
 
 import fcntl
@@ -40,16 +40,16 @@ from llmc.repo.rules.clone_config import (
     kept_attributes,
 )
 
-#: a file that changed so recently may change again within the same tick of the file system's clock
+#: a file that changed this recently may change again within the same tick of the file system's clock
 RACY_NS = 20_000_000
-#: git writes this into the settings of each repository that it makes
+#: git writes this into the settings of each new repository
 _FIRST = "core.repositoryformatversion"
-#: an agent that was active so long before a file was written may have written it
+#: an agent active this long before a file was written may have written it
 ACTIVE_S = 60.0
 
 
 def stand(root: Root, source: str) -> None:
-    """Put a guard before the clone of a root; `source` as config.toml has it, or the root itself where that is unknown."""
+    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown."""
     path = str(root.path)
     known = git.guards.get(path)
     if known is None or known.source != source:
@@ -57,7 +57,7 @@ def stand(root: Root, source: str) -> None:
 
 
 class Undone(Struct, frozen=True):
-    """What was wrong with one file."""
+    """The findings in one file."""
 
     path: str
     text: str
@@ -65,7 +65,7 @@ class Undone(Struct, frozen=True):
 
 
 class CloneGuard:
-    """The guard of one root; remembers which version of each file it has seen to be fine."""
+    """The guard of one root; remembers which version of each file was fine."""
 
     def __init__(self, root: str, source: str) -> None:
         self.source = "" if source == root else source
@@ -73,18 +73,18 @@ class CloneGuard:
         self._git = f"{root}/.git"
         self._fine: dict[str, Stamp | None] = {}
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
-        #: somebody could not say what was undone: this process, or at its first look perhaps another one
+        #: a finding could not be reported yet, by this process or, at the first check, perhaps another
         self._behind = True
         self._turn = threading.RLock()
         self._mine = threading.local()
 
     def look(self, repo: str) -> None:
-        """Everything that git would read when it runs in this directory of the root."""
+        """Check everything that git would read in this directory of the root."""
         if getattr(self._mine, "looking", False):
-            return  # this is git as the guard itself calls it
+            return  # a git call by the guard itself
         with self._looking():
             if not os.path.lexists(self._git):
-                return  # no clone yet, or none any more: git says so itself
+                return  # no clone: git reports it
             self._clone()
             top = self._top(repo)
             if top != self._root:
@@ -102,7 +102,7 @@ class CloneGuard:
                 self._mine.looking = False
 
     def _top(self, repo: str) -> str:
-        """Where git finds the repository that a directory belongs to."""
+        """The top of the repository that a directory belongs to."""
         here = repo
         while here != self._root and not os.path.lexists(f"{here}/.git"):
             here = os.path.dirname(here)
@@ -111,18 +111,18 @@ class CloneGuard:
     def _clone(self) -> None:
         if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
             raise LlmcError(
-                f"{self._git} is not the clone that llmc made: it leads to another place",
-                hint="Look at it; an agent may have replaced it. Nothing was run there.",
+                f"{self._git} is not the clone that llmc made: it points elsewhere",
+                hint="Check it; an agent may have replaced it. No command was run there.",
             )
         self._settings(f"{self._git}/config", Place.CLONE)
         self._settings(f"{self._git}/config.worktree", Place.ROOT)
         self._attributes(f"{self._git}/info/attributes")
 
     def _repository(self, top: str) -> None:
-        """A worktree of the clone, or a repository inside one: a submodule, or an agent's own."""
+        """A worktree of the clone, or a repository inside one: a submodule or an agent's own."""
         pointer = f"{top}/.git"
         place = self._led_to(top)
-        if place == pointer:  # a repository of its own
+        if place == pointer:  # a separate repository
             self._inner(top, place)
         elif os.path.dirname(place) == f"{self._git}/worktrees":
             if not self._linked(top, place):
@@ -143,7 +143,7 @@ class CloneGuard:
                 self._repository(f"{top}/{path}")
 
     def _led_to(self, top: str) -> str:
-        """The directory with what belongs to a repository; `.git` itself where it is one."""
+        """The git directory of a repository."""
         pointer = f"{top}/.git"
         if os.path.isdir(pointer):
             return os.path.realpath(pointer) if os.path.islink(pointer) else pointer
@@ -151,7 +151,7 @@ class CloneGuard:
         return os.path.realpath(os.path.join(top, text)) if text else "/"
 
     def _linked(self, top: str, place: str) -> bool:
-        """Whether the entry in the clone leads back to this worktree, and to the clone."""
+        """Whether the entry in the clone points back to this worktree and to the clone."""
         files = (f"{top}/.git", f"{place}/gitdir", f"{place}/commondir")
         if all(self._is_fine(path) for path in files):
             return True
@@ -165,7 +165,7 @@ class CloneGuard:
         return True
 
     def _lead_back(self, top: str) -> None:
-        """A worktree leads to its own entry in the clone again, and that one to the clone."""
+        """Make a worktree point to its own entry in the clone again, and the entry to the clone."""
         entry = f"{self._git}/worktrees/{os.path.basename(top)}"
         for name in os.listdir(f"{self._git}/worktrees") if os.path.isdir(f"{self._git}/worktrees") else ():
             back = _first_line(f"{self._git}/worktrees/{name}/gitdir")
@@ -173,10 +173,10 @@ class CloneGuard:
                 entry = f"{self._git}/worktrees/{name}"
         if not os.path.isdir(entry) or os.path.islink(entry):
             raise LlmcError(
-                f"{top} is no worktree of this root any more: its .git leads elsewhere",
-                hint=f"`llmc doctor --repair` makes it again; what is in {top} is kept.",
+                f"{top} is no longer a worktree of this root: its .git points elsewhere",
+                hint=f"Run `llmc doctor --repair` to recreate it; the files in {top} are kept.",
             )
-        self._say(Undone(f"{top}/.git", "it led git to another repository"))
+        self._say(Undone(f"{top}/.git", "it redirected git to another repository"))
         for path, text in (
             (f"{top}/.git", f"gitdir: {entry}"),
             (f"{entry}/gitdir", f"{top}/.git"),
@@ -187,7 +187,7 @@ class CloneGuard:
             write_atomic(Path(path), f"{text}\n".encode(), mode=0o644)
 
     def _inner(self, top: str, place: str) -> None:
-        """A repository inside a worktree: what its own settings would run, git in the worktree runs too."""
+        """A repository inside a worktree: git in the worktree would run programs from its settings too."""
         shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
         if not shared.startswith(f"{self._root}/"):
             self._stranger(top, place)
@@ -199,19 +199,19 @@ class CloneGuard:
             self._attributes(f"{folder}/info/attributes")
 
     def _stranger(self, top: str, place: str) -> None:
-        """It leads out of the root, where nothing is ours to change: git does not go there if it would run something."""
+        """It points out of the root, where nothing is ours to change: refuse it if its settings run programs."""
         shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
         files = [f"{folder}/{name}" for folder in (shared, place) for name in ("config", "config.worktree")]
         for path in files:
             data = git_config.read_plainly(Path(path))
             rows = data if isinstance(data, Broken) else git_config.rows_of(data)
             if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(Undone(f"{top}/.git", f"it leads to {place}, whose settings run programs"))
+                self._say(Undone(f"{top}/.git", f"it points to {place}, whose settings run programs"))
                 self._aside(f"{top}/.git")
                 return
 
     def _gitlinks(self, top: str, place: str) -> tuple[str, ...]:
-        """The paths at which the index has another repository's commit: git looks into those too."""
+        """The paths with another repository's commit in the index: git enters those too."""
         index = f"{place}/index"
         known, now = self._links.get(index), stamp(index)
         if known is None or known[0] != now:
@@ -227,10 +227,10 @@ class CloneGuard:
         if before is None and place not in (Place.CLONE, Place.ROOT):
             self._remember(path, before)
             return
-        data = Broken("it is gone") if before is None else git_config.read_plainly(file)
+        data = Broken("the file is missing") if before is None else git_config.read_plainly(file)
         rows = data if isinstance(data, Broken) else git_config.rows_of(data)
         if place is Place.CLONE and not isinstance(rows, Broken) and _FIRST not in dict(rows):
-            rows = Broken("what git needs first of all is not in it")
+            rows = Broken("required settings are missing")
         if isinstance(rows, Broken):
             self._restore(file, place, tree, rows.why)
             return
@@ -257,12 +257,12 @@ class CloneGuard:
         if kept == text:
             self._remember(path, before)
             return
-        self._say(Undone(path, "it handed files to programs, or kept them out of diffs and merges"))
+        self._say(Undone(path, "it passed files to programs, or excluded them from diffs and merges"))
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
-        """A file of settings that cannot be used: as llmc made it, from what is known without it."""
-        self._say(Undone(str(file), f"it could not be used and was made again: {why}"))
+        """Recreate an unusable settings file as llmc made it."""
+        self._say(Undone(str(file), f"it was unusable and has been recreated: {why}"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
                 self._aside(str(file))
@@ -285,7 +285,7 @@ class CloneGuard:
         return [*rows, ("remote.origin.fetch", FETCH), *self._identity()]
 
     def _identity(self) -> list[tuple[str, str]]:
-        """The source's own user, as `init` takes it over."""
+        """The source's own user, which `init` copies."""
         if not os.path.isdir(self.source):
             return []
         asked = ("config", "--local", "--get")
@@ -313,13 +313,13 @@ class CloneGuard:
             self._fine[path] = found
 
     def _say(self, undone: Undone) -> None:
-        """Before it is undone: a kill in between means that it is said twice, never that nobody hears of it."""
+        """Report before undoing: after a kill in between it is reported twice, never lost."""
         if not locks.may_take(locks.Rank.STATE) or not self._report(undone):
             append_line(Path(self._root, root_layout.UNSAID), json.dumps(asdict(undone)).encode())
             self._behind = True
 
     def _catch_up(self) -> None:
-        """Say what could not be said when it was undone; a row stays until it is in the state."""
+        """Report findings that could not be reported before; each stays until it is in the state."""
         with rows_unsaid(self._root) as rows:
             if all(self._report(row) for row in list(rows)):
                 rows.clear()
@@ -340,17 +340,17 @@ class CloneGuard:
                     kind="git_config",
                     severity="notice",
                     who=who,
-                    text=f"undone in {text}{by}",
+                    text=f"corrected {text}{by}",
                     next="llmc doctor --repair",
                 )
-        except LlmcError:  # a state that cannot be written keeps nobody from being safe
+        except LlmcError:  # an unwritable state must not weaken the guard
             return False
         return True
 
 
 @contextmanager
 def rows_unsaid(root: str) -> Iterator[list[Undone]]:
-    """What is undone and not in the state yet; what is left in the list at the end stays."""
+    """Findings that are undone, but not in the state yet; those left in the list stay."""
     try:
         file = open(f"{root}/{root_layout.UNSAID}", "r+b")
     except OSError:
@@ -375,7 +375,7 @@ def _undone(row: dict[str, Any]) -> Undone:
 
 
 def key_of(root: str, undone: Undone) -> str:
-    """Under which name the attention list has it."""
+    """Its key on the attention list."""
     return f"git_config:{os.path.relpath(undone.path, root)}"
 
 
@@ -389,7 +389,7 @@ def _in_words(wrong: list[Change]) -> str:
 
 
 def _suspects(state: State, name: str, path: str) -> list[str]:
-    """The worker whose file it is; of a file that all share, those that were active when it was written."""
+    """The worker of the file; for a shared file, the workers active when it was written."""
     parts = name.split("/")
     if parts[0] == ".worktrees" or parts[:2] == [".git", "worktrees"]:
         own = parts[1] if parts[0] == ".worktrees" else parts[2]
@@ -409,7 +409,7 @@ def _first_line(path: str) -> str:
     return "" if isinstance(data, Broken) else data.split(b"\n")[0].decode("utf-8", "surrogateescape").strip()
 
 
-#: the mode of an entry of the index that is another repository's commit, and the mark of an index in two files
+#: the index mode of another repository's commit, and the mark of a split index
 _GITLINK, _SPLIT = b"\x00\x00\xe0\x00", b"link"
 
 
@@ -426,7 +426,7 @@ def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
 
 
 def _has_long_ids(place: str) -> bool:
-    """Whether the repository counts in SHA-256: its settings said so, its refs still show it."""
+    """Whether the repository uses SHA-256, by its settings or its refs."""
     text = _first_line(f"{place}/HEAD")
     names = [text] if not text.startswith("ref:") else []
     with_refs = Path(place, "refs")

@@ -1,7 +1,7 @@
-"""Files that are copied into each worktree, and what git leaves out there.
+"""Files that are copied into each worktree, and git's exclude list there.
 
-Which ones: `[repo].copy` and the source's `.worktreeinclude`, in the syntax of .gitignore and read by git itself. Only
-what the source ignores is copied, nothing a worktree tracks is overwritten, and nothing is written outside of it.
+Selected by `[repo].copy` and the source's `.worktreeinclude`, in .gitignore syntax and read by git itself. Only files
+that the source ignores are copied, no tracked file is overwritten, and nothing is written outside the worktree.
 """
 
 import json
@@ -16,7 +16,7 @@ from llmc.repo.project import Place, Project
 
 
 def exclude(project: Project, names: Sequence[str]) -> None:
-    """Ignore these files in every worktree of the root (git has one such list for all of them)."""
+    """Ignore these files in every worktree of the root (git has one exclude list for all)."""
     if not names:
         return
     path = project.root.path / ".git/info/exclude"
@@ -43,7 +43,7 @@ Copied = dict[str, list[int]]
 
 
 def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
-    """Copy what is missing here or newer in the source; the problems. What an agent changed is pinned first."""
+    """Copy files that are missing here or newer in the source; returns problems. An agent's changes are pinned first."""
     source = Path(project.source)
     names = _wanted(project, source)
     if not names:
@@ -54,12 +54,12 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
     problems, stale = [], []
     for name in names:
         here = worktree / name
-        # Where nobody works, what is no longer as it was copied is of no worth to anybody.
+        # In a slot, changed copies are worthless.
         spoilt = not place.has_branch and _changed_here(here, before.get(name))
         if name in tracked or not (spoilt or _is_stale(source / name, here)):
             continue
         if problem := _in_the_way(worktree, name):
-            problems.append(f"{name} is not copied: {problem}")
+            problems.append(f"{name} was not copied: {problem}")
         else:
             stale.append(name)
     if not stale:
@@ -77,7 +77,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
 
 
 def _wanted(project: Project, source: Path) -> list[str]:
-    """The source's ignored files that the patterns name; none of a source without files (bare, a URL)."""
+    """The source's ignored files that match the patterns; none for a bare or remote source."""
     patterns = project.config.repo.copy
     include = source / INCLUDE_FILE
     if not (source / ".git").exists() or not (patterns or include.is_file()):
@@ -93,7 +93,7 @@ def _wanted(project: Project, source: Path) -> list[str]:
 
 
 def _is_stale(source: Path, target: Path) -> bool:
-    """Missing, or older than the source; a copy has the time of what it was copied from."""
+    """Whether it is missing or older than the source; a copy keeps the time of its source."""
     try:
         have = target.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -103,27 +103,27 @@ def _is_stale(source: Path, target: Path) -> bool:
 
 
 def _in_the_way(worktree: Path, name: str) -> str | None:
-    """Why a file cannot be written at its path without touching something else."""
+    """Why a file cannot be written without touching something else; "" if it can."""
     target = worktree / name
     if target.is_dir() and not target.is_symlink():
-        return "a directory has its name here"
+        return "a directory with this name exists"
     for parent in list(target.relative_to(worktree).parents)[:-1]:
         place = worktree / parent
         if place.is_symlink():
-            return f"{parent} is a link here, and could lead out of the worktree"
+            return f"{parent} is a symbolic link and could point out of the worktree"
         if os.path.lexists(place) and not place.is_dir():
-            return f"{parent} is a file here"
+            return f"{parent} is a file"
     return None
 
 
 def _changed_here(target: Path, copied: list[int] | None) -> bool:
-    """Whether the file is another one than llmc put there."""
+    """Whether the file differs from the one llmc copied."""
     return os.path.lexists(target) and copied != _stamp(target)
 
 
 def _copy(source: Path, target: Path, aside: Path) -> list[int]:
-    """The file, or the link itself, with its time; put in place as a whole."""
-    import shutil  # 2 ms that hardly any command needs
+    """Copy a file, or the link itself, with its time, atomically."""
+    import shutil  # saves 2 ms in most commands
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: list[str]) -> None:
-    """A source can ignore files by settings of its own, which the clone does not have: then it gets them here."""
+    """Files ignored by the source's own settings, which the clone lacks, are added to its exclude list."""
     listed = "".join(f"{name}\0" for name in names)
     shown = set(names) - set(git.ignored_of(worktree, listed))
     exclude(project, sorted(shown))

@@ -1,4 +1,4 @@
-"""git, as flat functions: facts come back as data, and failure is never an empty answer."""
+"""git as flat functions: facts are returned as data, and a failure is never an empty answer."""
 
 import os
 import re
@@ -15,18 +15,18 @@ from llmc.base.urls import split
 
 
 class Divergence(Struct, frozen=True):
-    """How a commit relates to its base: ahead, behind and both are three different answers."""
+    """How a commit relates to its base: ahead, behind, or diverged."""
 
     ahead: int
     behind: int
 
 
 class TreeState(Struct, frozen=True):
-    """What `git status` says of a worktree; paths as git prints them."""
+    """The result of `git status`; paths as git prints them."""
 
     tracked: tuple[str, ...]
     untracked: tuple[str, ...]
-    #: None on a branch without a commit
+    #: None on a branch without commits
     head: str | None = None
     #: the branch that is checked out, None when HEAD is detached
     branch: str | None = None
@@ -36,17 +36,17 @@ class TreeState(Struct, frozen=True):
         return not self.tracked and not self.untracked
 
 
-#: settings that may say that a repository has its checkout elsewhere, or none
+#: settings that may move or remove a repository's checkout
 _NOT_PLAIN = pattern(r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE)
 _COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: only looked into, for a file with the name of a hook: nothing can be put there
+#: a hooks directory that cannot contain anything
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
-#: agents share the clone's refs and files: neither a replaced object nor a grafted parent may pass for the real one
+#: agents share the clone's refs and files: ignore replaced objects and grafts
 _AS_IT_IS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
 
-#: gives a user and a password to git, which asks for them by the address: neither is in a command line or a file
+#: passes user and password to git on request, without a command line or a file
 _ASK_US = (
     '!f() { test "$1" = get && '
     'printf \'username=%s\\npassword=%s\\n\' "$LLMC_GIT_USER" "$LLMC_GIT_PASSWORD"; }; f'
@@ -54,15 +54,15 @@ _ASK_US = (
 
 
 class Guard(Protocol):
-    """Looks at a root's clone before git reads its settings (repo/clone_guard.py)."""
+    """Checks a root's clone before git reads its settings (repo/clone_guard.py)."""
 
-    #: where accepted work lands, as config.toml has it
+    #: where accepted work lands, as in config.toml
     source: str
 
     def look(self, repo: str) -> None: ...
 
 
-#: by the path of the root: whoever opens a root puts its guard here
+#: guards by root path, set when a root is opened
 guards: dict[str, Guard] = {}
 
 
@@ -75,7 +75,7 @@ def git(
     env: dict[str, str] | None = None,
     hooks: bool = False,
 ) -> proc.Done:
-    """Run git; `hooks` lets the repository's own hooks run: a person's, never those that agents can write."""
+    """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write."""
     guarded = look_first(repo, *args)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
@@ -95,7 +95,7 @@ def git(
 
 
 def look_first(repo: Path, *args: str) -> Guard | None:
-    """Let the guard of a root look before git runs in it, or reads from it; the guard, if git runs in it."""
+    """Run the root's guard before git runs in it or reads from it; returns the guard if git runs in it."""
     place = str(repo)
     inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
     if inside:
@@ -108,7 +108,7 @@ def look_first(repo: Path, *args: str) -> Guard | None:
 
 
 def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Settings for one call that do not show in its command line, with what opens a source that has a password."""
+    """Settings for one call, kept out of its command line, including credentials of the source."""
     found, asks = list(settings), split(source)
     given: dict[str, str] = {}
     host = "/".join(asks.address.split("/")[:3])
@@ -127,12 +127,12 @@ def out(repo: Path, *args: str) -> str:
 
 
 def rows(said: str) -> list[str]:
-    """What git prints with -z. Only NUL ends a row: a name or a subject may hold any other character."""
+    """Split output of -z at NUL: a name or a subject may contain any other character."""
     return [row for row in said.split("\0") if row]
 
 
 def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
-    """These fields (`refname`, `contents:subject`) of every ref below a pattern."""
+    """These fields (`refname`, `contents:subject`) of every ref that matches a pattern."""
     shape = "".join(f"%({field})%00" for field in fields)
     *values, _ = git(repo, "for-each-ref", f"--format={shape}", pattern).stdout.split("\0")
     found = [values[at : at + len(fields)] for at in range(0, len(values), len(fields))]
@@ -140,7 +140,7 @@ def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
 
 
 def resolve(repo: Path, ref: str) -> str | None:
-    """The commit a name stands for, None if there is no such name."""
+    """The commit of a ref; None if it does not exist."""
     if known := _read(repo, ref):
         return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
@@ -152,7 +152,7 @@ def resolve(repo: Path, ref: str) -> str | None:
 
 
 def _read(repo: Path, name: str) -> str | None:
-    """The commit of HEAD or of a branch, from git's own files and without a program; None: git has to be asked."""
+    """The commit of HEAD or a branch, read from git's files; None: ask git."""
     try:
         own, common = _git_directories(repo)
         if name == "HEAD":
@@ -163,13 +163,13 @@ def _read(repo: Path, name: str) -> str | None:
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
         found = (common / name).read_text().strip()
-    except (OSError, UnicodeDecodeError):  # packed, odd, or none at all
+    except (OSError, UnicodeDecodeError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
 
 
 def _git_directories(repo: Path) -> tuple[Path, Path]:
-    """Where git keeps what is a worktree's own, and what all of them share; OSError where that cannot be told so."""
+    """The git directory of a worktree, and the common one; OSError if they cannot be read from files."""
     place = repo / ".git"
     if place.is_file():
         place = repo / _target(place)
@@ -211,7 +211,7 @@ def is_ancestor(repo: Path, older: str, newer: str) -> bool:
 
 
 def merging_changes_nothing(repo: Path, commit: str, branch: str) -> bool:
-    """Whether a merge of the commit into the branch would leave its tree as it is; a dry run, nothing is touched."""
+    """Whether merging the commit into the branch would not change its tree; a dry run."""
     done = git(repo, "merge-tree", "--write-tree", branch, commit, check=False)
     return done.ok and done.stdout.partition("\n")[0] == tree_of(repo, branch)
 
@@ -222,7 +222,7 @@ def divergence(repo: Path, base: str, tip: str) -> Divergence:
 
 
 def ahead_of(repo: Path, base: str, tip: str) -> int | None:
-    """The commits that `base` does not have; None where there is nothing to compare with."""
+    """The commits that `base` does not have; None if there is nothing to compare with."""
     try:
         return divergence(repo, base, tip).ahead
     except ToolFailed:
@@ -230,7 +230,7 @@ def ahead_of(repo: Path, base: str, tip: str) -> int | None:
 
 
 def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
-    """Uncommitted changes; never takes the index lock, an agent may be at work there."""
+    """Uncommitted changes; never takes the index lock, because an agent may be working there."""
     which = "--untracked-files=normal" if untracked else "--untracked-files=no"
     flags = ["--porcelain=v2", "-z", "--branch", "--no-ahead-behind", "--no-renames", which]
     found = rows(git(worktree, "--no-optional-locks", "status", *flags).stdout)
@@ -244,7 +244,7 @@ def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     )
 
 
-#: how many fields of a row of `status --porcelain=v2` come before the path: of a change, and of a conflict
+#: fields before the path in a row of `status --porcelain=v2`: of a change, and of a conflict
 _FIELDS = {"1": 8, "u": 10}
 
 
@@ -253,9 +253,9 @@ def _after(start: str, found: list[str]) -> str | None:
 
 
 def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple[str, ...]:
-    """Every untracked file by itself; of a nested repository only its directory, with a slash at the end.
+    """Every untracked file; a nested repository only as its directory, with a trailing slash.
 
-    `ignored`: those that git ignores too. `paths`: only what is at or below one of them.
+    `ignored`: include ignored files. `paths`: only at or below these.
     """
     which = [] if ignored else ["--exclude-standard"]
     exactly = [f":(literal){path}" for path in paths]
@@ -264,15 +264,15 @@ def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple
 
 
 def untracked_places(worktree: Path) -> tuple[str, ...]:
-    """The files and whole directories that `clean -d` would remove, empty directories among them."""
+    """The files and directories that `clean -d` would remove, including empty directories."""
     flags = ["--others", "--directory", "--exclude-standard", "-z"]
     return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
 
 
 def show_hidden_changes(worktree: Path) -> bool:
-    """Undo `assume-unchanged` and `skip-worktree` of files that are here: git takes those for unchanged, whatever they hold.
+    """Clear `assume-unchanged` and `skip-worktree` on existing files, which hide changes; returns whether there were any.
 
-    A file that a sparse checkout left out is not here, and stays out. Whether there were any.
+    Files that a sparse checkout left out stay out.
     """
     listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z").stdout))
     hidden = [name for tag, _, name in listed if tag == "S" or tag.islower()]
@@ -284,7 +284,7 @@ def show_hidden_changes(worktree: Path) -> bool:
 
 
 def ignored_of(repo: Path, names: str) -> list[str]:
-    """Of NUL-separated names those that git ignores here; a tracked file is not ignored."""
+    """The NUL-separated names that git ignores here; a tracked file is not ignored."""
     done = git(
         repo, "check-ignore", "-z", "--stdin", input=names.encode("utf-8", "surrogateescape"), check=False
     )
@@ -306,14 +306,14 @@ def rebase_and_head(worktree: Path) -> tuple[bool, str]:
 
 
 def operations_in_progress(worktree: Path) -> list[str]:
-    """What was begun there and not ended: a rebase, merge, cherry-pick, revert or bisect."""
+    """The operations in progress: rebase, merge, cherry-pick, revert or bisect."""
     marks = {
         "rebase-merge": "rebase",
         "rebase-apply": "rebase",
         "MERGE_HEAD": "merge",
         "CHERRY_PICK_HEAD": "cherry-pick",
         "REVERT_HEAD": "revert",
-        "sequencer": "cherry-pick",  # of several commits, between two of them
+        "sequencer": "cherry-pick",  # a sequence, between two commits
         "BISECT_LOG": "bisect",
     }
     found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
@@ -321,12 +321,12 @@ def operations_in_progress(worktree: Path) -> list[str]:
 
 
 def operation_in_progress(worktree: Path) -> str | None:
-    """The merge, rebase, cherry-pick or bisect a person is in the middle of, if any."""
+    """The merge, rebase, cherry-pick or bisect in progress, if any."""
     return next(iter(operations_in_progress(worktree)), None)
 
 
 def git_dir(worktree: Path) -> Path:
-    """Where git keeps what belongs to this worktree alone (its index, its HEAD); raises where there is no such place."""
+    """The git directory of this worktree (its index, its HEAD); raises if there is none."""
     pointer = worktree / ".git"
     try:
         place = pointer if pointer.is_dir() else worktree / _target(pointer)
@@ -338,15 +338,15 @@ def git_dir(worktree: Path) -> Path:
 
 
 def git_paths(worktree: Path, *names: str) -> list[Path]:
-    """Files that git keeps for this worktree alone."""
+    """Files in the git directory of this worktree."""
     place = git_dir(worktree)
     return [place / name for name in names]
 
 
 def is_worktree_of(worktree: Path, repo: Path) -> bool:
-    """Whether a directory is a linked worktree of this repository, as both of them see it; from git's files alone.
+    """Whether a directory is a linked worktree of this repository, on both sides; from git's files alone.
 
-    Asking git is not enough: without its own `.git` it finds the repository of a directory above.
+    git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
     """
     try:
         own = worktree / _target(worktree / ".git")
@@ -363,7 +363,7 @@ def _target(pointer: Path) -> str:
 
 
 def _line(path: Path) -> str:
-    """The text of one of git's files that hold one line; a path in it may itself hold a line end."""
+    """The text of a one-line file of git's; a path in it may contain a line end."""
     return path.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
@@ -375,7 +375,7 @@ _EMPTY_TREES = {
 
 
 def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, str]]:
-    """Mode, object and path of the files of a commit that match a pattern; no checkout is needed."""
+    """Mode, object and path of files in a commit that match a pattern; needs no checkout."""
     listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", _EMPTY_TREES[len(commit)]]
     fields = git(repo, *listing, commit, "--", *patterns, timeout_s=300).stdout.split("\0")
     rows_ = [(meta.split(" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=False)]
@@ -383,7 +383,7 @@ def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, st
 
 
 def merge_base(repo: Path, one: str, other: str) -> str | None:
-    """Where two commits parted; None when they have no common history."""
+    """The merge base of two commits; None without common history."""
     done = git(repo, "merge-base", one, other, check=False)
     if done.ok:
         return done.stdout.split()[0]
@@ -393,14 +393,14 @@ def merge_base(repo: Path, one: str, other: str) -> str | None:
 
 
 def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
-    """When the newest commit that the branch has beyond its base was made; None where none can be seen."""
+    """The time of the branch's latest commit beyond its base; None if there is none."""
     done = git(repo, "log", "-1", "--format=%ct", f"{base}..refs/heads/{branch}", "--", check=False)
     text = done.stdout.strip()
     return float(text) if done.ok and text.isdecimal() else None
 
 
 def diff(repo: Path, base: str, tip: str) -> str:
-    """What a commit changes, as a patch that does not depend on a person's settings."""
+    """A commit's patch, independent of the user's settings."""
     plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
     return git(repo, "diff-tree", "-r", *plain, base, tip, "--", timeout_s=300).stdout
 
@@ -429,7 +429,7 @@ def checked_out_at(repo: Path, branch: str) -> Path | None:
 
 
 def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
-    """Path and HEAD of every worktree; `gone`: only those whose directory is not there any more."""
+    """Path and HEAD of every worktree; `gone`: only those whose directory is missing."""
     listed = git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
     found = [rows(entry) for entry in listed if entry]
     return [
@@ -440,7 +440,7 @@ def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
 
 
 def _has_checked_out(repo: Path, branch: str) -> bool:
-    """Whether the repository's own checkout has the branch, from git's files; False: git has to be asked."""
+    """Whether the repository's own checkout is on the branch, from git's files; False: ask git."""
     try:
         at = (repo / ".git/HEAD").read_text()
         return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
@@ -451,7 +451,7 @@ def _has_checked_out(repo: Path, branch: str) -> bool:
 
 
 def _rebased_branch(worktree: Path) -> str | None:
-    """The branch a rebase in progress belongs to: meanwhile git lists the worktree as detached."""
+    """The branch of a rebase in progress, during which git lists the worktree as detached."""
     if not worktree.is_dir():
         return None
     for path in git_paths(worktree, "rebase-merge/head-name", "rebase-apply/head-name"):
@@ -463,7 +463,7 @@ def _rebased_branch(worktree: Path) -> str | None:
 
 
 def default_branch(repo: Path) -> str:
-    """The branch work lands on: what the source has checked out, or what its HEAD names."""
+    """The branch that work lands on: the one checked out in the source, or named by its HEAD."""
     # Not --short: with a tag of the same name that prints "heads/main".
     done = git(repo, "symbolic-ref", "HEAD", check=False)
     if done.ok:
@@ -486,9 +486,9 @@ _MOVED_MEANWHILE = pattern(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expect
 def fetch(repo: Path, source: str, branch: str) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
 
-    From the source itself: what the clone calls `origin` is a setting that an agent can change.
+    From the source itself: the clone's `origin` is a setting that an agent can change.
 
-    The git of a process that was killed may still be at it, and move the branch under ours: then it is asked again.
+    A killed process's git may still be fetching and move the branch under ours: then retry.
     """
     for _ in range(_FETCHES):
         done = git(

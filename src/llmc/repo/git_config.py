@@ -1,4 +1,4 @@
-"""git's settings files as data, read and changed without trusting what is in them."""
+"""Read and change git's settings files without trusting their contents."""
 
 import contextlib
 import os
@@ -15,23 +15,23 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import explain, write_atomic
 from llmc.repo.rules.clone_config import Change, Row, parse_plain
 
-#: a file of settings is some hundred bytes; a larger one than this nobody wrote by hand or by git
+#: settings files have a few hundred bytes; larger ones are not genuine
 MOST_BYTES = 4 * 1024 * 1024
 #: how long a git command may hold `config.lock`
 LOCK_S = 5.0
 
-#: what tells one version of a file from the next
+#: identifies a version of a file
 Stamp = tuple[int, int, int, int, int]
 
 
 class Broken(Struct, frozen=True):
-    """A settings file that git cannot use, or must not be let near."""
+    """A settings file that git cannot or must not read."""
 
     why: str
 
 
 def stamp(path: str) -> Stamp | None:
-    """None: there is nothing. The time of the last change cannot be set back by a program."""
+    """None: no file. Programs cannot set back the change time."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,23 +40,23 @@ def stamp(path: str) -> Stamp | None:
 
 
 def read_plainly(path: Path) -> bytes | Broken:
-    """A regular file's content, whatever else was put in its place; b"" for one that is not there."""
+    """The contents of a regular file; b"" if it is missing."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
     except OSError as error:
-        return Broken(f"it cannot be read: {'it is a link' if path.is_symlink() else error.strerror}")
+        return Broken(f"cannot read it: {'it is a symbolic link' if path.is_symlink() else error.strerror}")
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)
-        return Broken("it is no file")
+        return Broken("it is not a regular file")
     with open(fd, "rb") as file:
         return file.read() if info.st_size <= MOST_BYTES else Broken("it is too large")
 
 
 def rows_of(data: bytes) -> list[Row] | Broken:
-    """The settings in a text, includes not followed. git is asked only where the text is not plain."""
+    """The settings in a text, without includes. Runs git only if the text is not plain."""
     rows = parse_plain(data)
     if rows is not None:
         return rows
@@ -65,16 +65,16 @@ def rows_of(data: bytes) -> list[Row] | Broken:
         return Broken(" ".join(listed.stderr.split()) or "git cannot read it")
     pairs = [row.partition("\n") for row in listed.stdout.split("\0") if row]
     if any("." not in key for key, _, _ in pairs):
-        return Broken("it has settings without a section")
+        return Broken("it has settings outside a section")
     return [(key, value if newline else None) for key, newline, value in pairs]
 
 
 def change(path: Path, wanted: Sequence[Change]) -> None:
-    """Change keys of a file as git does: under its lock, as a whole, and every other byte stays."""
+    """Change keys of a file as git does: under its lock, atomically, leaving all other bytes."""
     with locked(path):
         data = read_plainly(path)
         if isinstance(data, Broken):
-            return  # put there this moment: the next look sees it
+            return  # just created: the next check sees it
         temp = path.with_name(f"{path.name}.llmc")
         write_atomic(temp, data, mode=0o600)
         try:
@@ -91,7 +91,7 @@ def change(path: Path, wanted: Sequence[Change]) -> None:
 
 
 def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
-    """A file with these settings and no others."""
+    """Write a file with exactly these settings."""
     temp = path.with_name(f"{path.name}.llmc")
     write_atomic(temp, b"", mode=0o600)
     for key, value in rows:
@@ -101,8 +101,8 @@ def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
 
 
 def move_aside(path: Path, folder: Path) -> Path:
-    """Whatever is at the path goes into the folder, unread."""
-    import shutil  # 2 ms that hardly any command needs
+    """Move whatever is at the path into the folder, unread."""
+    import shutil  # saves 2 ms in most commands
 
     kept = folder / f"{path.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
     try:
@@ -115,7 +115,7 @@ def move_aside(path: Path, folder: Path) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold git's own lock of a settings file; one that a process left behind when it was killed is removed."""
+    """Hold git's own lock of a settings file; removes one left by a killed process."""
     lock = path.with_name(f"{path.name}.lock")
     deadline = time.monotonic() + LOCK_S
     while True:
@@ -130,7 +130,7 @@ def locked(path: Path) -> Iterator[None]:
         except OSError as error:
             raise explain(error, f"cannot lock {path}") from error
     try:
-        yield  # the lock stays open meanwhile: by that others see that its holder lives
+        yield  # keep the lock open, so that others see that its holder is alive
     finally:
         with contextlib.suppress(OSError):
             lock.unlink()
@@ -138,17 +138,17 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _drop_stale(lock: Path) -> None:
-    import shutil  # 2 ms that hardly any command needs
+    import shutil  # saves 2 ms in most commands
 
     if processes.works_in(os.path.realpath(lock)):
         raise LlmcError(
-            f"{lock} has been held for {LOCK_S:g} s by a process that still runs, and settings have to be undone there",
-            hint="End that process, then run this again.",
+            f"cannot repair git settings: {lock} has been held for {LOCK_S:g} s by a running process",
+            hint="Stop that process, then run this again.",
         )
     with contextlib.suppress(OSError):
         shutil.rmtree(lock) if lock.is_dir() and not lock.is_symlink() else lock.unlink()
 
 
 def _config_of(file: str, *args: str) -> list[str]:
-    """git for one file, and outside of every repository: it must not read the settings it is to judge."""
+    """Run git for one file outside any repository, so that it does not read the settings under test."""
     return ["git", "-C", "/", "config", "--file", file, *args]

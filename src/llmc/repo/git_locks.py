@@ -1,4 +1,4 @@
-"""Lock files of git's, in the root's clone and in the source: which there are, and whether a process uses them."""
+"""git lock files in the root's clone and in the source, and whether a process uses them."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -14,14 +14,14 @@ from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.repo.rules.git_lock import GitLock
 
-#: git's own files of objects are many, and have no locks that outlive a command and matter
+#: object directories are large and have no relevant locks
 _NO_LOCKS_IN = ("objects", "logs")
 
 
 def git_locks(project: Project, state: State | None) -> tuple[GitLock, ...]:
-    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
+    """Lock files of the source and of the root's clone, without the workers' index.lock, which belongs to the worker.
 
-    A slot's are not looked at: its next user removes them.
+    Those of a slot are left to its next user.
     """
     clone = project.root.path / ".git"
     owned = set(state.workers) if state else set()
@@ -41,7 +41,7 @@ def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool
 
 
 def locks_of_source(project: Project) -> tuple[GitLock, ...]:
-    """Lock files that would keep work from landing."""
+    """Lock files that would prevent landing."""
     source = _git_dir(project.source)
     if source is None:
         return ()
@@ -66,7 +66,7 @@ def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:
 
 
 def lock_in_use(path: Path, works_in: Path) -> bool:
-    """Whether a process has it open, or a git command works in the repository."""
+    """Whether a process has it open, or a git command is running in the repository."""
     at_work = [pid for pid in processes.works_in(str(works_in)) if processes.name_of(pid).startswith("git")]
     return bool(at_work or processes.works_in(os.path.realpath(path)))
 

@@ -1,4 +1,4 @@
-"""Git LFS: the large files of a worktree come from the source's own store, and go there before a commit lands."""
+"""Git LFS: a worktree's large files come from the source's own store, and go there before a commit lands."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ _used: dict[str, bool] = {}
 
 
 def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
-    """The worktree's large files are really here; the problem if they cannot be.
+    """Fetch the worktree's large files; returns the problem if that fails.
 
-    Unless `thorough`, git is asked only where LFS is likely: it has to read the whole tree for that.
+    Unless `thorough`, runs git only if LFS is likely, because git has to read the whole tree.
     """
     likely = (worktree / ".gitattributes").exists() or (project.root.path / ".git/lfs").exists()
     if not (likely or thorough) or not is_used(worktree, "HEAD"):
@@ -30,23 +30,25 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     if left:
         git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
         left = _pointers(worktree)
-    own_objects.unshare(project.root.path / ".git", below="lfs/objects")  # git-lfs links them to the source's
+    own_objects.unshare(
+        project.root.path / ".git", below="lfs/objects"
+    )  # git-lfs hard-links them to the source's
     if not left:
         return []
     names = some_files(left)
     return [
-        f"{names}: still LFS pointers, the source does not have them. Run `git lfs pull` in {project.source}"
+        f"{names}: still LFS pointers, because the source does not have the files. Run `git lfs pull` in {project.source}"
     ]
 
 
 def is_installed() -> bool:
-    import shutil  # 2 ms that hardly any command needs
+    import shutil  # saves 2 ms in most commands
 
     return shutil.which("git-lfs") is not None
 
 
 def set_up(root: Path) -> None:
-    """git's filters for LFS, in the root's clone only; empty ones without git-lfs, or a person's own would fail."""
+    """git's LFS filters, in the root's clone only; empty without git-lfs, because the user's own would fail."""
     command = "git-lfs filter-process" if is_installed() else ""
     have = git.git(root, "config", "--local", "--get", "filter.lfs.process", check=False)
     if have.ok and have.stdout.strip() == command:
@@ -60,7 +62,7 @@ def set_up(root: Path) -> None:
 
 
 def send(project: Project, ref: str) -> None:
-    """Large files of a ref that is about to land go to where it lands; without them its checkout would fail."""
+    """Copy the large files of a ref to where it lands; without them its checkout would fail."""
     if not (project.root.path / ".git/lfs/objects").is_dir():
         return
     place = Path(project.source)
@@ -70,7 +72,7 @@ def send(project: Project, ref: str) -> None:
 
 
 def is_used(repo: Path, commit: str) -> bool:
-    """Whether the .gitattributes of a commit send files through LFS; looked up once for each commit."""
+    """Whether the .gitattributes of a commit use LFS; cached per commit."""
     known = git.resolve(repo, commit)
     if known is None:
         return False
@@ -83,6 +85,6 @@ def is_used(repo: Path, commit: str) -> bool:
 
 
 def _pointers(worktree: Path) -> list[str]:
-    """The files of which only the pointer is here, as `git lfs ls-files` marks them."""
+    """The files that are only pointers here, by `git lfs ls-files`."""
     rows = git.git(worktree, "lfs", "ls-files").stdout.split("\n")  # it has no -z
     return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

@@ -1,7 +1,7 @@
-"""The clone's objects are files of its own: no hard link, and no alternates, leads to a person's repository.
+"""Separate the clone's objects from the user's repository: no hard links and no alternates.
 
-Roots of an older llmc were cloned with hard links, and Git LFS still makes them: an agent that overwrites such a file in the
-root overwrites it in the source as well.
+Roots of an older llmc were cloned with hard links, and Git LFS still makes them: an agent that overwrites such a file in
+the root overwrites it in the source as well.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from llmc.base.files import explain
 from llmc.repo import git
 from llmc.repo.project import Project
 
-#: what has no objects below it
+#: directories without objects
 _NONE_IN = ("refs", "logs", "hooks", "rr-cache")
 
 
 def shared(clone: Path, *, below: str = "") -> Iterator[Path]:
-    """Files of a clone's objects that have another name somewhere else."""
+    """Object files of a clone that are hard-linked elsewhere."""
     for place, folders, names in os.walk(clone / below):
         if place == str(clone):
             folders[:] = [name for name in folders if name not in _NONE_IN]
@@ -34,7 +34,7 @@ def shared(clone: Path, *, below: str = "") -> Iterator[Path]:
 
 
 def alternates(clone: Path) -> Path | None:
-    """The file that names objects of another repository, if this one leans on any."""
+    """The alternates file, if this repository uses one."""
     path = clone / "objects/info/alternates"
     try:
         return path if path.read_bytes().strip() else None
@@ -47,12 +47,12 @@ def is_shared(clone: Path) -> bool:
 
 
 def unshare(clone: Path, *, below: str = "") -> int:
-    """Each file that has a second name becomes a copy; how many there were. Safe to stop and to repeat at any point."""
-    import shutil  # 2 ms that hardly any command needs
+    """Replace each hard-linked file by a copy; returns how many. Safe to stop and repeat at any point."""
+    import shutil  # saves 2 ms in most commands
 
     count = 0
     for path in list(shared(clone, below=below)):
-        temp = path.with_name(f"tmp_obj_llmc_{os.getpid()}")  # git removes such files when it cleans up
+        temp = path.with_name(f"tmp_obj_llmc_{os.getpid()}")  # git removes such files on cleanup
         try:
             shutil.copyfile(path, temp)
             shutil.copystat(path, temp)
@@ -61,7 +61,7 @@ def unshare(clone: Path, *, below: str = "") -> int:
                 os.replace(temp, path)
             count += 1
         except FileNotFoundError:
-            continue  # git packed it meanwhile
+            continue  # git packed it in the meantime
         except OSError as error:
             raise explain(error, f"cannot copy {path}") from error
         finally:
@@ -70,7 +70,7 @@ def unshare(clone: Path, *, below: str = "") -> int:
 
 
 def take_in(clone: Path) -> None:
-    """The objects of the repositories that this one leans on come into it; then it leans on none."""
+    """Copy the objects from all alternates into this repository, then remove the alternates."""
     listed = alternates(clone)
     if listed is None:
         return
@@ -84,22 +84,22 @@ def take_in(clone: Path) -> None:
         os.replace(aside, listed)
         raise LlmcError(
             f"objects are missing without {listed}: {' '.join(done.stderr.split())[:300]}",
-            hint="It was put back. Look at the repository that it names.",
+            hint="The alternates were restored. Check the repository that they name.",
         )
     aside.unlink()
 
 
 def make_own(project: Project) -> str:
-    """Both, for a root of an older llmc."""
+    """Do both, for a root of an older llmc."""
     clone = project.root.path / ".git"
     with project.repo_lock():
         take_in(clone)
         count = unshare(clone)
-    return f"copied {count} files" if count else "the objects are in the root now"
+    return f"copied {count} files" if count else "copied all borrowed objects into the root"
 
 
 def _stores(listed: Path) -> list[Path]:
-    """Those that a file names, and those that they lean on in turn."""
+    """The alternates in a file, and their own alternates."""
     found: list[Path] = []
     waiting = [listed]
     while waiting:
@@ -114,7 +114,7 @@ def _stores(listed: Path) -> list[Path]:
 
 
 def _copy_objects(store: Path, own: Path) -> None:
-    import shutil  # 2 ms that hardly any command needs
+    import shutil  # saves 2 ms in most commands
 
     packs = [path for suffix in ("*.pack", "*.idx") for path in (store / "pack").glob(suffix)]
     loose = (path for folder in store.glob("[0-9a-f][0-9a-f]") for path in folder.iterdir())

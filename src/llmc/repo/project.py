@@ -1,4 +1,4 @@
-"""One root with everything a command needs to act on it."""
+"""A root with everything a command needs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from llmc.repo import clone_guard, git
 
 
 class Place(Protocol):
-    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+    """A checkout that llmc provisions: a worker's worktree, by its record, or a slot."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class Place(Protocol):
 
     @property
     def has_branch(self) -> bool:
-        """Whether work is done there. Where none is, nothing has to be kept."""
+        """Whether a worker uses it; otherwise nothing in it has to be kept."""
         ...
 
 
@@ -46,27 +46,27 @@ class Project(Struct, frozen=True):
     config: Config
     store: Store
     tmux: Tmux
-    #: this process is the daemon: it needs no wake-up from itself, or it would never sleep
+    #: this process is the daemon: it must not wake itself, or it would never sleep
     in_daemon: bool = False
-    #: whether this process is about to end, so that a long command is not waited for; None: it never is
+    #: whether this process is stopping, so that a long command is abandoned; None: never
     stopping: Callable[[], bool] | None = None
-    #: what the agents of a daemon are, whatever its name means by now; None: as configured
+    #: the agent that the daemon resolved at its start; None: as configured
     pinned_agent: Agent | None = None
-    #: the directory that the client has to trust, where it is not the root (doctor/canary.py)
+    #: the directory that the client must trust, if not the root (doctor/canary.py)
     trusted_as: Path | None = None
 
     def __post_init__(self) -> None:
-        # From here on git runs in this root behind its guard, whatever calls it.
+        # From here on every git call in this root passes its guard.
         clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source))
 
     @property
     def base(self) -> str:
-        """The branch of the root clone that mirrors where work lands."""
+        """The remote-tracking branch of the default branch."""
         return f"refs/remotes/origin/{self.config.repo.default_branch}"
 
     @property
     def source(self) -> str:
-        """Where accepted work lands: a path, or a URL, without the password that config.toml may have in it."""
+        """Where accepted work lands: a path, or a URL without its password."""
         return urls.split(os.path.expanduser(self.config.repo.source)).address
 
     def session(self, worker: str) -> SessionName:
@@ -76,11 +76,11 @@ class Project(Struct, frozen=True):
         return SessionName(f"llmc-{safe}-{worker}")
 
     def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
-        """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
+        """The pane of a worker's agent; None if it is gone."""
         return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
 
     def is_overseer(self, session: SessionName) -> bool:
-        """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""
+        """Whether it is the supervisor's own session, which only the supervisor may stop."""
         return session == self.session(OVERSEER)
 
     @contextmanager
@@ -89,13 +89,13 @@ class Project(Struct, frozen=True):
             with locks.lock(self.root.lock(f"worker-{worker}"), locks.Rank.WORKER, timeout_s=timeout_s):
                 yield
         finally:
-            # Events that came meanwhile could not be applied by the daemon: it looks again now.
+            # The daemon could not apply events in the meantime: make it check again.
             if not self.in_daemon:
                 self.wake(worker)
 
     @contextmanager
     def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
-        """Taken before the worker's own lock, by whoever is ready to wait for an accept that runs."""
+        """Taken before the worker's own lock, by callers that can wait for a running accept."""
         with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
             yield
 
@@ -103,7 +103,7 @@ class Project(Struct, frozen=True):
         return locks.attempt(self._accept_lock(worker), locks.Rank.ACCEPT)
 
     def others_accept(self, worker: str) -> bool:
-        """Whether another process, or another thread, is accepting the worker's work at this moment."""
+        """Whether another process or thread is accepting the worker's work now."""
         return locks.is_locked_by_others(self._accept_lock(worker))
 
     def _accept_lock(self, worker: str) -> Path:
@@ -111,9 +111,9 @@ class Project(Struct, frozen=True):
 
     @contextmanager
     def worker_unlocked(self, worker: str) -> Iterator[None]:
-        """While the caller, who has the worker's lock and its accept lock, does not need the first one.
+        """Release the worker's lock for a while; the caller holds it and the accept lock.
 
-        Taken back under a ticket it cannot block: only an accept of this worker would wait for the ticket with it.
+        Taking it back under a ticket cannot block: only an accept of this worker would wait for the ticket with it.
         """
         with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
             if not self.in_daemon:
@@ -138,13 +138,13 @@ def open_project(explicit_root: str | None) -> Project:
 
 
 def for_overseer(project: Project) -> Project:
-    """The same root as seen by the supervisor's own session, which has a record, an inbox and a socket of its own."""
+    """The same root for the supervisor's own session, which has its own record, inbox and socket."""
     root = OverseerRoot(project.root.path)
     return replace(project, root=root, store=Store(root), in_daemon=True)
 
 
 def of_fleet(project: Project) -> Project:
-    """The root as everybody else sees it, also for whoever has it from `for_overseer`."""
+    """The fleet's view of a root, also from `for_overseer`."""
     if not isinstance(project.root, OverseerRoot):
         return project
     root = Root(project.root.path)
@@ -152,7 +152,7 @@ def of_fleet(project: Project) -> Project:
 
 
 def bare_project(root: Root) -> Project:
-    """A root whose configuration may be broken: enough to stop what runs there."""
+    """A root whose configuration may be broken, only for stopping its processes."""
     return Project(root, Config(repo=Repo(source=str(root.path))), Store(root), Tmux(root.tmux_server))
 
 
@@ -161,8 +161,8 @@ def locate_root(explicit: str | None) -> Root:
         cwd = Path(os.path.realpath("."))
     except FileNotFoundError as error:
         if not (explicit or os.environ.get("LLMC_ROOT")):
-            hint = "Change to one that exists, or name a root with --root."
-            raise NotFound("the working directory is gone", hint=hint) from error
+            hint = "Change to an existing directory, or name a root with --root."
+            raise NotFound("the working directory no longer exists", hint=hint) from error
         cwd = Path("/")
     return find_root(
         *(explicit, os.environ, cwd),
@@ -179,7 +179,7 @@ def agent_for(project: Project) -> Agent:
 
 
 def subjects(project: Project, commits: list[str]) -> dict[str, str]:
-    """The subjects of commits, all in one call; one that is gone, or git's failure, leaves a gap."""
+    """The subjects of commits, in one call; missing ones, or all if git fails, are left out."""
     if not commits:
         return {}
     options = ["--no-walk=unsorted", "--ignore-missing", "--no-show-signature", "-z", "--format=%H %s"]

@@ -1,4 +1,4 @@
-"""Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
+"""Provision a worker's worktree. Safe to repeat."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_co
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
-#: so often a worktree is looked at until nothing was committed meanwhile
+#: how often a worktree is read until no commit was made in between
 _LOOKS = 5
 
 
 def provision(project: Project, record: WorkerRecord) -> list[str]:
-    """The worktree is there, on its branch, with the files it needs and its setup done; what is missing all the same."""
+    """Create the worktree on its branch, with its files and setup; returns what is missing."""
     worktree = Path(record.worktree_path)
     link(project, record)
     missing = furnish(project, record, thorough=True)
@@ -36,7 +36,7 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
 
 
 def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done | None:
-    """Run [repo].setup, unless it succeeded here with the same inputs; None: it did, nothing ran."""
+    """Run [repo].setup, unless it succeeded here with the same inputs; None: nothing ran."""
     done = set_up_mark(place)
     if done.exists() and done.read_text() == inputs:
         return None
@@ -48,18 +48,18 @@ def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done |
 
 
 def set_up_mark(place: Place) -> Path:
-    """Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again."""
+    """Stored beside the worktree's index and removed with it; without it a failed setup would never run again."""
     return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
 
 
 def link(project: Project, record: WorkerRecord) -> None:
-    """The worktree is one that git can work in, and its files are as they were."""
+    """Make the worktree usable for git, without changing its files."""
     if not git.is_worktree_of(Path(record.worktree_path), project.root.path):
         worktrees.ensure(project, record, refresh_base(project))
 
 
 def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
-    """What a checkout needs besides its commit, after each change of that; what cannot be had is said once."""
+    """Provide what a checkout needs besides its commit; each problem is reported once."""
     worktree = Path(place.worktree_path)
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
@@ -69,7 +69,7 @@ def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[s
 
 
 def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]) -> list[str]:
-    """A worktree is provisioned again and again; a problem is news only when it begins."""
+    """Report only new problems: a worktree is provisioned many times."""
     if not missing:
         return []
     said = git.git_paths(worktree, "llmc-said")[0]
@@ -85,33 +85,33 @@ def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]
 
 
 def refresh_base(project: Project) -> str:
-    """Fetch the default branch; the commit it is at now."""
+    """Fetch the default branch; returns its commit."""
     branch = project.config.repo.default_branch
     commit = git.resolve(project.root.path, project.base)
     if commit is not None and commit == source_tip(project):
-        return commit  # to ask is much cheaper than to fetch nothing
+        return commit  # much cheaper than a fetch without changes
     with project.repo_lock():
         git.fetch(project.root.path, project.source, branch)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(
             f"the source has no branch {branch!r}",
-            hint="Set [repo].default_branch to the branch work lands on.",
+            hint="Set it: llmc config set repo.default_branch NAME",
         )
     return commit
 
 
 def source_tip(project: Project) -> str | None:
-    """Where the default branch of a local source is at this moment; None where only a fetch can tell."""
+    """The current commit of a local source's default branch; None if it takes a fetch."""
     source = Path(project.source)
     branch = project.config.repo.default_branch
     return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
-    """The worktree at a commit, clean; what was there is pinned first. The agent's directory stays the same one.
+    """Reset the worktree to a commit; its work is pinned first. The directory itself stays the same.
 
-    Returns the trash ref, None when nothing had to be pinned. Ignored files (build caches) stay.
+    Returns the trash ref, None if nothing had to be pinned. Ignored files (build caches) stay.
     """
     key = f"worktree:{record.name}"
     try:
@@ -119,7 +119,7 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
-            text = f"its worktree could not be reset: {error.message}"
+            text = f"cannot reset its worktree: {error.message}"
             tx.raise_item(key, kind="worktree", severity="blocked", who=record.name, text=text, next=again)
         raise
     if key in project.store.read().attention:
@@ -145,9 +145,9 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     ):
         furnish(project, record)
         return None
-    # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
+    # The agent may have left its branch, or be rebasing it: then its commits are not in HEAD.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
-    overwritten -= {*modules}  # git leaves those alone
+    overwritten -= {*modules}  # git does not touch those
     ref = None
     if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(
@@ -158,7 +158,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         )
     with fault_step("provision.reset"):
         _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
-    # Under the ignore rules of this commit other files are ignored than under those the agent had.
+    # This commit's ignore rules may differ from the agent's.
     with fault_step("provision.clean"):
         ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
     submodules.clean(project, record, worktree, modules, why)
@@ -172,34 +172,34 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
-        raise LlmcError(f"{record.name}: its worktree did not become clean ({names})", hint=hint)
+        raise LlmcError(f"{record.name}: its worktree is not clean after a reset ({names})", hint=hint)
     return ref
 
 
 def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
-    """What a worktree holds that is not committed; and what would be in the way of a commit."""
+    """The uncommitted work in a worktree, and what would block a commit's files."""
     for _ in range(_LOOKS):
         head = git.resolve(worktree, "HEAD")
         with Aside(lambda: git.tree_state(worktree)) as look:
             hidden = git.show_hidden_changes(worktree)
             blocked = trash.in_the_way(worktree, head, commit)
         found = git.tree_state(worktree) if hidden else look.result()
-        if found.head == head:  # nothing was committed meanwhile
+        if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
-    raise LlmcError(f"{worktree.name}: its HEAD moves while it is looked at", hint="Try again.")
+    raise LlmcError(f"{worktree.name}: its HEAD keeps changing", hint="Try again.")
 
 
 def _check_out(
     worktree: Path, branch: str, commit: str, operations: Sequence[str], *, on_branch: bool
 ) -> None:
-    """The commit on the worker's branch, whatever was going on there: git would take it up again in the next task."""
+    """Check out the commit on the worker's branch, after ending any git operation, which would resume in the next task."""
     if "rebase" in operations and not git.git(worktree, "rebase", "--quit", check=False).ok:
-        # It was an `am`, which asks for an identity even to stop.
+        # An `am`, which needs an identity even to abort.
         git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
     if "cherry-pick" in operations or "revert" in operations:
         git.git(worktree, "cherry-pick", "--quit", check=False)
     if not on_branch:
-        # -B takes the worktree back to its branch when the agent left it somewhere else.
+        # -B puts the worktree back on its branch if the agent left it.
         git.git(worktree, "checkout", "--quiet", "--force", "-B", branch, commit, timeout_s=300)
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
     if "bisect" in operations:
@@ -207,7 +207,7 @@ def _check_out(
 
 
 def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
-    """What a worktree has that the base has not is kept under a trash ref, and stays where it is; None: nothing."""
+    """Save a worktree's work beyond the base under a trash ref, without removing it; None: nothing."""
     worktree = Path(record.worktree_path)
     found = git.tree_state(worktree)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
@@ -217,11 +217,11 @@ def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | No
 
 
 def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
-    """Ignored files that a rebase onto a commit, or back to one, would write over are kept under a trash ref."""
+    """Save ignored files that a rebase onto or back to a commit would overwrite, under a trash ref."""
     worktree = Path(record.worktree_path)
     head = git.resolve(worktree, "HEAD")
     blocked = trash.in_the_way(worktree, head, commit)
-    # A commit of the worker may add what a later one removes again: the rebase goes through all of them.
+    # A commit of the worker may add what a later one removes: the rebase applies all of them.
     between = ["--format=", "--name-only", "--no-renames", "--diff-filter=A", "-z", f"{commit}..HEAD", "--"]
     passed = set(git.rows(git.git(worktree, "log", *between, timeout_s=300).stdout)) if head else set()
     if passed:
@@ -234,7 +234,7 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
 
 
 def _write_anew(worktree: Path, names: Sequence[str]) -> None:
-    """Files as an earlier .gitattributes wanted them, which git took for unchanged: now as this commit wants them."""
+    """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
         if (worktree / name).is_file():
             (worktree / name).unlink()

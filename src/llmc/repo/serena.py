@@ -1,7 +1,7 @@
-"""A Serena project per worktree: with one name for all of them, Serena would edit the files of another worktree.
+"""A Serena project per worktree: with one name for all, Serena would edit files of another worktree.
 
-Serena knows projects by a list in its own configuration, and by the name in each project's file. Both are somebody else's
-files: only the one line that is ours changes, whatever else is in them.
+Serena has a project list in its own configuration, and a name in each project's file. Both files are foreign: only our
+own line changes.
 """
 
 import json
@@ -26,16 +26,16 @@ _FILES = (".serena/project.local.yml", ".serena/project.yml")
 
 
 def settle(project: Project, place: Place, worktree: Path) -> list[str]:
-    """With [repo].serena: a project of the worker's own, registered with Serena; what could not be done."""
+    """With [repo].serena: a project per worker, registered with Serena; returns problems."""
     if not project.config.repo.serena or not place.has_branch:
-        return []  # nobody works in a slot
+        return []  # no worker uses a slot
     theirs = Path(project.source) / ".serena/project.yml"
-    # A tracked file must not change; Serena lets the local one beside it win.
+    # A tracked file must not change; Serena prefers the local one beside it.
     tracked = git.git(worktree, "ls-files", "--error-unmatch", "--", ".serena/project.yml", check=False).ok
     name = _FILES[0] if tracked else _FILES[1]
     target = worktree / name
     if target.parent.is_symlink() or target.is_symlink():
-        return [f"{target} is a symbolic link: the worktree has no Serena project of its own"]
+        return [f"{target} is a symbolic link, so the worktree has no Serena project"]
     have = target.read_text() if target.is_file() else ""
     start = have or (theirs.read_text() if theirs.is_file() and not tracked else "")
     wanted = named(start, _unique_name(project, place, worktree))
@@ -47,13 +47,13 @@ def settle(project: Project, place: Place, worktree: Path) -> list[str]:
 
 
 def forget(worktree: Path) -> None:
-    """The worktree is gone: Serena would offer a project that is not there."""
+    """Remove the project of a removed worktree from Serena's list."""
     if str(worktree) in read_text(_config()):
         _change_list(lambda found: found.without_path(str(worktree)))
 
 
 def named(text: str, name: str) -> str:
-    """A project file with this name, and otherwise as it was."""
+    """The project file with this name, otherwise unchanged."""
     line = f'project_name: "{name}"'
     if _NAME.search(text):
         return _NAME.sub(line, text, count=1)
@@ -61,7 +61,7 @@ def named(text: str, name: str) -> str:
 
 
 def _unique_name(project: Project, place: Place, worktree: Path) -> str:
-    """`{session_prefix}-{worker}`; with a mark of the root where another project has that: roots may be called alike."""
+    """`{session_prefix}-{worker}`, with a suffix for the root if another project has that name."""
     name = str(project.session(place.name))
     listed = _read_list(read_text(_config()))
     others = [path for path in (*(listed.paths if listed else ()), project.source) if path != str(worktree)]
@@ -84,7 +84,7 @@ def _config() -> Path:
 
 
 def _change_list(change: "Callable[[_Projects], _Projects]") -> list[str]:
-    """Serena's own list of projects, changed; why it could not be."""
+    """Change Serena's project list; returns why it could not be changed."""
     path = _config()
     found = _read_list(read_text(path))
     if found is not None and change(found) == found:
@@ -95,17 +95,17 @@ def _change_list(change: "Callable[[_Projects], _Projects]") -> list[str]:
             found = _read_list(read_text(path))
             if found is None:
                 return [
-                    f"Serena does not know the worktree: `projects` in {path} is no plain list; add it there"
+                    f"cannot register the worktree with Serena: `projects` in {path} is not a plain list; add it there"
                 ]
-            # Where it really is: people link such files.
+            # Resolve links: users often link such files.
             write_atomic(Path(os.path.realpath(path)), change(found).text.encode())
     except (LlmcError, OSError) as error:
-        return [f"Serena does not know the worktree: {path} cannot be written: {error}"]
+        return [f"cannot register the worktree with Serena: cannot write {path}: {error}"]
     return []
 
 
 class _Projects(Struct, frozen=True):
-    """Serena's configuration around its list of projects."""
+    """Serena's configuration, split around its project list."""
 
     before: tuple[str, ...] = ()
     #: the lines of the list; comments among them stay
@@ -135,7 +135,7 @@ class _Projects(Struct, frozen=True):
 
 
 def _read_list(text: str) -> _Projects | None:
-    """None: it is no list that can be changed line by line. A file without one has an empty one."""
+    """None: the list cannot be changed line by line. A file without one has an empty list."""
     lines = text.splitlines()
     at = next((number for number, line in enumerate(lines) if _LIST.match(line)), None)
     if at is None:
@@ -146,7 +146,7 @@ def _read_list(text: str) -> _Projects | None:
     while end < len(lines) and (_ITEM.match(lines[end]) or _is_aside(lines[end])):
         end += 1
     while end > at + 1 and _is_aside(lines[end - 1]):
-        end -= 1  # what follows the last item belongs to the next key
+        end -= 1  # text after the last item belongs to the next key
     items = tuple(lines[at + 1 : end])
     if value in ("", "[]", "null", "~"):
         return _Projects(tuple(lines[:at]), items, tuple(lines[end:]))
@@ -162,13 +162,13 @@ def _is_aside(line: str) -> bool:
 
 
 def _path(line: str) -> str:
-    """The path that an item names; "" for a comment."""
+    """The path of an item; "" for a comment."""
     item = _ITEM.match(line)
     return _scalar(item["value"]) if item else ""
 
 
 def _scalar(text: str) -> str:
-    """A text of YAML on one line, without its quotes."""
+    """A one-line YAML string without its quotes."""
     text = _without_comment(text)
     if text.startswith('"'):
         try:

@@ -1,4 +1,4 @@
-"""Setting up: a new root, and new workers in it."""
+"""Create a root, and workers in it."""
 
 import os
 import shlex
@@ -42,15 +42,15 @@ def find_source(given: str | None, cwd: Path) -> Source:
         return Source(given, local=False)
     start = Path(given).expanduser() if given else cwd
     if not start.is_dir():
-        raise NotFound(f"{start} is not a directory", hint="Name a repository with --source.")
+        raise NotFound(f"{start} is not a directory", hint="Pass a repository with --source.")
     done = git.git(start, "rev-parse", "--git-common-dir", check=False)
     if not done.ok:
         raise NotFound(
             f"{start} is not in a git repository",
-            hint="Run `llmc init` inside one, or name it with --source PATH.",
+            hint="Run `llmc init` inside one, or pass it with --source PATH.",
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
-    # Asked of the repository itself: in a worktree of a bare one the answer would be no.
+    # Ask the repository itself: in a worktree of a bare one the answer would be no.
     if git.out(common, "rev-parse", "--is-bare-repository") == "true":
         return Source(str(common), local=True)
     if common.name == ".git":
@@ -61,7 +61,7 @@ def find_source(given: str | None, cwd: Path) -> Source:
 
 
 def choose_target(given: str | None, source: Source) -> Path:
-    """Where the root goes: as asked, else ~/llmc, else ~/llmc-<repo> where that is taken."""
+    """The path of the root: as given, else ~/llmc, else ~/llmc-<repo> if that is taken."""
     if given:
         return Path(os.path.realpath(Path(given).expanduser()))
     first = default_root()
@@ -72,7 +72,7 @@ def choose_target(given: str | None, source: Source) -> Path:
 
 
 def existing_root(source: Source, target: str | None) -> Root | None:
-    """The root that was made for a source before: at the target, or where the source's git config says."""
+    """An earlier root of this source: at the target, or as in the source's git config."""
     place = target or (git.config_get(Path(source.location), "llmc.root") if source.local else None)
     root = Root(Path(trust.real(place))) if place else None
     if root is None or not root.config.exists():
@@ -81,13 +81,11 @@ def existing_root(source: Source, target: str | None) -> Root | None:
 
 
 def create_root(source: Source, target: Path, agent: str) -> Root:
-    """Clone, configure, write the first files; made aside and renamed at the end, so nothing leaves half a root."""
+    """Clone, configure and write the first files, in a temporary directory that is renamed at the end."""
     if _is_taken(target):
         if (target / "config.toml").exists():
-            raise Refused(
-                f"{target} is an llmc root already", hint="Choose another place with --target PATH."
-            )
-        raise Refused(f"{target} exists and is not empty", hint="Choose another place with --target PATH.")
+            raise Refused(f"{target} is already an llmc root", hint="Choose another path with --target PATH.")
+        raise Refused(f"{target} exists and is not empty", hint="Choose another path with --target PATH.")
     _refuse_undecodable(source, target)
     _refuse_nesting(source, target)
     _refuse_a_clone_of_ours(source)
@@ -121,7 +119,7 @@ def _fill(source: Source, target: Path, agent: str, list_id: str) -> None:
 
 
 def find_check(project: Project) -> Suggestion | None:
-    """A command for `repo.validate`, from the files of the newest commit: that is what will be checked."""
+    """Suggest a command for `repo.validate`, from the files of the latest commit."""
     root, base = project.root.path, project.base
     names = git.git(root, "ls-tree", "-z", "--name-only", base, check=False).stdout.split("\0")
     wanted = [name for name in LOOKED_AT if name in names]
@@ -133,16 +131,17 @@ def find_check(project: Project) -> Suggestion | None:
 def add_worker(
     project: Project, name: str, worker: Worker, warn: Callable[[str], None] = lambda _: None
 ) -> WorkerRecord:
-    """A worker with its worktree, in the state and the configuration. Safe to repeat after a crash."""
+    """Add a worker with its worktree to state and configuration. Safe to repeat after a crash."""
     from llmc.config.edit import add_worker as add_to_config
 
     problem = check_worker_name(name)
     if problem:
-        raise UsageError(f"{name!r} cannot be a worker's name: {problem}")
+        raise UsageError(f"invalid worker name {name!r}: {problem}")
     with project.worker_lock(name):
         if WorkerName(name) in project.store.read().workers:
             raise Refused(
-                f"there is a worker {name} already", hint="Choose another name; `llmc status` lists them."
+                f"worker {name} already exists",
+                hint="Choose another name; run `llmc status` to see all workers.",
             )
         record = _new_record(project, name)
         for problem in provision.provision(project, record):
@@ -157,7 +156,7 @@ def add_worker(
 
 
 def ensure_auto_workers(project: Project, names: Iterable[str]) -> None:
-    """The workers of auto mode, in the state only: they have no settings of their own. Their worktrees come with `up`."""
+    """Add auto workers to the state only: they have no settings. `up` creates their worktrees."""
     with project.store.transaction() as tx:
         tx.update_auto(nuked=())
         for name in names:
@@ -183,8 +182,8 @@ def _new_record(project: Project, name: str) -> WorkerRecord:
 
 
 def _clone(source: Source, target: Path) -> None:
-    """By git's transport even from a local path: `--local` would make hard links to a person's own objects, and lean on
-    their alternates; an agent that overwrites a pack in the root would overwrite theirs."""
+    """Clone by git's transport even from a local path: `--local` would hard-link the user's objects and use their
+    alternates, so an agent that overwrites a pack in the root would overwrite theirs."""
     settings = [f"--config={key}={value}" for key, value in CLONE_SETTINGS.items()]
     target.mkdir(mode=0o700)
     clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", "--no-local", *settings]
@@ -201,13 +200,13 @@ def configure_clone(target: Path) -> None:
 
 
 def _without_checkout(target: Path) -> None:
-    """A source that tracks `config.toml` or `logs/` cannot collide with what is ours in the root itself."""
+    """Keep a source that tracks `config.toml` or `logs/` from colliding with llmc's files in the root."""
     git.git(target, "config", "--unset-all", "core.bare", check=False)
     git.git(target, "config", "--worktree", "core.bare", "true")
 
 
 def _copy_identity(source: Source, target: Path) -> None:
-    """A source with an identity of its own: the workers' commits carry it too."""
+    """Copy the source's own identity, so that the workers' commits use it."""
     if not source.local:
         return
     which = ["--local", "-z", "--get-regexp", r"^user\.(name|email)$"]
@@ -226,34 +225,34 @@ def _default_branch(source: Source, target: Path) -> str:
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
             return branch
     raise LlmcError(
-        f"{source.location} has no commits yet", hint="Make a first commit there, then run llmc init."
+        f"{source.location} has no commits yet", hint="Make a first commit there, then run `llmc init`."
     )
 
 
 def write_launcher(root: Root) -> None:
-    """`llmc` as the agents find it on their PATH: this very installation."""
+    """The `llmc` on the agents' PATH: this installation."""
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
 
 
 def _refuse_undecodable(source: Source, target: Path) -> None:
-    """config.toml, state.json and the agents' settings are UTF-8, and hold both paths; git's own lists hold lines."""
+    """Both paths must be UTF-8 for config.toml and state.json, and without line breaks for git."""
     if "\n" in str(target):
         raise UsageError(
-            f"{str(target)!a} has a line break in it, git cannot keep worktrees there",
-            hint="Choose another place with --target PATH.",
+            f"{str(target)!a} contains a line break; git cannot create worktrees there",
+            hint="Choose another path with --target PATH.",
         )
     for text, option in ((source.location, "--source"), (str(target), "--target")):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{text!a} is not UTF-8 text", hint=f"Choose another place with {option} PATH."
+                f"{text!a} is not UTF-8 text", hint=f"Choose another path with {option} PATH."
             ) from error
 
 
 def _refuse_a_clone_of_ours(source: Source) -> None:
-    """The private clone of another root is no place for work to land."""
+    """Refuse the private clone of another root as a source."""
     place = Path(source.location)
     for directory in (place, place.parent):
         if source.local and (directory / ".llmc").is_dir() and (directory / "config.toml").exists():
@@ -267,7 +266,7 @@ def _refuse_nesting(source: Source, target: Path) -> None:
     if source.local and target.is_relative_to(source.location):
         raise Refused(
             f"{target} is inside the source repository",
-            hint="Choose a place outside of it with --target PATH.",
+            hint="Choose a path outside it with --target PATH.",
         )
 
 

@@ -1,7 +1,6 @@
-"""Submodules of a worktree: taken from the source's own copies where it has them, else from where they come from.
+"""Submodules of a worktree, taken from the source's own copies if it has them, else from their URL.
 
-git forbids submodules from a local path by default. llmc allows it for one thing only: the repositories that the
-source itself has for its submodules.
+git forbids submodules from a local path by default. llmc allows only the source's own submodule repositories.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ class Submodule(Struct, frozen=True):
 
 
 def update(project: Project, worktree: Path) -> list[str]:
-    """Every submodule at the commit its superproject names; those that cannot be had, as problems."""
+    """Check out every submodule at the commit of its superproject; returns problems."""
     if not (worktree / ".gitmodules").exists():
         return []
     return _update(project.root, worktree.name, worktree, _store(project))
@@ -35,9 +34,9 @@ def update(project: Project, worktree: Path) -> list[str]:
 def pin_changes(
     project: Project, record: WorkerRecord, worktree: Path, commit: str, why: str
 ) -> dict[str, str | None]:
-    """Before a reset to a commit: what is only in a submodule is pinned there, under the ref that comes back.
+    """Before a reset: pin work that is only in a submodule, under the returned ref.
 
-    One that is no submodule in the commit is moved into the trash: git would leave it, or write over its files.
+    A submodule that the commit does not have is moved to the trash: git would leave or overwrite it.
     """
     if not (worktree / ".gitmodules").exists():
         return {}
@@ -65,16 +64,16 @@ def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
 def clean(
     project: Project, record: WorkerRecord, worktree: Path, before: Mapping[str, str | None], why: str
 ) -> None:
-    """After a reset: the submodules of `before` hold nothing of the old task. What had to be kept is pinned."""
+    """After a reset: remove everything of the old task from the submodules of `before`. Work is pinned by now."""
     for path, kept in before.items():
         git.git(worktree / path, "reset", "--quiet", "--hard", timeout_s=300)
         trash.remove_untracked(project.root, worktree / path, record.name, why, kept)
 
 
 def scrub(worktree: Path, *, ignored: bool) -> None:
-    """Nothing but their commits is left in the submodules of a checkout where nobody works."""
+    """Remove everything but their commits from the submodules of a slot."""
     if (worktree / ".gitmodules").exists():
-        # A new index has none of the bits that would hide a change (`skip-worktree`, `assume-unchanged`).
+        # A new index has no bits that hide a change (`skip-worktree`, `assume-unchanged`).
         again = (
             "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
         )
@@ -83,7 +82,7 @@ def scrub(worktree: Path, *, ignored: bool) -> None:
 
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
-    """A submodule's commit that only the worker has would land as a name of something nobody can get."""
+    """Refuse a submodule commit that only the worker has: nobody else could fetch it."""
     worktree = Path(record.worktree_path)
     store = _store(project) if (worktree / ".gitmodules").exists() else None
     if store is None:
@@ -95,7 +94,7 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
             theirs = Path(project.source) / module.path
             raise Refused(
                 f"{record.name} moved the submodule {module.path} to {module.commit[:12]}, which the source does not have",
-                hint=f"Take it over first: git -C {theirs} fetch {place} {module.commit}",
+                hint=f"Fetch it into the source first: git -C {theirs} fetch {place} {module.commit}",
             )
 
 
@@ -111,7 +110,7 @@ def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> 
                 reason = said[max(0, said.find("fatal: ")) :]
                 reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
                 problems.append(
-                    f"the submodule {module.path} is not here: {reason}. "
+                    f"submodule {module.path} is missing: {reason}. "
                     "Run `git submodule update --init` in the source, then `llmc up --detach` again"
                 )
                 continue
@@ -123,7 +122,7 @@ def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> 
 
 
 def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store: Path | None) -> None:
-    """Checking out another commit of a submodule writes over ignored files in its way: those are pinned first."""
+    """Pin ignored files that checking out another commit of a submodule would overwrite."""
     if not (place / ".git").exists():
         return
     if not _knows(place, module.commit) and store is not None:
@@ -144,7 +143,7 @@ def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
     command = ["submodule", "update", "--init", "--quiet", "--", module.path]
     own = store / module.name if store else None
     if own is not None and own.is_dir():
-        # As a URL git copies the objects; by the bare path it would make hard links to a person's own.
+        # As a URL git copies the objects; with a path it would hard-link the user's.
         allowed = [
             "-c",
             "protocol.file.allow=always",
@@ -162,7 +161,7 @@ def _is_at(place: Path, commit: str) -> bool:
 
 
 def _listed(superproject: Path) -> list[Submodule]:
-    """Those that .gitmodules names and the index has a commit for."""
+    """Submodules in .gitmodules that have a commit in the index."""
     flags = ["--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$"]
     rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
     names = {
@@ -180,7 +179,7 @@ def _listed(superproject: Path) -> list[Submodule]:
 
 
 def _store(project: Project) -> Path | None:
-    """Where a local source keeps the repositories of its submodules."""
+    """Where a local source has its submodule repositories."""
     source = Path(project.source)
     if not source.is_dir():
         return None

@@ -1,4 +1,4 @@
-"""Nothing is ever deleted: what a reset would remove is pinned under a trash ref first."""
+"""The trash: what a reset would remove is pinned under a trash ref first."""
 
 import contextlib
 import itertools
@@ -15,18 +15,18 @@ from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo import git
 
-#: larger untracked files, and nested repositories, are moved into the trash directory instead of into git
+#: larger untracked files, and nested repositories, go to the trash directory instead of into git
 MAX_PINNED_BYTES = 20 * 1024 * 1024
 
 PREFIX = "refs/llmc/trash/"
 
-#: names that git takes into no tree, or out of none on some systems
+#: names that git does not store in a tree, or cannot check out on some systems
 _NOT_FOR_GIT = pattern(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DOTALL)
 
-#: what is pinned is on the disk before anything is removed; git's default leaves that to the kernel
+#: write pinned objects to disk before anything is removed; git's default leaves that to the kernel
 _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 
-#: how the subject of a commit begins that keeps files which were in none
+#: subject prefix of commits that save uncommitted files
 PINNED = "llmc: pinned before"
 
 _IDENTITY = {
@@ -49,15 +49,15 @@ def pin(
     move_out: bool = True,
     known: git.TreeState | None = None,
 ) -> str:
-    """Keep HEAD, changed and untracked files of a worktree as a commit; the ref that names it.
+    """Save HEAD, changed and untracked files of a worktree as a commit; returns its ref.
 
-    With `branch`, its tip is kept too, when HEAD is somewhere else; so are further `tips`; `ignored` names ignored
-    files and directories to keep. Without `move_out`, an untracked file that does not fit into git stays where it is.
-    `known` is what the caller saw of the worktree a moment ago. A pin that fails raises, and so stops the step that
-    wanted to remove something; the worktree is then as it was.
+    With `branch`, its tip is saved too if HEAD is elsewhere, and so are further `tips`. `ignored` names ignored files
+    and directories to save. Without `move_out`, untracked files that do not fit into git stay where they are. `known`:
+    the caller's recent status of the worktree. A failed pin raises, which stops the caller from removing anything; the
+    worktree is then unchanged.
     """
     ref = _new_ref(root, worker, why)
-    head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
+    head = git.resolve(worktree, "HEAD")  # None: an orphan branch without commits
     state = known or git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
     forced = [*_files_at(worktree, ignored), *(_staged_anew(worktree, head) if state.tracked else ())]
@@ -75,10 +75,10 @@ def pin(
 
 
 def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
-    """What `reset --hard` would remove to make room for what a commit adds or makes another kind of, though no commit has it.
+    """Ignored files that `reset --hard` would remove to make room for files of a commit.
 
-    That is an ignored file that the commit adds; a directory with ignored files where a file has to be, or a file where
-    a directory has to be.
+    That is an ignored file that the commit adds, a directory with ignored files where the commit has a file, or a file
+    where it has a directory.
     """
     before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
     kinds = ["--name-only", "-z", "--no-renames", "--diff-filter=AT"]
@@ -87,17 +87,17 @@ def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
 
 
 def of_another_kind(worktree: Path, changed: Iterable[str]) -> set[str]:
-    """The same where the agent changed the kind of a path: of tracked files that are not as HEAD has them."""
+    """The same for paths whose kind the agent changed: tracked files that differ from HEAD."""
     return obstacles(worktree, [name for name in changed if not _is_file(worktree / name)])
 
 
 def obstacles(worktree: Path, names: Iterable[str]) -> set[str]:
-    """What is where these files have to be: at a path, or a file where the path needs a directory."""
+    """What blocks these files: something at the path, or a file where the path needs a directory."""
     return {_obstacle(worktree, name) for name in names} - {""}
 
 
 def _obstacle(worktree: Path, name: str) -> str:
-    """What is at a path, or is a file where the path needs a directory; "" for nothing."""
+    """What blocks a path: something at it, or a file where it needs a directory; "" for nothing."""
     place = str(worktree)
     parts = name.split("/")
     for count, part in enumerate(parts, start=1):
@@ -110,10 +110,10 @@ def _obstacle(worktree: Path, name: str) -> str:
 
 
 def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: str | None) -> str | None:
-    """Remove what `clean -d` would; a file goes only when a ref has its very content.
+    """Remove what `clean -d` would, but a file only if a ref has its exact content.
 
-    `kept` is the ref that an earlier pin made. What that ref lacks is added to it, or to a new ref where there was no
-    pin; the ref comes back, None when nothing had to be pinned at all.
+    `kept` is the ref of an earlier pin. What it lacks is added to it, or to a new ref. Returns the ref, None if nothing
+    had to be pinned.
     """
     places = git.untracked_places(worktree)
     if not places:
@@ -131,7 +131,7 @@ def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: st
 def _pin_files(
     root: Root, worktree: Path, worker: str, why: str, kept: str | None, names: Sequence[str]
 ) -> str | None:
-    """These files are in the ref, or in its directory; a nested repository and a huge file are moved there."""
+    """Save these files in the ref; nested repositories and huge files are moved to its directory."""
     start = kept or git.head(worktree)
     unfit = _unfit(worktree, names)
     tree = _tree_of_files(worktree, start, [], [name for name in names if name not in unfit], rest=False)
@@ -151,7 +151,7 @@ def _pin_files(
 def _sweep(
     root: Root, worktree: Path, worker: str, why: str, kept: str | None, places: Iterable[str]
 ) -> str | None:
-    """Directories without a file go. A damaged `.git` in one, which git does not list, is moved into the trash."""
+    """Remove directories without files. A damaged `.git` in one, which git does not list, goes to the trash."""
     left = [name for place in places if place.endswith("/") for name in _odd(worktree, place.rstrip("/"))]
     ignored = set(git.ignored_of(worktree, "".join(f"{name}\0" for name in left))) if left else set()
     damaged = [name for name in left if name.endswith("/.git") and name not in ignored]
@@ -165,7 +165,7 @@ def _sweep(
 
 
 def _odd(worktree: Path, place: str) -> list[str]:
-    """Empty directories in a directory, and what is called `.git`."""
+    """Empty directories in a directory, and anything named `.git`."""
     found = []
     for folder, folders, files in os.walk(worktree / place):
         name = os.path.relpath(folder, worktree)
@@ -178,7 +178,7 @@ def _odd(worktree: Path, place: str) -> list[str]:
 
 
 def _remove_empty(worktree: Path, name: str) -> None:
-    """An empty directory, and those around it that are empty then."""
+    """Remove an empty directory, and parents that become empty."""
     with contextlib.suppress(OSError):
         while name:
             os.rmdir(worktree / name)
@@ -186,58 +186,58 @@ def _remove_empty(worktree: Path, name: str) -> None:
 
 
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
-    """Keep a commit that no worktree has checked out; the ref that names it."""
+    """Save a commit that no worktree has checked out; returns its ref."""
     ref = _new_ref(root, worker, why)
     _keep(root.path, ref, commit, worker)
     return ref
 
 
 def folder_of(root: Root, ref: str) -> Path:
-    """The directory for what belongs to a ref but is not in git."""
+    """The directory for files of a ref that are not in git."""
     worker, _, rest = short(ref).partition("/")
     return root.trash / f"{worker}-{'-'.join(rest.split('-')[:2])}"
 
 
 def _new_ref(root: Root, worker: str, why: str) -> str:
-    """A name for what is to be kept, and in the event log: whatever crashes, nothing is here that nobody knows of."""
+    """A new trash ref, logged first, so that a crash leaves nothing unknown."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
     ref = f"{PREFIX}{worker}/{stamp}-{why}"
-    # A broken state must not keep anybody from keeping work.
+    # A broken state must not prevent saving work.
     with contextlib.suppress(LlmcError), Store(root).transaction() as tx:
         tx.emit("pinning", worker=worker, reason=why, ref=ref)
     return ref
 
 
 def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
-    """Name a commit, and look whether the name and everything it stands for are really there."""
+    """Create the ref, and verify that it and all its objects exist."""
     git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
-    # What the remotes have was there before, and is not read again.
+    # Objects that the remotes have existed before and are not checked again.
     walk = ["rev-list", "--objects", "--quiet", commit, "--not", "--remotes"]
     whole = git.git(repo, *walk, check=False, timeout_s=300)
     if not whole.ok or git.resolve(repo, ref) != commit:
         said = f": {whole.stderr.strip()}" if whole.stderr.strip() else ""
         raise LlmcError(
-            f"{worker}: its work could not be pinned under {ref}, and nothing was removed{said}",
+            f"{worker}: cannot save its work under {ref}; nothing was removed{said}",
             hint="Check the disk and the root's clone: llmc doctor",
         )
 
 
 def safe(name: str) -> str:
-    """A name as a part of a ref and of a file's name."""
+    """A name made safe for a ref and a file name."""
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
 
 
-#: why a pin has a worker's own commits of what landed as one
+#: the reason of a pin with a worker's own commits that landed squashed
 ACCEPTED = "accepted"
 
 
 def late_key(about: str) -> str:
-    """The attention item about what a worker committed too late: by its ref, or by its worker until that is pinned."""
+    """The key of the attention item about late commits: by ref, or by worker until they are pinned."""
     return f"late:{about}"
 
 
 def short(ref: str) -> str:
-    """A trash ref as people write it: `adam/20261115T101612-1a2a-reset`."""
+    """The short name of a trash ref: `adam/20261115T101612-1a2a-reset`."""
     return ref.removeprefix(PREFIX)
 
 
@@ -249,13 +249,13 @@ def _snapshot(
     forced: Sequence[str],
     message: str,
 ) -> str:
-    """A commit of the worktree as it is; its further parents keep what is in neither HEAD nor the files."""
+    """Commit the worktree as it is; further parents hold what is in neither HEAD nor the files."""
     tree = _tree_of_files(worktree, head, unfit, forced)
     staged = _tree_of_index(worktree)
     born = [head] if head else []
     parents = born + [tip for tip in others if head is None or not git.is_ancestor(worktree, tip, head)]
     if staged not in (None, tree, *(git.tree_of(worktree, commit) for commit in born)):
-        parents.append(_commit(worktree, str(staged), born, f"{message} (what was staged)"))
+        parents.append(_commit(worktree, str(staged), born, f"{message} (staged changes)"))
     if head and parents == [head] and tree == git.tree_of(worktree, head):
         return head
     return _commit(worktree, tree, parents, message)
@@ -268,13 +268,13 @@ def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
 
 
 def is_pin(repo: Path, commit: str) -> bool:
-    """Whether llmc made this commit, to keep files that were in none."""
+    """Whether llmc made this commit to save uncommitted files."""
     made = git.out(repo, "show", "--no-patch", "--format=%ae %s", commit)
     return made.startswith(f"{_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
 
 
 def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
-    """A worktree's files as a tree, committed or not; and the names of those that do not fit into one. Nothing changes."""
+    """A worktree's files as a tree, committed or not, and the names that do not fit into one. Changes nothing."""
     unfit = _unfit(worktree, git.untracked_files(worktree))
     return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
 
@@ -282,9 +282,9 @@ def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
 def _tree_of_files(
     worktree: Path, head: str | None, unfit: list[str], forced: Sequence[str], *, rest: bool = True
 ) -> str:
-    """The files as a tree, made with an index of its own: the worktree and its index do not change.
+    """The files as a tree, made with a separate index: the worktree and its index do not change.
 
-    `forced` are added though git ignores them; without `rest`, the other paths stay as `head` has them.
+    `forced` are added even if ignored; without `rest`, the other paths stay as in `head`.
     """
     index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
     env = {"GIT_INDEX_FILE": str(index)}
@@ -304,8 +304,8 @@ def _tree_of_files(
 
 
 def _tree_of_index(worktree: Path) -> str | None:
-    """What is staged, as a tree; without the files that are in conflict, whose versions are in commits."""
-    import shutil  # 2 ms that hardly any command needs
+    """The staged changes as a tree, without conflicted files, whose versions are in commits."""
+    import shutil  # saves 2 ms in most commands
 
     index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(copy)}
@@ -323,7 +323,7 @@ def _tree_of_index(worktree: Path) -> str | None:
 
 
 def _staged_anew(worktree: Path, head: str | None) -> list[str]:
-    """Files that are staged and not in HEAD: git may ignore them, and would then keep only what was staged."""
+    """Files that are staged and not in HEAD: git may ignore them and would save only the staged version."""
     flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
     since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
     listed = git.rows(git.git(worktree, "diff-index", *flags, since).stdout)
@@ -331,12 +331,12 @@ def _staged_anew(worktree: Path, head: str | None) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """A file or a link; what a link leads to does not matter."""
+    """Whether it is a file or a link, whatever the link points to."""
     return path.is_symlink() or (os.path.lexists(path) and not path.is_dir())
 
 
 def _files_at(worktree: Path, names: Sequence[str]) -> list[str]:
-    """Each name, and for a directory what is in it, ignored or not."""
+    """Each name, and for a directory its contents, ignored or not."""
     folders = [name for name in names if not _is_file(worktree / name)]
     inside = git.untracked_files(worktree, *folders, ignored=True) if folders else ()
     return [*(name for name in names if name not in folders), *inside]
@@ -351,7 +351,7 @@ def _unfit(worktree: Path, names: Iterable[str]) -> list[str]:
 
 
 def _fits_into_git(worktree: Path, name: str) -> bool:
-    """A nested repository (the only directory git lists) would become a mere link, a huge file would stay forever."""
+    """Whether it must not go into git: a nested repository would become a mere link, a huge file would stay forever."""
     path = worktree / name
     if any(_NOT_FOR_GIT.fullmatch(part) for part in name.split("/")):
         return False
@@ -362,7 +362,7 @@ def _fits_into_git(worktree: Path, name: str) -> bool:
 
 
 def take_out(worktree: Path, names: Iterable[str], folder: Path) -> None:
-    """Out of a worktree, into the trash directory; what is there already stays."""
+    """Move files from a worktree to the trash directory, without overwriting."""
     for name in names:
         target = _free(private_dir(folder) / name.rstrip("/"))
         try:
@@ -373,7 +373,7 @@ def take_out(worktree: Path, names: Iterable[str], folder: Path) -> None:
 
 
 def _free(path: Path) -> Path:
-    """This path, or the first one like it at which nothing is."""
+    """This path, or the first free variant of it."""
     return next(
         free
         for n in itertools.count()

@@ -1,4 +1,4 @@
-"""Commands of the person's own, from config.toml, with their logs."""
+"""The user's commands from config.toml, and their logs."""
 
 import os
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from llmc.config.model import Logs
 from llmc.config.paths import Root
 from llmc.repo.project import Project
 
-#: what is rotated; the records of remediations (remediation_*.txt) are no logs, and stay as they are
+#: logs that are rotated; remediation records (remediation_*.txt) are not
 _GROW = (".log", ".jsonl", ".out")
 _MB = 1024 * 1024
 
 
 def rotate_logs(project: Project) -> list[str]:
-    """Rotate every log that is big enough; their names."""
+    """Rotate every log that is big enough; returns their names."""
     try:
         names = sorted(entry.name for entry in os.scandir(project.root.logs) if entry.is_file())
     except OSError:
@@ -30,17 +30,17 @@ def rotate_logs(project: Project) -> list[str]:
 
 
 def rotate_log(project: Project, path: Path) -> bool:
-    """Rotate this one, if it is big enough; whether it was."""
+    """Rotate this log if it is big enough; whether it was rotated."""
     return rotate(path, limit_of(project.root, project.config.logs, path))
 
 
 def limit_of(root: Root, logs: Logs, path: Path) -> Limit:
-    """Of the event log nothing is removed: sums, the digest and `undo` are made from it (decision 15)."""
+    """The event log is never deleted: usage, the digest and `undo` need it (decision 15)."""
     return Limit(int(logs.max_mb * _MB), None if path == root.events else logs.keep)
 
 
 def follow_own_output(path: Path) -> None:
-    """Our own output went to a log that was renamed: from now on it goes to the new one."""
+    """Reopen our own output after its log was rotated."""
     renamed = archives(str(path))
     if not renamed:
         return
@@ -53,7 +53,7 @@ def follow_own_output(path: Path) -> None:
 
 
 class CommandFailed(ToolFailed):
-    """One of them failed; `command` is its line, `output` the end of what it printed."""
+    """A command failed; `command` is its line, `output` the end of its output."""
 
     def __init__(self, done: proc.Done, message: str, hint: str) -> None:
         super().__init__(done.argv, done.returncode, done.stdout, message=message, hint=hint)
@@ -62,7 +62,7 @@ class CommandFailed(ToolFailed):
 
 
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
-    """How it ended, with the end of its output; all of it is in the worker's log. Without a command all is well."""
+    """Run a command; returns its result with the end of its output. The full output goes to the worker's log."""
     return _run(project, worker, command, cwd, timeout_s, {"LLMC_WORKER": worker})
 
 
@@ -77,12 +77,12 @@ def run_in_log(
     about: str = "",
     **env: str,
 ) -> proc.Done:
-    """The same for a command with a log of its own, of that name; `answer` and `about` as in `run_logged`."""
+    """The same for a command with its own log, of that name; `answer` and `about` as in `run_logged`."""
     return _run(project, log, command, cwd, timeout_s, env, answer, about)
 
 
 def callers_place(project: Project) -> Path:
-    """Where the daemon was started, as in the caller's own shell; the source, or the root, once that is gone."""
+    """The directory where the daemon was started; the source, or the root, if that is gone."""
     source = Path(project.source)
     place = proc.caller_dir()
     if place.is_dir():
@@ -91,14 +91,14 @@ def callers_place(project: Project) -> Path:
 
 
 def where_it_ran(project: Project, code: int) -> str:
-    """For a command that the shell did not find: a path in it means the place where `up --auto` was called."""
-    return f" in {callers_place(project)}, where `up --auto` was called" if code in (126, 127) else ""
+    """For a command that was not found: relative paths refer to the directory where `up --auto` was run."""
+    return f" in {callers_place(project)}, where `up --auto` was run" if code in (126, 127) else ""
 
 
 def run_in_slot(
     project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
 ) -> proc.Done:
-    """The same in a slot, where no worker is: in what it printed, and in the worker's log, the slot is `shown_as`."""
+    """The same in a slot: in the output and in the worker's log, the slot is shown as `shown_as`."""
     rotate_log(project, project.root.log(worker))
     env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, "LLMC_SLOT": str(slot)}
     output.unlink(missing_ok=True)
@@ -139,9 +139,9 @@ def _run(
 
 
 def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:
-    """What to say of one that failed; `what` names it, `so` says what follows from it."""
+    """The error for a failed command; `what` names it, `so` says what follows."""
     return CommandFailed(
         done,
         message=f"{worker}: {what} failed with code {done.returncode}" + (f", {so}" if so else ""),
-        hint=f"Its whole output is in {project.root.log(worker)}.",
+        hint=f"The full output is in {project.root.log(worker)}.",
     )

@@ -1,4 +1,4 @@
-"""A worktree that git can work in: linked to the root's clone, and without a lock that a killed git left behind."""
+"""Usable worktrees: linked to the root's clone, and without stale git locks."""
 
 import contextlib
 import os
@@ -10,14 +10,14 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, trash
 from llmc.repo.project import Project
 
-#: how long a git command of another process may hold a lock before it is looked at who that is
+#: how long another git command may hold a lock before we check which process it is
 LOCK_S = 2.0
-#: how long a git command that only reads, and holds nothing, may be in the way of that look
+#: how long a git command that only reads may delay that check
 READER_S = 1.0
 
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
-    """The worktree is there and linked to the clone; files that are there stay as they are. Safe to repeat."""
+    """Create the worktree or link it to the clone again; existing files stay unchanged. Safe to repeat."""
     root, worktree = project.root.path, Path(record.worktree_path)
     if git.is_worktree_of(worktree, root):
         return
@@ -29,10 +29,10 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
 
 
 def prune(project: Project) -> None:
-    """Forget the worktrees whose directory is gone. The caller holds the repo lock.
+    """Prune worktrees whose directory is gone. The caller holds the repo lock.
 
-    One that lost only its `.git` file is linked again first: git would forget that one too, and with it what is staged
-    there. Of the others, a commit that only their HEAD names is pinned.
+    A worktree that lost only its `.git` file is linked again first: git would prune it too, with its staged changes. A
+    commit that only the HEAD of a pruned worktree names is pinned.
     """
     root = project.root.path
     if all(_is_linked(entry) for entry in _entries(root)):
@@ -45,13 +45,13 @@ def prune(project: Project) -> None:
 
 
 def _entries(root: Path) -> list[Path]:
-    """What git keeps for each worktree."""
+    """git's entry of each worktree."""
     place = root / ".git/worktrees"
     return list(place.iterdir()) if place.is_dir() else []
 
 
 def _is_linked(entry: Path) -> bool:
-    """Whether an entry and its worktree name each other, so that git would neither repair nor forget it."""
+    """Whether an entry and its worktree point to each other, so that git would neither repair nor prune it."""
     try:
         pointer = Path((entry / "gitdir").read_text().removesuffix("\n"))
         there = pointer.read_text().removesuffix("\n").removeprefix("gitdir: ")
@@ -65,7 +65,7 @@ def _is_kept(root: Path, commit: str) -> bool:
 
 
 def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
-    """Remove the locks of git commands that are gone: every later one would fail. Refused while one is at work."""
+    """Remove stale git locks, with which every later command would fail. Refuses while a git command is running."""
     worktree = Path(record.worktree_path)
     own = git.git_dir(worktree)
     places = [own / "index.lock", own / "HEAD.lock"]
@@ -78,25 +78,27 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
 
 
 def lock_holders(worktree: Path, lock: Path) -> list[int]:
-    """The git commands at work in a worktree, and whatever has the lock open."""
+    """The git commands running in a worktree, and processes that have the lock open."""
     at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
     return [*at_work, *processes.works_in(os.path.realpath(lock))]
 
 
 def _drop(name: str, worktree: Path, lock: Path) -> bool:
-    """Whether the lock was there, and dead."""
+    """Whether there was a stale lock."""
     before = os.lstat(lock).st_ino
     if processes.wait_until(lambda: not os.path.lexists(lock), LOCK_S, interval_s=0.05):
         return False
     if not processes.wait_until(lambda: not lock_holders(worktree, lock), READER_S, interval_s=0.1):
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
-            f"{name}: git is at work in its worktree and holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait until it is done, or end it; then try again.",
+            f"{name}: a git command is running in its worktree and holds {lock}: pid {pids or 'unknown'}",
+            hint="Wait for it or stop it, then try again.",
         )
     try:
         if os.lstat(lock).st_ino != before:
-            raise Refused(f"{name}: git is at work in its worktree, see {lock}", hint="Try again.")
+            raise Refused(
+                f"{name}: a git command is running in its worktree and holds {lock}", hint="Try again."
+            )
         os.unlink(lock)
     except FileNotFoundError:
         return False
@@ -108,7 +110,7 @@ def _add(project: Project, record: WorkerRecord, worktree: Path, base: str) -> N
     worktree.parent.mkdir(mode=0o700, exist_ok=True)
     prune(project)
     if lfs.is_used(root, base):
-        lfs.set_up(root)  # before files are checked out, so that they come whole
+        lfs.set_up(root)  # before the checkout, so that large files are complete
     git.git(root, "worktree", "add", "--quiet", *_where(root, record, worktree, base), timeout_s=600)
 
 
@@ -118,11 +120,11 @@ def _where(root: Path, record: WorkerRecord, place: Path, base: str) -> list[str
 
 
 def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
-    """A directory with files becomes the worktree again. Its own wrong `.git`, perhaps a repository, is kept."""
+    """Make a directory with files the worktree again. Its own `.git`, perhaps a repository, is saved."""
     root = project.root.path
     if not worktree.is_dir():
         raise LlmcError(
-            f"{worktree} is not a directory", hint=f"Move it away, then: llmc reset {record.name}"
+            f"{worktree} is not a directory", hint=f"Move it away, then run: llmc reset {record.name}"
         )
     halves = _half_entries(root, worktree)
     has_pointer = os.path.lexists(worktree / ".git")
@@ -136,13 +138,13 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
     if not git.is_worktree_of(worktree, root):
         _link_to_new_entry(root, record, worktree, base)
     if not git.is_worktree_of(worktree, root):
-        raise LlmcError(f"{worktree} could not be linked to {root}", hint="See: llmc doctor")
+        raise LlmcError(f"cannot link {worktree} to {root}", hint="Run `llmc doctor` to find out why.")
     with project.store.transaction() as tx:
         tx.emit("worktree_linked", worker=record.name, ref=ref)
 
 
 def _half_entries(root: Path, worktree: Path) -> list[str]:
-    """Entries of git for this worktree that git cannot use: `worktree repair` would link the worktree to one again."""
+    """Unusable git entries for this worktree: `worktree repair` would link the worktree to one again."""
     found = []
     for entry in _entries(root):
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -153,12 +155,12 @@ def _half_entries(root: Path, worktree: Path) -> list[str]:
 
 
 def _link_to_new_entry(root: Path, record: WorkerRecord, worktree: Path, base: str) -> None:
-    """git's own entry for the worktree is gone: a new one is made beside it, without files, and then moved here."""
+    """git's entry for the worktree is gone: create a new one beside it, without files, and move it here."""
     aside = worktree.with_name(f".{worktree.name}.link")
-    git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # of one that was killed here
+    git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # left by a killed process
     where = _where(root, record, aside, base)
     git.git(root, "worktree", "add", "--quiet", "--no-checkout", *where, timeout_s=600)
     os.rename(aside / ".git", worktree / ".git")
     os.rmdir(aside)
     git.git(root, "worktree", "repair", str(worktree))
-    git.git(worktree, "reset", "--quiet", timeout_s=300)  # the index only: files that differ show as changes
+    git.git(worktree, "reset", "--quiet", timeout_s=300)  # only the index: files that differ show as changes

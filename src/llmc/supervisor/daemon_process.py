@@ -1,4 +1,4 @@
-"""The daemon under a supervisor: started through the shell, known by its registration, ended for certain."""
+"""The daemon under a supervisor: starts it through the shell, identifies it by its registration, and stops it for sure."""
 
 import contextlib
 import shutil
@@ -17,12 +17,12 @@ from llmc.records import sight
 from llmc.repo.project import Project
 from llmc.supervisor.model import Failure, FailureKind, Identity
 
-#: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
+#: what a user would type, so that a fixed llmc on the caller's PATH runs next
 COMMAND = "llmc up --auto"
 REGISTER_S = 60.0
 GRACE_S = 30.0
 REAPED_S = 2.0
-#: how much of what the daemon printed is shown
+#: how much of the daemon's output is shown
 SAID_CHARS = 4000
 
 
@@ -30,20 +30,20 @@ class Running(Struct):
     """A daemon that registered."""
 
     identity: Identity
-    #: with its own start, so that no other process is ever taken for the daemon
+    #: with its start time, so that no other process is taken for the daemon
     process: Process
-    #: None: it was there before this supervisor
+    #: None: started before this supervisor
     child: proc.Child | None
     since: float
 
     def is_alive(self) -> bool:
-        """A child that ended is reaped here; a zombie is not alive."""
+        """Reaps an exited child; a zombie is not alive."""
         if self.child is not None:
             self.child.poll()
         return self.process.is_alive
 
     def exit_code(self) -> int | None:
-        """How it ended; its first thread may be gone a moment before the others, and before that is known."""
+        """The exit code; its main thread may exit a moment before the others."""
         child = self.child
         if child is None:
             return None
@@ -55,21 +55,21 @@ class Running(Struct):
 
 
 def check_program() -> None:
-    """That `llmc` cannot be found is for a person, not for a remediation."""
+    """A missing `llmc` needs the user, not a remediation."""
     if shutil.which("llmc") is None:
         raise NotFound(
-            "there is no `llmc` on your PATH, and the daemon is started as `llmc up --auto`",
-            hint="Put the directory of llmc on PATH, then run it again.",
+            "`llmc` is not on your PATH, so the supervisor cannot run `llmc up --auto`",
+            hint="Add llmc's directory to PATH, then run `llmc overseer` again.",
         )
 
 
 def registered(project: Project) -> Identity | None:
-    """The daemon that daemon.json names, whether it lives or not."""
+    """The daemon in daemon.json, running or not."""
     return Identity.of(sight.registration(project.root.path))
 
 
 def adopt(project: Project, known: Identity | None) -> Running | None:
-    """The daemon of a supervisor that was killed, if it is the very one that supervisor had."""
+    """The daemon of a killed supervisor, if it is still the same one."""
     found = registered(project)
     if known is None or found != known or not project.daemon_runs():
         return None
@@ -80,10 +80,10 @@ def adopt(project: Project, known: Identity | None) -> Running | None:
 
 
 def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGISTER_S) -> Running | Failure:
-    """`llmc up --auto` through the shell; the daemon once it has registered anew, or how it failed before that."""
+    """Run `llmc up --auto` through the shell; returns the daemon once it registers, or how it failed."""
     output = private_dir(project.root.logs) / "daemon.out"
     begin = output.stat().st_size if output.exists() else 0
-    if not project.daemon_runs():  # what a killed daemon left must not be taken for the new one
+    if not project.daemon_runs():  # the registration of a killed daemon must not be taken for the new one
         for path in (project.root.daemon, project.root.heartbeat):
             path.unlink(missing_ok=True)
     before = registered(project)
@@ -107,22 +107,22 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     if found is not None and (process := processes.identify(found.pid)) is not None:
         return Running(found, process, child, since)
     code = child.poll()
-    how = f"ended with code {code}" if code is not None else f"did not register in {limit_s:g} s"
+    how = f"exited with code {code}" if code is not None else f"did not register within {limit_s:g} s"
     if code is None and (process := processes.identify(child.pid)) is not None:
         end(process, child, GRACE_S)
     said = _said(output, begin)
-    last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "no output")
     text = f"`{COMMAND}` {how}: {last.strip().removeprefix('llmc: ')}"
     return Failure(FailureKind.START, text, output=said)
 
 
 def _is_of(child: int, pid: int) -> bool:
-    """Whether it is our child, or what that started (a wrapper around llmc)."""
+    """Whether it is our child, or a child of it (a wrapper around llmc)."""
     return pid == child or child in processes.ancestors(pid)
 
 
 def last_words(project: Project) -> str:
-    """The end of what the daemon printed."""
+    """The end of the daemon's output."""
     return _said(project.root.logs / "daemon.out", 0)
 
 
@@ -134,19 +134,20 @@ def _said(output: Path, begin: int) -> str:
 
 
 def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
-    """SIGTERM, SIGKILL after the grace, and proof that it is gone."""
+    """SIGTERM, SIGKILL after the grace period, and proof that it is gone."""
     processes.terminate(process, grace_s=grace_s)
     if child is not None:
         with contextlib.suppress(Exception):
-            child.wait(2)  # reaped, whether it was the daemon or a wrapper around it
+            child.wait(2)  # reap it, whether it is the daemon or a wrapper
     if process.is_alive:
         raise LlmcError(
-            f"the daemon {process.pid} lives on after SIGKILL", hint="`ps` shows what it waits for."
+            f"the daemon ({process.pid}) is still running after SIGKILL",
+            hint="Check with `ps` what it is waiting for.",
         )
 
 
 def end_all(project: Project, running: Running | None, grace_s: float) -> None:
-    """End the daemon, and any other that holds its place now."""
+    """Stop the daemon, and any other that holds its lock now."""
     if running is not None and running.is_alive():
         end(running.process, running.child, grace_s)
     other = control.find(project) if project.daemon_runs() else None
@@ -155,5 +156,6 @@ def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     processes.wait_until(lambda: not project.daemon_runs(), 5)
     if project.daemon_runs():
         raise LlmcError(
-            "a daemon that does not name itself holds this root", hint="`llmc down --force` ends it."
+            "another process holds this root's lock but has no daemon.json",
+            hint="Stop it with `llmc down --force`.",
         )

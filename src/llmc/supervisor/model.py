@@ -1,4 +1,4 @@
-"""What the supervisor knows of a daemon, and of a failure. Pure data."""
+"""The supervisor's data about a daemon and a failure. Pure data."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -9,31 +9,31 @@ from msgspec import Struct
 from llmc.base import given
 from llmc.records.items import Registration
 
-#: levels of the daemon's log that are failures, with all the names that logging has for them
+#: log levels that are failures, with all their names in `logging`
 FAILURES = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
 
 
 class FailureKind(StrEnum):
-    """How the supervisor found out."""
+    """How the supervisor detected the failure."""
 
     #: it did not register
     START = "start"
     #: its process is gone
     PROCESS = "process"
-    #: another daemon is registered, or none is
+    #: another daemon is registered, or none
     IDENTITY = "identity"
-    #: no sign of life
+    #: no heartbeat
     HEARTBEAT = "heartbeat"
-    #: it wrote a failure record itself
+    #: it logged a failure
     LOG = "log"
-    #: there is work, and nothing gets on
+    #: tasks are ready, but no progress
     STALL = "stall"
-    #: no failure: it has ended by itself, because there is nothing more to do
+    #: not a failure: it exited because there is nothing more to do
     DRAINED = "drained"
 
 
 class Identity(Struct, frozen=True):
-    """Which daemon it is: a pid alone may be another process by now."""
+    """Identifies a daemon; a pid alone may be reused."""
 
     pid: int
     start_time_unix: float
@@ -41,7 +41,7 @@ class Identity(Struct, frozen=True):
 
     @classmethod
     def read(cls, row: object) -> "Identity | None":
-        """The one that a record names; None where that says nothing useful."""
+        """The identity in a record; None if it has none."""
         return cls.of(Registration.read(row))
 
     @classmethod
@@ -66,7 +66,7 @@ class Record(Struct, frozen=True):
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> "Record | None":
-        """None for a line that is no failure."""
+        """The record of a log line; None if it is not a failure."""
         if str(row.get("level")).upper() not in FAILURES:
             return None
         texts = {
@@ -83,18 +83,18 @@ class Record(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """What is wrong with the daemon, in words; `cause` as in its failure records, "" where it is not known."""
+    """What is wrong with the daemon; `cause` as in its failure records, "" if unknown."""
 
     kind: FailureKind
     text: str
     cause: str = ""
     record: Record | None = None
-    #: the end of what the daemon printed, where nothing else tells what happened
+    #: the end of the daemon's output, if nothing else shows what happened
     output: str = ""
 
 
 def failures(lines: Iterable[bytes]) -> list[Record]:
-    """The records of lines at WARN and above; a line that is no JSON object was torn, and says nothing."""
+    """The records of lines at WARN and above; a line that is not a JSON object is truncated, and ignored."""
     found = []
     for line in lines:
         row = given.row(line)

@@ -1,6 +1,6 @@
-"""Remediation: the supervisor's own agent fixes what stopped the fleet. Its session, and the record of each.
+"""Remediation: the supervisor's own agent fixes what stopped the fleet. Its session and its logs.
 
-It is launched by the same functions as a worker's; only its record, inbox, locks and socket are its own
+The functions that run workers run its session too; only its record, inbox, locks and socket are its own
 (`OverseerRoot`).
 
 Its session is launched, told and listened to by the same functions as a worker's; only its record, inbox, locks and
@@ -43,25 +43,25 @@ from llmc.workers.rules import Clock
 
 
 class RemediationLog:
-    """Follows the conversation and appends what is new in it."""
+    """Follows the conversation and appends new rows to a log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         #: how far each transcript was read
         self._read_to: dict[Path, int] = {}
-        #: the last row that was read is one that the client writes when a turn is over
+        #: the last row read is one that the client writes at the end of a turn
         self.turn_is_over = False
 
     @classmethod
     def create(cls, root: Root) -> "RemediationLog":
-        """A new file; the names sort by time."""
+        """Create a file; the names sort by time."""
         folder = private_dir(root.logs)
         while True:
             path = folder / f"remediation_{_stamp(now_unix())}.txt"
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
-                continue  # of the same millisecond
+                continue  # in the same millisecond
             except OSError as error:
                 raise explain(error, f"cannot create {path}") from error
             return cls(path)
@@ -70,9 +70,9 @@ class RemediationLog:
         self._append(f"=== {title}\n{text}".rstrip("\n") + "\n")
 
     def follow(self, transcript: Transcript) -> bool:
-        """Append what was said since the last look, by subagents too; whether there was anything."""
+        """Append what is new, also from subagents; whether there was anything."""
         if not transcript.path.name:
-            return False  # it has not said yet where that is
+            return False  # it has not reported its transcript yet
         found = self._follow_file(transcript, "agent", is_main=True)
         for one in transcript.subagents():
             found |= self._follow_file(one, f"sub{one.path.stem}")
@@ -99,23 +99,23 @@ def _stamp(now: float) -> str:
 
 
 def open_session(project: Project, say: Callable[[str], None]) -> str:
-    """Start the supervisor's agent if none runs; the problem if it does not get ready."""
+    """Start the supervisor's agent if it is not running; the problem if it does not become ready."""
     with own_session(project) as own:
         return ready(own, say)
 
 
 def close_session(project: Project) -> None:
-    """End the supervisor's agent; only the supervisor itself does that."""
+    """Stop the supervisor's agent; only the supervisor itself does that."""
     with own_session(project) as own:
-        sessions.end(own, OVERSEER, "the supervisor ended")
+        sessions.end(own, OVERSEER, "the supervisor stopped")
 
 
 def main_directory(project: Project) -> tuple[Path, str]:
-    """Where the supervisor's agent works: the checkout of the source; else the root, and why."""
+    """Where the supervisor's agent works: the checkout of the source, else the root, and why."""
     source = Path(project.source)
     if not source.is_dir():
-        return project.root.path, f"{project.source} is not a directory here"
-    if (source / ".git").exists():  # git itself is not asked: it may be what is broken
+        return project.root.path, f"{project.source} is not a local directory"
+    if (source / ".git").exists():  # without git: it may be what is broken
         return source, ""
     with contextlib.suppress(LlmcError):
         place = git.checked_out_at(source, project.config.repo.default_branch)
@@ -126,7 +126,7 @@ def main_directory(project: Project) -> tuple[Path, str]:
 
 @contextmanager
 def own_session(project: Project) -> Iterator[Project]:
-    """The project as the supervisor's session has it, with a record of it, and nobody else at it."""
+    """The project of the supervisor's session, with its record, locked."""
     own = for_overseer(project)
     private_dir(own.root.locks)
     with own.worker_lock(OVERSEER, timeout_s=10):
@@ -145,7 +145,7 @@ def _make_record(own: Project) -> None:
             branch="",
             session_id=own.session(OVERSEER),
             created_at_unix=now_unix(),
-            auto=True,  # tools that wait for a person are of no use
+            auto=True,  # tools that wait for the user are of no use
         )
         state = own.root.state
         unreadable = state.with_name(f"{state.name}.unreadable-{int(now_unix())}") if state.exists() else None
@@ -153,23 +153,23 @@ def _make_record(own: Project) -> None:
 
 
 def ready(own: Project, say: Callable[[str], None]) -> str:
-    """A session that rests, without a word of an earlier turn; the problem if there is none."""
+    """An idle session without an earlier conversation; the problem if there is none."""
     sessions.reconcile(own, OVERSEER)
     place, why = main_directory(own)
     record, pane = look(own)
     fits = record.worktree_path == str(place) and reset.quieten(own, record, pane)
     if not fits:
-        sessions.end(own, OVERSEER, "to be started anew")
+        sessions.end(own, OVERSEER, "restart")
     with own.store.transaction() as tx:
         found = tx.update(OVERSEER, delivery=None, current_prompt="", worktree_path=str(place))
         if found.status not in (Status.IDLE, Status.OFFLINE):
             found = tx.move(OVERSEER, step(Status.IDLE, "ready"))
         if not fits and found.status is Status.IDLE:
-            tx.move(OVERSEER, step(Status.OFFLINE, "to be started anew"))
+            tx.move(OVERSEER, step(Status.OFFLINE, "restart"))
     if fits:
         return ""
     if why:
-        say(f"the supervisor's agent works in {place}: {why}")
+        say(f"the remediation agent works in {place}: {why}")
     sessions.start(own, OVERSEER)
     return sessions.wait_ready(own, OVERSEER, own.config.defaults.ready_timeout_s) or ""
 
@@ -180,25 +180,25 @@ def look(own: Project) -> tuple[WorkerRecord, Pane | None]:
     return record, pane
 
 
-#: how often the session is looked at where no hook says anything
+#: how often the session is checked without a hook
 TICK_S = 0.5
-#: so much of the limit one look can use up: a machine that stood still has not used it
+#: how much of the limit one check can use up, so that a suspended machine does not
 MOST_TICK_S = 3 * TICK_S
-#: the last rows of a conversation are written after the hook that tells of its end; how long they are waited for
+#: how long to wait for the last rows, which the client writes after its Stop hook
 LAST_ROWS_S = 5.0
 QUIET_S = 0.3
-#: how long a prompt without a receipt may still turn out to have arrived
+#: how long to wait for late proof that a prompt was delivered
 LATE_S = 15.0
 
 
 class Remediation(Struct, frozen=True):
-    """What became of it; `log` is the file with everything that was said."""
+    """The result; `log` is the file with the whole conversation."""
 
     outcome: Outcome
     duration_s: float
     problem: str
     log: Path
-    #: what kind of failure it was (records/causes.py), where that is known
+    #: the kind of failure (records/causes.py), if known
     cause: str = ""
 
 
@@ -210,7 +210,7 @@ def remediate(
     stopping: Callable[[], bool],
     say: Callable[[str], None],
 ) -> Remediation:
-    """Tell the supervisor's agent of a failure and wait until it is done. What goes wrong is in the answer."""
+    """Send a failure to the supervisor's agent and wait until it is done. Problems are in the result."""
     began = monotonic()
     say(decide.ENTERING)
     log = None
@@ -219,7 +219,7 @@ def remediate(
         log.section("prompt", prompt)
         with own_session(project) as own:
             end = _Turn(own, log, limit_s, stopping, say).run(remedy.printable(prompt))
-            with contextlib.suppress(LlmcError):  # what it cost must not hide how it ended
+            with contextlib.suppress(LlmcError):  # accounting must not hide how it ended
                 record_usage(own, OVERSEER)
     except LlmcError as error:
         end = End(Outcome.FAILED, f"{error.message}. {error.hint}".rstrip(". "))
@@ -235,7 +235,7 @@ def remediate(
 
 
 class _Turn:
-    """One failure told to the agent, from the first key to its end."""
+    """One remediation, from the prompt to its end."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Turn:
         self.looked = monotonic()
 
     def run(self, prompt: str) -> End:
-        """Its end; a session that crashes is started again, and told once more."""
+        """How it ended; a session that crashes is restarted and gets the prompt again."""
         self.socket = listen(self.own.root.wake_socket())
         try:
             for attempt in range(1, remedy.TRIES + 1):
@@ -262,7 +262,7 @@ class _Turn:
                 end = self._attempt(prompt)
                 if not end.crashed or attempt == remedy.TRIES:
                     break
-                self._tell(f"the remediation session has to be started again: {end.problem}")
+                self._tell(f"restarting the remediation session: {end.problem}")
             return end
         finally:
             self.socket.close()
@@ -292,7 +292,7 @@ class _Turn:
         return end
 
     def _arrives_late(self, receipt: submit.Receipt) -> bool:
-        """Whether a prompt without proof was taken all the same: on a busy machine its hook may take a while."""
+        """Whether an unconfirmed prompt was delivered after all: on a busy machine its hook may be late."""
 
         def has_arrived() -> bool:
             delivery = intake.apply_pending(self.own, OVERSEER).delivery
@@ -302,7 +302,7 @@ class _Turn:
         return unsure and processes.wait_until(has_arrived, LATE_S, interval_s=0.1)
 
     def _wait_for_people(self) -> End | None:
-        """Nobody types under a person's keys: who is attached is waited for. The end, if the supervisor ends first."""
+        """Wait while a terminal is attached, to not type into the user's input. The end, if the supervisor stops first."""
         told = False
         while True:
             record, pane = look(self.own)
@@ -312,7 +312,7 @@ class _Turn:
             if self.stopping():
                 return End(Outcome.INTERRUPTED)
             if not told:
-                self._tell(f"remediation waits: {taken}")
+                self._tell(f"remediation is waiting: {taken}")
                 told = True
             self._pause(attached=True)
 
@@ -336,7 +336,7 @@ class _Turn:
             self._pause(attached)
 
     def _pause(self, attached: bool) -> None:
-        """Until a hook comes, or a while; the limit does not run while a person is attached."""
+        """Wait for a hook, or a moment; the limit is paused while a terminal is attached."""
         select.select([self.socket], [], [], TICK_S)
         while receive(self.socket) is not None:
             pass
@@ -346,7 +346,7 @@ class _Turn:
         self.looked = now
 
     def _last_rows(self, end: End) -> None:
-        """What the agent still writes of its turn after it has told of its end."""
+        """Read what the agent writes after its Stop hook."""
         record = self.own.store.worker(OVERSEER)
         transcript = reader_of(record.agent).transcript(record.transcript_path)
         expects_more = end.outcome is Outcome.COMPLETED
@@ -365,13 +365,13 @@ class _Turn:
         return End(end.outcome, "; ".join(filter(None, (end.problem, left))), end.cause)
 
     def _interrupt(self) -> str:
-        """End the turn: Esc, and where that does not help, the process. What is left running, if anything."""
+        """Stop the turn with Esc or, if that does not help, by ending the process. What is left running, if anything."""
         record = intake.apply_pending(self.own, OVERSEER)
         record, pane = look(self.own)
         if sessions.is_taken(record, pane):
-            return "somebody is attached to its session, so its turn was not interrupted"
+            return "its turn was not interrupted because a terminal is attached"
         if not reset.quieten(self.own, record, pane):
-            sessions.end(self.own, OVERSEER, "its turn was cut short")
+            sessions.end(self.own, OVERSEER, "its turn was interrupted")
         return ""
 
     def _tell(self, text: str) -> None:

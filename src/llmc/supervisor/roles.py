@@ -1,4 +1,4 @@
-"""What the supervisor is given: who fixes a failure, who tells a person, who prints. The tests give it others."""
+"""The supervisor's dependencies: remediation, notification, output. Tests replace them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ class Broke(Struct, frozen=True):
 
 
 class Remedy(Protocol):
-    """supervisor/remediation.py: an agent, in a session of its own, finds the cause and fixes it."""
+    """supervisor/remediation.py: an agent in its own session finds the cause and fixes it."""
 
     def remediate(
         self,
@@ -59,19 +59,19 @@ class Remedy(Protocol):
 
 
 class Tell(Protocol):
-    """notifications/notify.py: tells a person who does not watch."""
+    """notifications/notify.py: notifies the user."""
 
     def __call__(
         self, project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any
     ) -> None: ...
 
 
-#: prints a line in a colour, or in none
+#: prints a line, with or without color
 Show = Callable[[str, str], None]
 
 
 class Timing(Struct, frozen=True):
-    """How long the daemon may take to register, and to end by itself."""
+    """How long the daemon may take to register, and to stop."""
 
     register_s: float = daemon_process.REGISTER_S
     grace_s: float = daemon_process.GRACE_S

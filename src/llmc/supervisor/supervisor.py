@@ -1,4 +1,4 @@
-"""The supervisor: starts the daemon, looks whether it is well, and does what the rules decide when it is not."""
+"""The supervisor: starts the daemon, monitors it, and acts on failures as the rules decide."""
 
 import contextlib
 import os
@@ -26,28 +26,28 @@ from llmc.supervisor.supervisor_record import Journal, former
 from llmc.supervisor.watch import LogTail, Watch
 from llmc.workers.reset import reset_unattended
 
-#: what tells only that the daemon has ended
+#: failures that only show that the daemon has exited
 _UNEXPLAINED = (FailureKind.START, FailureKind.PROCESS)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def check(project: Project) -> None:
-    """What is wrong is said before anything starts."""
+    """Check the configuration before anything starts."""
     if not project.config.overseer.remediation_prompt.strip():
         raise UsageError(
-            "the supervisor needs overseer.remediation_prompt, and it is not set",
-            hint='Say what an agent that mends a failure should know: llmc config set overseer.remediation_prompt "..."',
+            "overseer.remediation_prompt is not set",
+            hint='Set the instructions for the remediation agent: llmc config set overseer.remediation_prompt "..."',
         )
     if not project.config.auto.task_list_id:
         raise UsageError(
-            "auto mode needs a task list, and auto.task_list_id is not set",
-            hint="Name one: llmc config set auto.task_list_id my-project",
+            "auto mode needs a task list, but auto.task_list_id is not set",
+            hint="Set one: llmc config set auto.task_list_id my-project",
         )
     daemon_process.check_program()
 
 
 class Supervisor:
-    """One per root; it runs until it is told to stop, or a person is needed."""
+    """One per root; runs until it is stopped or the user is needed."""
 
     def __init__(
         self, project: Project, remedy: Remedy, tell: Tell, show: Show, timing: Timing | None = None
@@ -63,13 +63,13 @@ class Supervisor:
         self._daemon: Running | None = None
 
     def run(self) -> int:
-        """Keep a daemon alive; the exit code."""
+        """Keep a daemon running; the exit code."""
         check(self._project)
         claim = locks.hold_forever(self._project.root.lock("overseer"))
         if claim is None:
             raise Refused(
-                f"a supervisor runs for this root already: {locks.holder(self._project.root.lock('overseer'))}",
-                hint="`llmc status` shows it; Ctrl-C in its terminal ends it.",
+                f"a supervisor is already running for this root: {locks.holder(self._project.root.lock('overseer'))}",
+                hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
             )
         try:
             with self._signals():
@@ -84,10 +84,8 @@ class Supervisor:
         except LlmcError as error:
             ended = decide.End(Exit.HUMAN, error.message, error.hint)
         except Exception as error:
-            # The daemon runs on, and the next supervisor takes it over.
-            self._notify(
-                "overseer_ended", "llmc: the supervisor has a bug", f"{type(error).__name__}: {error}"
-            )
+            # The daemon keeps running, and the next supervisor takes it over.
+            self._notify("overseer_ended", "llmc: bug in the supervisor", f"{type(error).__name__}: {error}")
             raise
         return self._shut_down() if ended is None else self._end(ended)
 
@@ -96,32 +94,34 @@ class Supervisor:
         self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
             raise Refused(
-                f"a daemon runs for this root already: {locks.holder(self._project.root.lock('daemon'))}",
+                f"a daemon is already running for this root: {locks.holder(self._project.root.lock('daemon'))}",
                 hint="Stop it with `llmc down`; the supervisor starts its own.",
             )
         self._history = decide.History(remediations=before.remediations)
         identity = self._daemon.identity if self._daemon else None
         self._journal.begin(identity, before.remediations)
-        self._say(f"supervisor {os.getpid()} for {self._project.root.path}; Ctrl-C ends it and the daemon")
+        self._say(
+            f"supervisor {os.getpid()} for {self._project.root.path}; press Ctrl-C to stop it and the daemon"
+        )
         if identity is not None:
-            self._say(f"took over the daemon {identity.pid}")
+            self._say(f"took over daemon {identity.pid}")
         self._open_session()
 
     def _open_session(self) -> None:
-        """It is opened for a remediation once more, so one that does not start now is no reason to end."""
+        """Start the remediation session early; if it fails, the next remediation retries, so this is not fatal."""
         try:
             problem = self._remedy.open_session(self._project, self._repeat)
         except LlmcError as error:
             problem = error.message
         if problem:
-            self._say(f"the session for remediations is not ready: {problem}", "yellow")
+            self._say(f"the remediation session is not ready: {problem}", "yellow")
 
     def _repeat(self, text: str) -> None:
         line = cleaned(text)
         self._show(line, decide.style_of(line))
 
     def _supervise(self) -> decide.End | None:
-        """Daemon after daemon; None once we are told to stop."""
+        """Run one daemon after another; None when we are told to stop."""
         while not self._stop.is_set():
             tail = LogTail(self._project.root.logs / "daemon.jsonl")
             try:
@@ -137,7 +137,7 @@ class Supervisor:
         return None
 
     def _start(self) -> Running | Failure | decide.End | None:
-        """A new daemon; None when we are told to stop meanwhile."""
+        """Start a daemon; None if we are told to stop in the meantime."""
         ended = decide.before_start(watch.manual_notes(self._project.root))
         if ended is not None:
             return ended
@@ -159,23 +159,23 @@ class Supervisor:
         return found
 
     def _refused_by_canary(self) -> decide.End | None:
-        """The client is tried here, where a probe may take its time; `up --auto` then knows it. No agent can mend it."""
+        """Run the canary here, where it may take its time, so that `up --auto` need not. No agent can fix a failure."""
         try:
             canary.require(self._project, self._say)
         except Refused as error:
             return decide.End(Exit.HUMAN, error.message, error.hint)
         except LlmcError:
-            return None  # whatever is wrong, the daemon says so itself
+            return None  # the daemon reports any other problem itself
         return None
 
     def _watch(self, daemon: Running, tail: LogTail) -> Failure | None:
-        """What is wrong with it, once something is; None when we are told to stop."""
+        """Wait for a failure; None if we are told to stop."""
         settings = self._project.config.overseer
         limits = decide.HealthLimits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
         looks = Watch(self._project, daemon, tail, settings.check_interval_secs)
         while not self._stop.is_set():
             if jump := looks.clock_jump():
-                text = f"{jump}: no age is judged for one full limit"
+                text = f"{jump}: timeouts are suspended for one full interval"
                 self._say(text)
                 self._journal.log(text)
             failure = decide.judge(daemon.identity, looks.look(limits), limits)
@@ -185,7 +185,7 @@ class Supervisor:
         return None
 
     def _explained(self, failure: Failure, tail: LogTail) -> Failure:
-        """With what the daemon itself said of it, or else printed."""
+        """Add the daemon's own failure record, or its output."""
         said = decide.judge_records(tail.read()) if failure.kind in _UNEXPLAINED else None
         if said is not None:
             failure = replace(failure, cause=said.cause, record=said.record)
@@ -196,7 +196,7 @@ class Supervisor:
         return failure
 
     def _handle(self, failure: Failure) -> decide.End | None:
-        """End the daemon, then do what the rules say; None: go on with a new one."""
+        """Stop the daemon, then act as the rules decide; None: continue with a new daemon."""
         identity, ran_s = (self._daemon.identity, self._daemon.ran_s()) if self._daemon else (None, 0.0)
         stalled = watch.stalled_workers(self._project)
         text = f"{failure.kind} failure: {failure.text}"
@@ -204,7 +204,7 @@ class Supervisor:
         if is_failure:
             self._say(text, "red")
             self._journal.log(text)
-        # First the end of the daemon: one that hangs may hold the lock that an event needs.
+        # Stop the daemon first: a hung one may hold the lock that an event needs.
         self._end_daemon()
         if is_failure:
             fields = {"kind": failure.kind, "cause": failure.cause, "ran_s": round(ran_s, 1)}
@@ -233,19 +233,19 @@ class Supervisor:
         )
 
     def _end_daemon(self) -> None:
-        """SIGTERM at once, SIGKILL after the grace; raises where a daemon lives on all the same."""
+        """SIGTERM, SIGKILL after the grace period; raises if a daemon is still running."""
         running, self._daemon = self._daemon, None
         daemon_process.end_all(self._project, running, self._timing.grace_s)
         self._journal.daemon(None)
         if running is not None:
             pid = running.identity.pid
-            self._note("overseer_daemon_ended", f"daemon {pid} has ended", pid=pid)
+            self._note("overseer_daemon_ended", f"daemon {pid} stopped", pid=pid)
 
     def _remediate(self, failure: Failure, identity: Identity | None, attempt: int) -> decide.End | None:
         self._reload()
         self._journal.remediating(attempt, self._history.remediations)
-        self._journal.note("overseer_remediation", f"remediation {attempt} began", attempt=attempt)
-        self._notify("overseer_failure", "llmc: the daemon failed, a remediation begins", failure.text)
+        self._journal.note("overseer_remediation", f"remediation {attempt} started", attempt=attempt)
+        self._notify("overseer_failure", "llmc: the daemon failed; remediation started", failure.text)
         done = self._tried(remediation_prompt(watch.situation(self._project, failure, identity)))
         self._journal.note(
             "overseer_remediation",
@@ -270,7 +270,7 @@ class Supervisor:
         return verdict if isinstance(verdict, decide.End) else None
 
     def _tried(self, prompt: str) -> Ended:
-        """A remediation says itself how it goes; one that breaks is one that failed."""
+        """Run a remediation; an exception counts as a failed one."""
         began, limit_s = monotonic(), self._project.config.overseer.remediation_timeout_secs
         try:
             return self._remedy.remediate(
@@ -279,20 +279,20 @@ class Supervisor:
         except LlmcError as error:
             problem = f"{error.message} {error.hint}".strip()
         except Exception as error:
-            problem = f"a bug in the remediation: {type(error).__name__}: {error}"
+            problem = f"bug in the remediation: {type(error).__name__}: {error}"
         broke = Broke(problem, monotonic() - began)
         self._repeat(decide.outcome(broke.outcome, broke.duration_s, broke.problem))
         return broke
 
     def _restart(self, reason: str, verdict: decide.Restart, workers: list[str]) -> None:
-        """Without a remediation; the workers that got nowhere start over."""
-        self._notify("overseer_failure", "llmc: the daemon is started again", reason)
+        """Restart without a remediation, and reset the workers without progress."""
+        self._notify("overseer_failure", "llmc: restarting the daemon", reason)
         for name in workers:
             self._reset(name)
         wait = f" in {verdict.after_s:g} s" if verdict.after_s else ""
         self._note(
             "overseer_restart",
-            f"{verdict.why}; the daemon is started again{wait}",
+            f"{verdict.why}; restarting the daemon{wait}",
             reason=reason,
             after_s=verdict.after_s,
             workers=workers,
@@ -304,41 +304,41 @@ class Supervisor:
             with self._project.worker_lock(name):
                 done = reset_unattended(self._project, name)
         except LlmcError as error:
-            self._say(f"{name} was not reset: {error.message}", "yellow")
+            self._say(f"cannot reset {name}: {error.message}", "yellow")
             return
-        kept = f"; its work is kept in {done.pinned}" if done.pinned else ""
+        kept = f"; its work is in the trash: {done.pinned}" if done.pinned else ""
         self._say(f"{name} was reset{kept}")
 
     def _reload(self) -> None:
-        """A remediation may have changed the configuration; one that is broken is for the daemon to say."""
+        """Reload the configuration, which a remediation may have changed; the daemon reports an invalid one."""
         with contextlib.suppress(LlmcError):
             fresh = open_project(str(self._project.root.path))
             if fresh.config.overseer.remediation_prompt.strip():
                 self._project = fresh
 
     def _shut_down(self) -> int:
-        """We were told to: the daemon ends in order, then we do."""
-        self._say("ending the daemon ... (Ctrl-C again: at once)")
+        """Stop as requested: first the daemon, then us."""
+        self._say("stopping the daemon ... (Ctrl-C again to kill it)")
         try:
             self._end_daemon()
         except LlmcError as error:
             return self._end(decide.End(Exit.FAILED, error.message, error.hint))
         self._close_session()
-        self._journal.end(Exit.DONE, "it was told to")
+        self._journal.end(Exit.DONE, "stopped on request")
         self._journal.auto_not_wanted()
-        self._say("the daemon and the supervisor have ended")
+        self._say("the daemon and the supervisor stopped")
         return Exit.DONE
 
     def _end(self, ended: decide.End) -> int:
-        """By ourselves: whoever reads it knows why, and what to do."""
+        """Stop on our own, with the reason and what to do."""
         with contextlib.suppress(LlmcError):
             self._end_daemon()
         self._close_session()
         self._journal.end(ended.code, ended.why)
         self._journal.log(ended.advice)
-        self._say(f"the supervisor ends: {ended.why}", "green" if ended.code is Exit.DONE else "red")
+        self._say(f"the supervisor stopped: {ended.why}", "green" if ended.code is Exit.DONE else "red")
         self._say(ended.advice)
-        self._notify("overseer_ended", "llmc: the supervisor has ended", f"{ended.why}\n{ended.advice}")
+        self._notify("overseer_ended", "llmc: the supervisor stopped", f"{ended.why}\n{ended.advice}")
         return ended.code
 
     def _close_session(self) -> None:
@@ -353,7 +353,7 @@ class Supervisor:
         self._show(f"{time.strftime('%H:%M:%S')} {text}", style)
 
     def _notify(self, kind: str, title: str, body: str) -> None:
-        """Whoever cannot be told must not keep the daemon from being started again."""
+        """A failed notification must not keep the daemon from being restarted."""
         with contextlib.suppress(Exception):
             self._tell(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
 
@@ -367,8 +367,8 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _told(self, number: int, _: object) -> None:
-        """The first signal ends the daemon in order; another one ends us at once."""
-        if self._stop.is_set() and number != signal.SIGHUP:  # a terminal that closes says it twice
-            os.write(2, b"llmc: ended at once; the daemon may still be ending (see `llmc status`)\n")
+        """The first signal stops the daemon and us; the second kills us immediately."""
+        if self._stop.is_set() and number != signal.SIGHUP:  # a closing terminal sends it twice
+            os.write(2, b"llmc: killed; the daemon may still be stopping (see `llmc status`)\n")
             os._exit(128 + number)
         self._stop.set()

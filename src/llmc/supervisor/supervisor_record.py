@@ -1,4 +1,4 @@
-"""What the supervisor leaves for others: .llmc/overseer.json, its log, and its events."""
+"""What the supervisor writes: .llmc/overseer.json, its log, and its events."""
 
 import contextlib
 import json
@@ -21,29 +21,29 @@ from llmc.repo.project import Project
 from llmc.supervisor.model import Identity
 
 RUNNING, REMEDIATING, TERMINATED = "running", "remediating", "terminated"
-#: so many events are in overseer.json
+#: number of events in overseer.json
 EVENTS = 10
 
 
 class Former(Struct, frozen=True):
-    """What a supervisor before us left; it was killed if it did not say that it ended."""
+    """The record of the previous supervisor; it was killed if its end is not recorded."""
 
     daemon: Identity | None = None
     remediations: tuple[float, ...] = ()
 
 
 def runs(root: Root) -> bool:
-    """Whether a supervisor looks after this root now."""
+    """Whether a supervisor is running for this root."""
     return locks.is_held(root.lock("overseer"))
 
 
 def name_of(root: Root) -> str:
-    """Which supervisor that is: `pid 123 (llmc overseer)`."""
+    """That supervisor, as `pid 123 (llmc overseer)`."""
     return locks.holder(root.lock("overseer"))
 
 
 def former(root: Root) -> Former:
-    """What a killed supervisor was at; nothing of one that ended in order."""
+    """The state of a killed supervisor; nothing if it exited normally."""
     row = json_record(root.overseer_file)
     if not row or row.get("state") == TERMINATED:
         return Former()
@@ -53,7 +53,7 @@ def former(root: Root) -> Former:
 
 
 class Journal:
-    """Writes them all; what cannot be written (a full disk, a broken state) keeps nobody from going on."""
+    """Writes all of them; a failed write (full disk, broken state) does not stop the supervisor."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -79,7 +79,7 @@ class Journal:
         self.save()
 
     def remediating(self, attempt: int, remediations: tuple[float, ...]) -> None:
-        """On the disk before the agent is told: a supervisor that is killed meanwhile has counted it."""
+        """Record a remediation before its prompt is sent, so that it counts even if the supervisor is killed."""
         self._state, self._attempt, self._remediations = REMEDIATING, attempt, remediations
         self.save()
 
@@ -92,14 +92,14 @@ class Journal:
         self._code, self._ended_unix = int(code), now_unix()
         self.note(
             "overseer_stopped",
-            f"supervisor ended: {why.partition(chr(10))[0]}",
+            f"supervisor stopped: {why.partition(chr(10))[0]}",
             reason=why[:1000],
             code=int(code),
         )
         self._active(False)
 
     def note(self, action: str, text: str, *, reason: str = "", **fields: Any) -> None:
-        """One thing that happened, wherever somebody may look."""
+        """Record an event in the log, in overseer.json and in the event log."""
         self._events = [*self._events, {"ts": now_unix(), "action": action, "text": text[:500]}][-EVENTS:]
         self.save()
         self.log(reason or text)
@@ -133,7 +133,7 @@ class Journal:
             write_atomic(self._project.root.overseer_file, json.dumps(body, indent=1).encode())
 
     def auto_not_wanted(self) -> None:
-        """A person ended it: nobody has to be told that auto mode does not run."""
+        """Stopped by the user, so that auto mode not running is not an attention item."""
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.remember_auto(False)
 

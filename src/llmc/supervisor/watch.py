@@ -1,4 +1,4 @@
-"""The watch over one daemon: registration, heartbeat, log and progress, look after look; and what is found out when it failed."""
+"""Watches one daemon: registration, heartbeat, log and progress; and collects the facts after a failure."""
 
 import os
 import shutil
@@ -29,22 +29,22 @@ from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine
 from llmc.tasks.task_list import left_to_do
 from llmc.workers.rules import clock_jump
 
-#: below this much free space nothing can be written any more
+#: below this much free space nothing can be written
 DISK_FULL_BYTES = 4 * 1024 * 1024
-#: so much of a log's end is read for its last lines
+#: how much of a log's end is read for its last lines
 TAIL_BYTES = 256 * 1024
 MANUAL = "manual_intervention_needed_"
 
 
 def at_work(state: State) -> list[WorkerRecord]:
-    """Auto workers that are at a task, but for those that wait for a person."""
+    """Auto workers with a task, except those that wait for the user."""
     return [
         r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
     ]
 
 
 def stalled_workers(project: Project) -> list[str]:
-    """Those that are at a task."""
+    """Workers with a task."""
     try:
         return [record.name for record in at_work(project.store.read())]
     except LlmcError:
@@ -59,13 +59,13 @@ def disk_is_full(root: Root) -> bool:
 
 
 def manual_notes(root: Root) -> list[decide.Note]:
-    """The files in which somebody asks for a person."""
+    """The files that request manual intervention."""
     found = sorted(root.private.glob(f"{MANUAL}*.txt"))
     return [decide.Note(str(path), read_text(path)) for path in found]
 
 
 def situation(project: Project, failure: Failure, daemon: Identity | None) -> Situation:
-    """Everything for the remediation prompt; whatever cannot be found out is said in words."""
+    """The facts for the remediation prompt; what cannot be read is described as text."""
     root = project.root
     workers, problem = _workers(project)
     logs = (root.logs / "daemon.jsonl", root.log("task_pool"), root.log("post_accept"))
@@ -115,7 +115,7 @@ def _workers(project: Project) -> tuple[tuple[WorkerLine, ...] | None, str]:
 
 def _git_status(project: Project) -> str:
     if not os.path.isdir(project.source):
-        return f"{project.source} is no directory here"
+        return f"{project.source} is not a local directory"
     done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
     return done.stdout if done.ok else done.stderr
 
@@ -127,12 +127,12 @@ def _in_words(probe: Callable[[], str]) -> str:
         return error.message
 
 
-#: looks nearer to each other than this prove nothing when they come late
+#: checks closer together than this prove nothing if they are late
 LEAST_INTERVAL_S = 1.0
 
 
 class Since(Struct):
-    """Since when something has not changed, by the monotonic clock."""
+    """How long a value has not changed, by the monotonic clock."""
 
     at: float
     value: object = None
@@ -145,12 +145,12 @@ class Since(Struct):
 
 
 class LogTail:
-    """New failure records of the daemon's log, from its end on."""
+    """New failure records in the daemon's log."""
 
     def __init__(self, path: Path) -> None:
         known = archives(str(path))
         self._reader = LogReader(str(path), after=known[-1][0] if known else 0)
-        self._reader.read()  # what was before does not count
+        self._reader.read()  # older records do not count
 
     def read(self) -> list[Record]:
         return failures(self._reader.lines())
@@ -160,10 +160,10 @@ class LogTail:
 
 
 class Progress(Struct):
-    """When work last got on: a task was given out or completed, a park ended, or an agent wrote something."""
+    """When work last made progress: a task started or completed, a park ended, or an agent wrote something."""
 
     _quiet: Since
-    #: of each transcript how far it was read
+    #: how far each transcript was read
     _read_to: dict[Path, int] = field(default_factory=dict)
     _rows: int = 0
 
@@ -185,11 +185,11 @@ class Progress(Struct):
         return self._quiet.see(mark, now)
 
     def forget(self, now: float) -> None:
-        """One full limit from now on: the clock jumped."""
+        """The clock jumped: start one full limit from now."""
         self._quiet.at = now
 
     def _agent_rows(self, transcript: Transcript) -> int:
-        """Rows that the agent itself wrote since the last look; its prompts are ours."""
+        """Rows that the agent wrote since the last check; its prompts are ours."""
         path, size = transcript.path, transcript.size()
         if path not in self._read_to:
             self._read_to[path] = size
@@ -207,7 +207,7 @@ def _transcripts(record: WorkerRecord) -> list[Transcript]:
 
 
 class Watch:
-    """One daemon, watched from its start to its end."""
+    """Watches one daemon from start to end."""
 
     def __init__(self, project: Project, daemon: Running, tail: LogTail, interval_s: float) -> None:
         now = monotonic()
@@ -222,14 +222,14 @@ class Watch:
         self._was_ready = False
 
     def look(self, limits: decide.HealthLimits) -> decide.Seen:
-        """The daemon as it is now."""
+        """Observe the daemon."""
         now = monotonic()
-        # First whether it lives: where another daemon takes its place meanwhile, that is what is found.
+        # Check first whether it is alive: if another daemon takes over meanwhile, that is the finding.
         alive = self._daemon.is_alive()
         found = sight.registration(self._project.root.path) or Registration()
         identity = Identity.of(found)
         beat = self._beat_now()
-        if found.ready and not self._was_ready:  # before that nothing could get on
+        if found.ready and not self._was_ready:  # before that nothing could make progress
             self._was_ready = True
             self._progress.forget(now)
         quiet_s = self._quiet_s(now)
@@ -247,17 +247,17 @@ class Watch:
         )
 
     def clock_jump(self) -> str:
-        """Why no age can be judged for one full limit from now on; "" when it can."""
+        """Why timeouts are suspended for one full interval; "" if they are not."""
         now, wall = monotonic(), now_unix()
         (before, wall_before), self._looked = self._looked, (now, wall)
         why = clock_jump(self._interval_s, now - before, wall - wall_before)
         if why:
             self._beat.at = self._registered.at = now
             self._progress.forget(now)
-        return why.replace("patrol", "the look at the daemon")
+        return why.replace("patrol", "the check of the daemon")
 
     def _drained(self) -> str:
-        """Why the daemon took no more tasks, where it ended because of that."""
+        """Why the daemon stopped taking tasks, if it exited because of that."""
         if self._daemon.exit_code() != 0:
             return ""
         log = EventLog(str(self._project.root.events)).since(self._daemon.identity.start_time_unix)
@@ -274,10 +274,10 @@ class Watch:
         try:
             return self._progress.quiet_s(self._project.store.read(), now)
         except LlmcError:
-            return 0.0  # a state that cannot be read is for the daemon to say
+            return 0.0  # the daemon reports an unreadable state
 
     def _has_work(self, limits: decide.HealthLimits) -> bool:
-        """Somebody is at a task, or could begin one; not while commits still come."""
+        """A worker has a task or could start one; not while commits still arrive."""
         try:
             state = self._project.store.read()
             if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
@@ -288,7 +288,7 @@ class Watch:
             return False
 
     def _committed_s(self, record: WorkerRecord) -> float:
-        """How long ago the worker's newest commit was made."""
+        """Age of the worker's latest commit."""
         at = git.last_commit_unix(self._project.root.path, self._project.base, record.branch)
         return float("inf") if at is None else max(0.0, now_unix() - at)
 

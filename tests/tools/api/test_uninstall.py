@@ -43,19 +43,19 @@ def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, sou
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
     (entry,) = restore.entries(project.root)
     (pinned,) = uninstall.work_in(project)
-    assert pinned.what == f"trash: {entry.name}: commits that have not landed"
+    assert pinned.what == f"trash: {entry.name}: unlanded commits"
     assert pinned.save == f"llmc trash restore {entry.name}"
     restore.restore_branch(project, entry, None)
     assert listed(project) == []
     worktree.commit("c.txt", "c\n")
-    assert listed(project) == ["w1: commits that have not landed"]
+    assert listed(project) == ["w1: unlanded commits"]
     source.commit("d.txt", "d\n")  # so that what is picked is another commit
     with project.worker_lock("w1"):
         picked = pick.pick(project, "w1", "picked")
     assert picked.commit != worktree.head()
     assert listed(project) == []
     source.git("branch", "-D", "picked")
-    assert listed(project) == ["w1: commits that have not landed"]
+    assert listed(project) == ["w1: unlanded commits"]
     source.git("branch", "picked", picked.commit)
     worktree.write("a.txt", "stashed\n")
     worktree.git("stash")
@@ -80,7 +80,7 @@ def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
     worktree.git("clean", "-fdq")
     with project.store.transaction() as tx:
         tx.update("w1", assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0))
-    assert listed(project) == ["w1: a task that it has not finished"]
+    assert listed(project) == ["w1: an unfinished task"]
 
 
 def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> None:
@@ -139,7 +139,7 @@ def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Proj
     assert len(names) == 1
     dirty = listed(project)
     assert len(dirty) == 2
-    assert f"trash: {names[0]}: commits that have not landed" in dirty
+    assert f"trash: {names[0]}: unlanded commits" in dirty
 
 
 @pytest.mark.parametrize("why", ["made by llmc", "used by a person", "of another root"])
@@ -167,4 +167,4 @@ def test_the_trust_of_the_checkout_goes_or_is_named(
     else:
         assert trusted == {str(source.path)}
         (said,) = left
-        assert f'projects."{source.path}" in {config}: remove its hasTrustDialogAccepted' in said
+        assert f'projects."{source.path}" in {config}: remove hasTrustDialogAccepted' in said

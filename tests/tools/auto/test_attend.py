@@ -93,7 +93,7 @@ def test_a_hold_that_comes_while_a_task_is_chosen(scripted: Fleet, monkeypatch: 
     with project.worker_lock("auto-1"):
         auto.attend(run, project, "auto-1", Clock(now_unix()))
     assert fleet.events("task_assigned") == []
-    assert [row["reason"] for row in fleet.events("task_released")] == ["auto-1 is held"]
+    assert [row["reason"] for row in fleet.events("task_released")] == ["auto-1 is on hold"]
     assert run.queue.count_ready() == 1, "for anybody else, and not charged"
     assert project.store.worker("auto-1").assignment is None
 

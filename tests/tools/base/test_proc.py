@@ -41,7 +41,7 @@ def test_bytes_that_are_not_text_survive() -> None:
 def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     """Breaks when only the program itself is killed: its children would go on."""
     pids = tmp_path / "pids"
-    with pytest.raises(ToolFailed, match=r"did not end in 0\.5 s"):
+    with pytest.raises(ToolFailed, match=r"timed out after 0\.5 s"):
         proc.run(["sh", "-c", FAMILY.format(pids=pids)], timeout_s=0.5)
     family = pids_in(pids)
     assert len(family) == 2

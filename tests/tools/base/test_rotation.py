@@ -311,7 +311,7 @@ def test_logs_prints_and_follows_across_rotation(
         return [sys.executable, "-m", "llmc", "--root", str(project.root.path), "logs", "auto", *args]
 
     missing = subprocess.run(llmc(), capture_output=True, text=True)
-    assert (missing.returncode, "is not there yet" in missing.stderr) == (4, True)
+    assert (missing.returncode, "does not exist yet" in missing.stderr) == (4, True)
     out = project.root.path / "out"
     with out.open("wb") as sink:
         ours.append(subprocess.Popen(llmc("--follow"), stdout=sink))

@@ -160,7 +160,7 @@ def test_a_tmux_that_hangs_is_unknown(tmux: Tmux, fake: Callable[[str], None]) -
         patch.setattr(Tmux, "run", impatient)
         found = tmux.panes()
     assert isinstance(found, Unknown)
-    assert "did not end" in found.reason
+    assert "timed out after" in found.reason
 
 
 def test_a_kill_that_fails_is_said(tmux: Tmux, fake: Callable[[str], None]) -> None:

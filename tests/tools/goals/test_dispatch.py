@@ -349,7 +349,7 @@ def test_a_budget_that_is_used_up_is_told_whatever_breaks(
     shop.tick()
     assert shop.view.goal.status is GoalStatus.PAUSED
     (told,) = shop.told("goal_asked")
-    assert "over budget: spent $6.00 of $5.00" in told["reason"]
+    assert "spent $6.00 of its $5.00 budget" in told["reason"]
     assert len(shop.events("goal.budget_reached")) == 1
     assert shop.tasks() == {}, "nothing was given out"
 

@@ -175,7 +175,7 @@ FAILING = {
         Failure.INVALID,
         "no valid answer from the planner after",
     ),
-    "prints nothing": ("true", Failure.INVALID, "the answer is empty"),
+    "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),
 }
 
@@ -202,7 +202,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
         Failure.MISSING,
-        "Set [defaults].agent_command to the path of the client.",
+        "Set defaults.agent_command to the path of the client.",
     )
     nowhere = plan_goal(PlannerSetup(cwd=tmp_path / "gone", command="true"), goal())
     assert isinstance(nowhere, PlanFailed)
@@ -223,7 +223,7 @@ def test_a_planner_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     failed = plan_goal(PlannerSetup(cwd=tmp_path, command=command, timeout_s=1.0), goal())
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.OVERRAN
-    assert failed.text.endswith("did not end in 1 s")
+    assert failed.text.endswith("timed out after 1 s")
     assert len(failed.attempts) == 1
     child = int(pids.read_text())
     wait_until(lambda: not alive(child), 10)

@@ -121,7 +121,7 @@ def test_several_merge_bases_are_refused(scene: Scene) -> None:
     assert main != worker
     with pytest.raises(Refused, match="2 merge bases") as found:
         scene.make()
-    assert "Merge origin/main into your branch once more" in str(found.value.hint)
+    assert "Merge origin/main into your branch again" in str(found.value.hint)
     scene.merge_main()
     assert scene.make().commit == ""
 

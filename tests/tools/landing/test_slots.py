@@ -418,7 +418,7 @@ def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(project: Project, 
     red = source.commit("a.txt", "bad\n")
     worktree.git("fetch", "-q", "origin")
     worktree.git("rebase", "-q", "origin/main")
-    with pytest.raises(CommandFailed, match="it fails on main itself, too"):
+    with pytest.raises(CommandFailed, match="it also fails on main itself"):
         check(project, record, worktree.head(), red)
     assert ["fails on main itself" in text for text in items(project)] == [True]
     assert validation.in_slot(project)

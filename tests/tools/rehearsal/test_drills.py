@@ -56,11 +56,11 @@ def test_a_commit_that_nothing_leads_to(scratch: Scratch) -> None:
     note(scratch, sha)
     assert losses(scratch) == []
     git.git(work, "reset", "--quiet", "--hard", "origin/main")
-    assert losses(scratch) == [f"no ref leads to {sha[:10]} (Task 1)"]
+    assert losses(scratch) == [f"no ref contains {sha[:10]} (Task 1)"]
     git.git(scratch.root, "update-ref", "refs/llmc/trash/x", sha)
     assert losses(scratch) == []
     note(scratch, "0" * 40)
-    assert losses(scratch) == ["the commit 0000000000 is gone"]
+    assert losses(scratch) == ["commit 0000000000 is lost"]
 
 
 def test_words_that_nobody_has(scratch: Scratch) -> None:
@@ -69,7 +69,7 @@ def test_words_that_nobody_has(scratch: Scratch) -> None:
     ((words, written),) = scratch.precious.items()
     assert losses(scratch) == [], "it was never written"
     written.touch()
-    assert losses(scratch) == [f"nobody has {words!r} any more"]
+    assert losses(scratch) == [f"uncommitted work is lost: {words!r}"]
     kept = scratch.root / ".worktrees" / "auto-1"
     kept.mkdir(parents=True)
     (kept / "half-1").write_text(words)
@@ -89,7 +89,7 @@ def test_what_landed_twice_and_what_did_not(scratch: Scratch) -> None:
     assert losses(scratch) == []
     git.git(scratch.source, *WHO, "commit", "--quiet", "--allow-empty", "-m", "Task 1")
     completed(scratch, 2)
-    assert losses(scratch) == ["task 1 landed 2 times", "task 2 is completed, and did not land"]
+    assert losses(scratch) == ["task 1 landed 2 times", "task 2 is completed, but did not land"]
 
 
 DRILL = replace(DRILLS["agent-killed"], bound_s=5.0)
@@ -116,8 +116,8 @@ def test_late_and_not_noticed_at_all(tmp_path: Path) -> None:
     """Break: take what was not noticed for early."""
     assert judged(tmp_path / "a", DRILL, noticed_s=4.9, remediated=[]).outcome == "passed"
     late = judged(tmp_path / "b", DRILL, noticed_s=5.2, remediated=[])
-    assert late.problems == ["it was noticed after 5.2 s; the bound is 5 s"]
-    assert judged(tmp_path / "c", DRILL, noticed_s=None, remediated=[]).problems == ["it was not noticed"]
+    assert late.problems == ["detected after 5.2 s; the limit is 5 s"]
+    assert judged(tmp_path / "c", DRILL, noticed_s=None, remediated=[]).problems == ["not detected"]
 
 
 @pytest.mark.parametrize(

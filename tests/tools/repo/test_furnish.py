@@ -141,7 +141,7 @@ def test_nothing_tracked_is_overwritten_and_nothing_leaves_the_worktree(
         source.write(name, "of the source\n")
     problems = furnish(project, record)
     assert len(problems) == 3, problems
-    assert "linked is a link here" in " ".join(problems)
+    assert "linked is a symbolic link" in " ".join(problems)
     assert list(outside.iterdir()) == []
     assert (worktree.path / "t.env").read_text() == "tracked by the worker\n"
     assert furnish(project, record) == [], "said once"
@@ -277,7 +277,7 @@ def test_a_submodule_that_cannot_be_reached(project: Project, source: Repo, libr
     record, worktree = add_worker(project)
     assert (worktree.path / "a.txt").exists()
     (said,) = incomplete(project)
-    assert "the submodule lib is not here" in said
+    assert "submodule lib is missing" in said
     assert "transport 'file' not allowed" in said
     assert furnish(project, record) == []
     assert git.tree_state(worktree.path).clean
@@ -353,7 +353,7 @@ def test_what_is_no_plain_list_is_left_alone(
     config = tmp_path / "serena/serena_config.yml"
     config.write_text(text)
     (said,) = furnish(project, record)
-    assert "is no plain list; add it there" in said
+    assert "is not a plain list; add it there" in said
     assert config.read_text() == text
 
 

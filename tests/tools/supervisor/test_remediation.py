@@ -63,7 +63,7 @@ def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path
     assert remediation.main_directory(of_source(project, str(bare))) == (tmp_path / "linked", "")
     url = "https://example.com/repo.git"
     place, why = remediation.main_directory(of_source(project, url))
-    assert (place, why) == (project.root.path, f"{url} is not a directory here")
+    assert (place, why) == (project.root.path, f"{url} is not a local directory")
 
 
 def test_a_record_that_cannot_be_read_is_kept_aside_and_made_again(project: Project) -> None:

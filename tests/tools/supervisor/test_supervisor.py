@@ -212,12 +212,12 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
     project.root.daemon.write_text(json.dumps(row))
     gone = start("echo it is broken; exit 7", 30)
     assert isinstance(gone, Failure)
-    assert gone.text == "`llmc up --auto` ended with code 7: it is broken"
+    assert gone.text == "`llmc up --auto` exited with code 7: it is broken"
     # A registration that is new, but of a process that we did not start.
     foreign = json.dumps({**row, "instance_id": "new"})
     other = start(f"echo $$ >> {pids}; echo '{foreign}' > {project.root.daemon}; exec sleep 99", 1.0)
     assert isinstance(other, Failure)
-    assert "did not register in 1 s" in other.text
+    assert "did not register within 1 s" in other.text
     assert not is_alive(int(pids.read_text()))
     row_of_its_own = '{"pid": %d, "start_time_unix": 2.0, "instance_id": "mine"}'
     ours = start(f"printf '{row_of_its_own}' $$ > {project.root.daemon}; exec sleep 99", 30)

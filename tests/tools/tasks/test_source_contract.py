@@ -189,7 +189,7 @@ def test_an_id_that_is_no_task(source: TaskSource, tmp_path: Path, task_id: str)
     before = sorted(os.walk(tmp_path))
     key = source.key(task_id)
     for act in (source.one, lambda key: source.edit(key, lambda task: task)):
-        with pytest.raises(NotFound, match="there is no task"):
+        with pytest.raises(NotFound, match="no task"):
             act(key)
     assert source.remove(key, lambda task: True)
     assert [(place, folders) for place, folders, _ in os.walk(tmp_path)] == [

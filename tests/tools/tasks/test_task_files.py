@@ -200,7 +200,7 @@ def test_a_file_that_is_no_task_is_said_once_it_has_settled(files: TaskFiles) ->
     assert files.listing().unreadable == []
     put(files, "2", '{"id": "2", "sub')
     found = files.listing()
-    assert [(bad.file, "no valid JSON" in bad.problem) for bad in found.unreadable] == [("2.json", True)]
+    assert [(bad.file, "invalid JSON" in bad.problem) for bad in found.unreadable] == [("2.json", True)]
     assert list(found.tasks) == ["1"]
     put(files, "2", age_s=30)
     assert files.listing().unreadable == []
@@ -261,7 +261,7 @@ def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path,
     (tmp_path / "x.json.lock").mkdir()
     os.utime(tmp_path / "x.json.lock", (1, 1))
     for act in (files.get, lambda i: files.change(i, done), file_name):
-        with pytest.raises(NotFound, match="there is no task"):
+        with pytest.raises(NotFound, match="no task"):
             act(task_id)
     assert files.remove(task_id, lambda task: True), "what is not there is gone"
     assert sorted(os.listdir(tmp_path)) == ["lists", "x.json.lock"]
@@ -288,16 +288,16 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
     found = files.listing()
     assert set(found.tasks) == {"1", "9" * 20}
     assert {bad.file: bad.problem.partition(":")[0] for bad in found.unreadable} == {
-        "2.json": "it is no regular file",
-        "3.json": "it is no regular file",
+        "2.json": "not a regular file",
+        "3.json": "not a regular file",
         "4.json": "Too many levels of symbolic links",
         "41.json": "Too many levels of symbolic links",
-        "5.json": "it is larger than 8 MB",
-        "6.json": "it is nested too deeply",
-        "7.json": "NaN is no number",
-        "8.json": "`blockedBy` has '../../etc/passwd', which cannot be the id of a task",
-        "9.json": "`metadata.llmc.verify` has a control character",
-        "'\\x1b[2J.json'": "its name cannot be the id of a task",
+        "5.json": "larger than 8 MB",
+        "6.json": "nested too deeply",
+        "7.json": "NaN is not a number",
+        "8.json": "`blockedBy` contains '../../etc/passwd', which is not a valid task id",
+        "9.json": "`metadata.llmc.verify` contains a control character",
+        "'\\x1b[2J.json'": "the file name is not a valid task id",
     }
     assert {bad.file for bad in files.unreadable} == {bad.file for bad in found.unreadable}, (
         "known after any look"

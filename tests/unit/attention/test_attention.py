@@ -251,7 +251,7 @@ AUTO = Registration(7, auto=True, agent="scripted", version="1")
         ({}, {"daemon": AUTO._replace(agent="claude")}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "1", "passed": True}}, set(), ""),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
-        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
+        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "stopped on request"}}, set(), ""),
         ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}, "supervised": True}, set(), ""),

@@ -215,7 +215,7 @@ def test_a_limit_in_dollars_that_cannot_be_checked_is_a_reason_to_stop() -> None
     unknown = spent_on(Prices(), {"claude-opus": million(input_tokens=1)})
     found = verdict(limits(Budget(run_cost=10.0)), run=unknown)
     assert found.level is Level.HARD
-    assert found.words == "this run: no price for claude-opus, so auto.budget.run_cost cannot be checked"
+    assert found.words == "this run: cannot check auto.budget.run_cost: no price for claude-opus"
     assert verdict(limits(Budget(run_tokens=10**9)), run=unknown).level is Level.OK
 
 

@@ -98,7 +98,7 @@ def test_commits_that_a_start_found_are_nobodys() -> None:
 
 
 BUSY: dict[Status, steps.Step] = {
-    S.OFFLINE: GiveUp(Cause.CRASH, "its agent ended"),
+    S.OFFLINE: GiveUp(Cause.CRASH, "its agent exited"),
     S.IDLE: Deliver(),
     S.WORKING: Wait(),
     S.NEEDS_INPUT: AskToCommit(),
@@ -149,8 +149,8 @@ def test_work_waits_while_the_source_is_in_use() -> None:
         (delivery(Outcome.PENDING), Wait()),
         (delivery(Outcome.TYPED), Wait()),
         (delivery(Outcome.QUEUED), Wait()),
-        (delivery(Outcome.REFUSED), GiveUp(Cause.AGENT, "it did not take its prompt: why")),
-        (delivery(Outcome.UNCONFIRMED), GiveUp(Cause.AGENT, "it did not take its prompt: why")),
+        (delivery(Outcome.REFUSED), GiveUp(Cause.AGENT, "its prompt was not delivered: why")),
+        (delivery(Outcome.UNCONFIRMED), GiveUp(Cause.AGENT, "its prompt was not delivered: why")),
     ],
 )
 def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> None:
@@ -321,7 +321,7 @@ def test_a_task_has_its_time(status: Status) -> None:
     slow = Situation(now=1e9, busy_s=3600.0, task_timeout_s=3600.0)
     assert next_step(at_work(status), slow) == Wait()
     over = next_step(at_work(status), Situation(now=1e9, busy_s=3601.0, task_timeout_s=3600.0))
-    assert over == GiveUp(Cause.AGENT, "it took longer than 3600 s")
+    assert over == GiveUp(Cause.AGENT, "timed out after 3600 s")
 
 
 situations = st.builds(

@@ -45,12 +45,12 @@ def test_it_is_one_line_that_fits(most: int) -> None:
 
 
 def test_output_stands_apart_from_our_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Break: `FAILED (errors=1). Its whole output is in ...`, or our sentence before its first line."""
+    """Break: `FAILED (errors=1). The full output is in ...`, or our sentence before its first line."""
     error = failed(UNITTEST)
-    print_error(error.message, "Its whole output is in logs/adam.log.", 1, False)
+    print_error(error.message, "The full output is in logs/adam.log.", 1, False)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "llmc: adam: `make` failed with code 2, nothing landed:"
     assert lines[1].startswith("=====")
-    assert lines[-2:] == ["FAILED (errors=1)", "Its whole output is in logs/adam.log."]
+    assert lines[-2:] == ["FAILED (errors=1)", "The full output is in logs/adam.log."]
     print_error(failed("boom").message, "Look.", 1, False)
     assert capsys.readouterr().err == "llmc: adam: `make` failed with code 2, nothing landed: boom. Look.\n"

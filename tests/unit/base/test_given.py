@@ -44,18 +44,18 @@ def test_whatever_it_takes_can_be_written_again(data: bytes | str) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        ("NaN", "NaN is no number"),
-        ('{"priority": -Infinity}', "-Infinity is no number"),
-        ("1e999", "1e999 is no finite number"),
+        ("NaN", "NaN is not a number"),
+        ('{"priority": -Infinity}', "-Infinity is not a number"),
+        ("1e999", "1e999 is not a finite number"),
         ("[" * 10_000, "nested too deeply"),
         ("[" * 100 + "]" * 100, "nested too deeply"),
         ('{"a": ' * 100 + "1" + "}" * 100, "nested too deeply"),
-        ("9" * 5000, "no valid JSON"),
+        ("9" * 5000, "invalid JSON"),
         (str(2**63), "too many digits"),
-        (b"\xff\xfe", "no valid JSON"),
-        (b'"\xed\xa0\x80"', "no valid JSON"),
-        ("", "no valid JSON"),
-        ('{"a": 1', "no valid JSON"),
+        (b"\xff\xfe", "invalid JSON"),
+        (b'"\xed\xa0\x80"', "invalid JSON"),
+        ("", "invalid JSON"),
+        ('{"a": 1', "invalid JSON"),
     ],
 )
 def test_what_it_does_not_take(data: bytes | str, problem: str) -> None:
@@ -97,7 +97,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         for path in (fifo, folder, link, large, tmp_path / "socket", tmp_path / "missing"):
-            with pytest.raises(OSError, match=r"no regular|larger than|symbolic|No such|directory"):
+            with pytest.raises(OSError, match=r"not a regular|larger than|symbolic|No such|directory"):
                 read_json(path)
             assert json_record(path) == {}
     whole = tmp_path / "whole"

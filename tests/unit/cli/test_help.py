@@ -1,6 +1,7 @@
 """Help texts: every line fits 80 columns, notes are no examples, sentences are whole, and no file is named that is not installed."""
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import llmc
 from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
-from llmc.cli.commands import answer
+from llmc.cli.commands import COMMANDS, answer
 from llmc.cli.directing import detach_keys
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.worker import Status
@@ -41,6 +42,20 @@ def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
     assert "docs/" not in text, "not installed"
     listed = text.partition("Commands:")[2]
     assert not re.search(r"\.\.\.$|…$", listed, re.M)
+
+
+def test_help_lines_are_short_imperatives_and_the_same_everywhere() -> None:
+    """Break: a help line of a sentence, or another one in `llmc --help` than on the page of the command."""
+    for path, command in commands():
+        line = inspect.cleandoc(command.help or "").partition("\n\n")[0]
+        assert len(line) <= 60, path
+        assert re.fullmatch(r"[A-Z].*[^.]", line), path
+        if path.count(" ") == 1:
+            assert line == COMMANDS[path.split()[1]], path
+        for option in command.params:
+            text = getattr(option, "help", None) or ""
+            is_clicks = option.name == "version"
+            assert is_clicks or ". " in text or not text.endswith("."), f"{path} {option.name}: {text}"
 
 
 @pytest.mark.parametrize("argv", [[], ["tasks"], ["trash"]])

@@ -121,8 +121,8 @@ def test_every_status_is_in_a_group(status: Status) -> None:
     """Break: leave a status out of _GROUPS; it would rest, whatever it does."""
     (worker,) = with_items(fleet(row(status=str(status))))["workers"]
     group = group_of(worker)
-    assert (group == "At work") == (status in AT_WORK)
-    assert (group == "Resting") == (status in RESTING)
+    assert (group == "Active") == (status in AT_WORK)
+    assert (group == "Inactive") == (status in RESTING)
 
 
 def test_a_crashed_agent_with_a_task_does_not_rest() -> None:
@@ -131,14 +131,14 @@ def test_a_crashed_agent_with_a_task_does_not_rest() -> None:
     text = render(fleet(crashed), NOW, 80, plain)
     assert "Needs you\n  adam  [offline]  9s  Sort it\n        agent crashed (code 137): Sort it\n" in text
     assert "next: llmc up --detach" in text
-    assert "Resting" not in text
+    assert "Inactive" not in text
 
 
 @pytest.mark.parametrize(
     ("daemon", "acting", "held", "group"),
     [
-        (True, False, False, "At work"),
-        (False, True, False, "At work"),
+        (True, False, False, "Active"),
+        (False, True, False, "Active"),
         (False, False, False, "Needs you"),
         (True, False, True, "Needs you"),
     ],
@@ -194,7 +194,7 @@ FLEET = fleet(
 )
 
 GOLDEN_80 = """\
-/home/you/llmc  daemon 18613 runs  5 need you, 2 at work, 1 resting
+/home/you/llmc  daemon 18613 running  5 need you, 2 active, 1 inactive
 
 Needs you
   adam     [needs_review]   4m  Let greet() take a name, and keep greeting the…
@@ -215,18 +215,18 @@ Needs you
            delivery of task-1 is unconfirmed
            next: llmc peek harriet
 
-At work
+Active
   charlie  [working]        1h  日本語の説明を README に書い…  llmc peek charlie
   frank    [rebasing]       1m  Sort the list                  llmc peek frank
            conflicts in a.txt, b.txt
 
-Resting
+Inactive
   dora     [idle]           2d  llmc start --worker dora"""
 
 GOLDEN_46 = """\
 …me/you/llmc  daemon not running (llmc up --d…
 
-At work
+Active
   charlie  [working]  1h  日本語の説明を READ…
            next: llmc peek charlie"""
 
@@ -323,7 +323,7 @@ def test_small_things() -> None:
     assert wrap("", 9, 2) == []
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
-        "commits found: self-review is due"
+        "commits found: self-review pending"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
@@ -371,7 +371,7 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
     """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
     plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
     text = render(plain_daemon, NOW, 80, plain)
-    assert "Auto Mode: not running, no tasks are given out (llmc up --auto --detach)" in text
+    assert "Auto Mode: not running (llmc up --auto --detach)" in text
     assert "auto-1  [idle]  9s  llmc up --auto --detach" in text
 
 
@@ -393,7 +393,7 @@ def test_a_parked_fleet_says_so() -> None:
     parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
     assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
     assert auto_summary({**AUTO, "running": False}, NOW).startswith("Auto Mode: not running")
-    assert "until one of them gets through" in auto_summary(parked, NOW + 241)
+    assert "until a retry succeeds" in auto_summary(parked, NOW + 241)
 
 
 OVERSEER = {
@@ -416,11 +416,11 @@ def test_the_supervisor_is_shown() -> None:
 
     assert shown(OVERSEER, running=True) == [
         "",
-        "Overseer  Remediating  pid 40  daemon 41 up for 2h  remediation attempt 2",
+        "Overseer  Remediating  pid 40  daemon 41 up 2h  remediation attempt 2",
         "    1m ago  process failure:[2J gone",
     ]
     assert shown({**OVERSEER, "state": "running", "attempt": None}, running=True)[1] == (
-        "Overseer  Running  pid 40  daemon 41 up for 2h"
+        "Overseer  Running  pid 40  daemon 41 up 2h"
     )
     assert shown(OVERSEER, running=False)[:3] == ["", "Overseer  Terminated", "  it was killed"]
     ended = {**OVERSEER, "state": "terminated", "why": "failure spiral: again"}

@@ -63,8 +63,8 @@ def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
         "total       0     450            0      27,000           450  $2.50 + ?   100%\n"
     )
     assert done.stderr == (
-        "no price for model-4.5; in dollars for a million tokens: "
-        "`llmc config set 'prices.\"model-4.5\".input' N`, then output; or `llmc prices update FILE|URL`\n"
+        "no price for model-4.5: run `llmc prices update FILE|URL`, or "
+        "`llmc config set 'prices.\"model-4.5\".input' N` (dollars per million tokens; same for output)\n"
     )
 
 
@@ -88,13 +88,13 @@ def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPat
     (root / ".llmc/prices.json").unlink()
     monkeypatch.setattr("llmc.api.expenses.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
     assert re.search(
-        r"the prices of models are of 20\d\d-\d\d-\d\d; `llmc prices update FILE", run(root).stderr
+        r"model prices are from 20\d\d-\d\d-\d\d; update them with `llmc prices update FILE", run(root).stderr
     )
 
 
 def test_nothing_used_is_said(root: Path) -> None:
     done = run(root, "--since", "2100-01-01")
-    assert (done.stdout, done.stderr) == ("", "nothing was used since 2100-01-01\n")
+    assert (done.stdout, done.stderr) == ("", "no usage since 2100-01-01\n")
     assert lines(root, "--since", "2100-01-01") == []
 
 
@@ -120,7 +120,7 @@ def test_times_for_since(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "99999-01-01", "-12h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="invalid time"):
         parse_since(text, NOW)
 
 

@@ -69,9 +69,9 @@ def test_get_of_an_unset_worker_model_is_the_inherited_one(file: Path) -> None:
         ("defaults.modle", 'did you mean "model"?'),
         ("default.model", 'did you mean "defaults"?'),
         ("workers.zed.model", '"workers.zed" is not configured'),
-        ("workers.Zed.model", "a worker name is"),
+        ("workers.Zed.model", "a worker name has"),
         ("defaults.env.B", '"defaults.env.B" is not configured'),
-        ("defaults.model.x", "defaults.model is no table"),
+        ("defaults.model.x", "defaults.model is not a table"),
     ],
 )
 def test_get_of_an_unknown_key_names_the_nearest(file: Path, key: str, said: str) -> None:
@@ -255,7 +255,7 @@ def test_unset_does_not_lose_a_worker(file: Path) -> None:
     """Fails when a worker's table counts as empty: the dotted one would vanish with its last key."""
     text = 'repo.source = "x"\nworkers.adam.model = "a"\n'
     file.write_text(text)
-    with pytest.raises(ConfigError, match="without disturbing"):
+    with pytest.raises(ConfigError, match="without changing"):
         unset_value(file, "workers.adam.model")
     assert file.read_text() == text
 

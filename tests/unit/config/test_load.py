@@ -81,18 +81,18 @@ role = ""
 excluded = 1
 """
     assert problems(text) == [
-        "config.toml: repo.source: missing; it must be set to a string",
+        "config.toml: repo.source: missing; expected a string",
         'config.toml:2: defaults.modle: unknown key; did you mean "model"?',
         "config.toml:3: defaults.patrol_interval_secs: must be more than 0, got 0.0",
         'config.toml:4: defaults.skip_permissions: expected true or false, got "yes"',
         "config.toml:5: defaults.allowed_tools.1: expected a string, got 3",
         'config.toml:6: defaults.agent: expected "claude" or "scripted", got "codex"',
-        'config.toml:7: defaults.env."A B": the name of an environment variable is letters, digits and underscores',
+        'config.toml:7: defaults.env."A B": an environment variable name has only letters, digits and underscores',
         "config.toml:7: defaults.env.C: expected a string, got 3",
-        'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; write seconds (90) or "15m", "1h30m", "250ms", "2d"',
+        'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; use seconds (90) or "15m", "1h30m", "250ms", "2d"',
         'config.toml:9: repos: unknown key; did you mean "repo"?',
         "config.toml:11: trash.keep_days: expected a whole number, got 3.5",
-        "config.toml:12: workers.Bad: a worker name is 1 to 31 lower-case letters, digits and dashes, and starts with a letter",
+        "config.toml:12: workers.Bad: a worker name has 1 to 31 lowercase letters, digits and dashes, and starts with a letter",
         "config.toml:14: workers.adam.model: expected a string, got 3",
         'config.toml:15: workers.adam.role: unknown key; did you mean "role_prompt"?',
         'config.toml:16: workers.adam.excluded: unknown key; did you mean "excluded_from_pool"?',
@@ -117,7 +117,7 @@ def test_a_whole_number_has_bounds_and_is_no_bool(value: str, said: str) -> None
 
 def test_a_key_near_nothing_is_told_what_there_is() -> None:
     assert problems(REPO + "[trash]\nzzz = 1\n") == [
-        "config.toml:4: trash.zzz: unknown key; known here: keep_days"
+        "config.toml:4: trash.zzz: unknown key; known keys: keep_days"
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_value_where_a_table_belongs(table: str) -> None:
 def test_a_branch_name_cannot_become_an_option_of_git(branch: str) -> None:
     """Fails when default_branch loses its check."""
     (problem,) = problems(f'{REPO}default_branch = "{branch}"\n')
-    assert "config.toml:3: repo.default_branch: not a branch name" in problem
+    assert "config.toml:3: repo.default_branch: not a valid branch name" in problem
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_load_lists_all_problems_and_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(file)
     assert caught.value.message.splitlines() == [
-        f"{file} cannot be used:",
+        f"{file} is invalid:",
         'config.toml:4: defaults.modle: unknown key; did you mean "model"?',
         'config.toml:5: defaults.agent: expected "claude" or "scripted", got 3',
     ]
@@ -246,7 +246,7 @@ def test_good_worker_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "A", "2a", "-a", "a_b", "a.b", "a/b", "a\n", "ä", "a" * 32])
 def test_bad_worker_names(name: str) -> None:
     """Fails when the pattern is matched without its end: "a\\n" would pass."""
-    assert "a worker name is" in (check_worker_name(name) or "")
+    assert "a worker name has" in (check_worker_name(name) or "")
 
 
 @pytest.mark.parametrize("name", ["overseer", "auto-1", "auto-10"])

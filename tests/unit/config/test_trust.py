@@ -88,10 +88,10 @@ def test_a_root_of_another_user_is_never_read(
     assert found_from(root, monkeypatch) == root
     os.chown(root / theirs, NOBODY, NOBODY)
     for cwd, explicit in ((root, None), (source, None), (tmp_path, None), (tmp_path, str(root))):
-        with pytest.raises(Refused, match="belongs to nobody"):
+        with pytest.raises(Refused, match="belongs to user nobody"):
             found_from(cwd, monkeypatch, explicit)
     monkeypatch.setenv("LLMC_ROOT", str(root))
-    with pytest.raises(Refused, match="belongs to nobody"):
+    with pytest.raises(Refused, match="belongs to user nobody"):
         found_from(tmp_path, monkeypatch)
 
 

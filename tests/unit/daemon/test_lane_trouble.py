@@ -57,7 +57,7 @@ def test_an_error_that_stays_is_in_the_list(tell: Tell, clock: SimpleNamespace) 
     clock.now += PASSES_S
     ((kind, text, following),) = tell(GONE).values()
     assert (kind, following) == ("trouble", "llmc doctor --repair")
-    assert text.endswith("llmc cannot look after it: w1 is no worktree any more")
+    assert text.endswith("cannot process this worker: w1 is no worktree any more")
     assert tell(None) == {}
     assert tell(GONE) == {}, "counted from its own beginning"
 
@@ -71,7 +71,7 @@ def test_what_is_refused_for_long_is_no_trouble(tell: Tell, clock: SimpleNamespa
 
 def test_a_bug_is_told_at_once(tell: Tell, clock: SimpleNamespace) -> None:
     ((kind, text, _),) = tell(ZeroDivisionError("oh")).values()
-    assert (kind, text.endswith("a bug in llmc: ZeroDivisionError: oh")) == ("bug", True)
+    assert (kind, text.endswith("bug in llmc: ZeroDivisionError: oh")) == ("bug", True)
 
 
 def test_auto_mode_hears_of_a_lane_that_fails(tmp_path: Path) -> None:

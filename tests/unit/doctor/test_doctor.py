@@ -569,7 +569,7 @@ def git_facts(**about: Any) -> GitFacts:
         ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits found"),
         ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
         ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
-        ({"git": None}, Status.NEEDS_INPUT, "git could not be read"),
+        ({"git": None}, Status.NEEDS_INPUT, "git failed"),
         ({"busy": True}, Status.WORKING, "its turn goes on"),
         ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn goes on"),
         ({"asks": True, "prompt": "p"}, Status.NEEDS_INPUT, "question"),

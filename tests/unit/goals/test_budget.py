@@ -25,7 +25,7 @@ def test_a_goal_that_goes_on_is_paused_when_its_budget_is_used_up(
         assert (change.goal.status, change.goal.updated_at) == (GoalStatus.PAUSED, START + 9)
         assert [event.type for event in change.events] == ["goal.paused", "goal.budget_reached"]
         reasons = {str(event.data["reason"]) for event in change.events}
-        assert reasons == {f"over budget: spent ${spent:.2f} of $5.00"}
+        assert reasons == {f"spent ${spent:.2f} of its $5.00 budget"}
         assert goal_end.pause(change.goal, spent, START + 10).is_empty(), "once"
 
 

@@ -66,7 +66,7 @@ def test_the_documents_own_example_is_a_plan() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "$: the answer is empty"),
+        ("", "$: empty; expected JSON"),
         (f"```json\n{json.dumps(small_plan())}\n```", "$: wrapped in a Markdown fence"),
         (f"Here is the plan:\n{json.dumps(small_plan())}", "$: starts with text"),
         (f"{json.dumps(small_plan())}\nGood luck!", "$: text after the JSON (line 2, column 1)"),

@@ -95,7 +95,7 @@ risk: huge
         "line 9: `[?]` is neither open (`[ ]`) nor done (`[x]`)",
         "line 11: `accept:` is missing",
         "line 12: verify: must not be blank",
-        "line 13: subtasks are boxes (`- [ ] name`); headings go down to `###`",
+        "line 13: subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading",
         "line 14: the phase has no task (a `###` heading)",
         "line 14: duplicate id P1, already used at line 3",
         "line 15: second goal; a plan has one `#` heading, at the top",

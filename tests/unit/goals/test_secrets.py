@@ -113,7 +113,7 @@ def test_no_text_takes_for_ever(unit: str) -> None:
 @pytest.mark.req("3-016")
 @pytest.mark.parametrize("kind", SECRETS)
 def test_what_a_person_typed_is_refused_by_its_kind_and_never_shown(kind: str) -> None:
-    """Break: `keep = _mended` for both."""
+    """Break: `keep = _cleaned` for both."""
     change = Change(goal=goal(constraints=("fine", f"use {SECRETS[kind]}")))
     with pytest.raises(Refused) as refused:
         clean(change, typed=True)
@@ -156,7 +156,7 @@ def test_what_a_machine_said_is_kept_without_its_secrets() -> None:
 
 
 def test_a_secret_in_an_id_is_refused_because_ids_are_never_altered() -> None:
-    """Break: `_mended` redacts KEYS too."""
+    """Break: `_cleaned` redacts KEYS too."""
     with pytest.raises(Refused, match=r"found a secret in the node id \(GitHub token"):
         clean(Change(nodes=(replace(node("S1.1.1"), node_id=SECRETS["GitHub token"]),)), typed=False)
 
@@ -177,7 +177,7 @@ def test_an_amount_that_json_cannot_keep_is_refused(odd: float) -> None:
 
 @pytest.mark.req("3-014", "3-015", "3-074")
 def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
-    """Break: `_mended` returns the redacted text without `cut`."""
+    """Break: `_cleaned` returns the redacted text without `cut`."""
     long = "é" * 200_000
     change = Change(
         goal=goal(planner_inputs={"x": long}),
@@ -189,7 +189,7 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     kept = clean(change, typed=False)
     given, said = kept.assignments[0], kept.crystallizations[0]
     assert 16_000 < len(given.last_instruction_text.encode()) <= 16 * 1024
-    assert given.last_instruction_text.endswith("[cut: 400000 bytes in all]")
+    assert given.last_instruction_text.endswith("[cut: 400000 bytes in total]")
     assert len(given.dispatch_history[0].notes.encode()) <= CAPS["notes"]
     assert len(said.summary.encode()) <= CAP
     assert (len(said.next_actions), said.next_actions[-1]) == (500, "[101 more]")
@@ -217,7 +217,7 @@ def test_every_text_of_every_record_goes_through_the_one_door(monkeypatch: pytes
         seen.add(name)
         return text
 
-    monkeypatch.setattr(cleaning, "_mended", watch)
+    monkeypatch.setattr(cleaning, "_cleaned", watch)
     clean(full_change(), typed=False)
     rows = [kind for kind in vars(model).values() if isinstance(kind, type) and issubclass(kind, model.Row)]
     texts = {

@@ -67,8 +67,8 @@ def test_the_four_questions_are_answered() -> None:
     found = asked()
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
-    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 in all" in text
-    assert "nothing is sent before at 1020" in text
+    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 in total" in text
+    assert "backoff   ends at 1020" in text
     assert "last activity 400s ago" in text
     assert "last confirmed 450s ago" in text
     assert "evidence  300s ago: the parser is there" in text
@@ -131,7 +131,7 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert (held_up_by(view, "P1"), held_up_by(view, "T2.1")) == (2, 0)
     text = "\n".join(why_goal(view, 0).lines)
     assert "ready     S1.1.1" in text
-    assert "at work   S1.1.1" in text
+    assert "working   S1.1.1" in text
     assert "waits     T2.1 for P1" in text
     assert "holds up  S1.1.1: 2 other plan items" in text
     part = why_node(view, view.nodes["T2.1"])

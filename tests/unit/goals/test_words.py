@@ -97,7 +97,7 @@ def test_the_question_has_all_a_person_needs() -> None:
         "2. B",
         "nudge",
         "answer A_1",
-        "Asked before: 1",
+        "Previous questions: 1",
     ):
         assert part in text, part
     again = words.reminder_text(GOAL, LEAF, replace(one, reminders=2), reason)

@@ -132,7 +132,7 @@ def test_a_relative_worktree_and_a_misfiled_worker_are_refused(store: Store) -> 
 
     with pytest.raises(StateError, match="not absolute"):
         put(store, replace(record(), worktree_path="w/adam"))
-    with pytest.raises(StateError, match="filed under eve"), store.transaction() as tx:
+    with pytest.raises(StateError, match="stored under eve"), store.transaction() as tx:
         tx.state = replace(tx.state, workers={WorkerName("eve"): record("adam")})
 
 
@@ -432,4 +432,4 @@ def test_each_write_tells_how_many_workers_there_are(store: Store) -> None:
         tx.put(record("auto-1", auto=True))
         tx.put(record("adam"))
     store.read()
-    assert told == ["state.json was written: 2 workers, 1 of them auto"]
+    assert told == ["state.json written: 2 workers, 1 of them auto"]

@@ -69,10 +69,10 @@ def test_what_is_not_known_is_said() -> None:
     )
     for part in (
         "never registered",
-        "state.json cannot be read",
+        "Cannot read state.json",
         "broken at 5",
         "config.toml, line 3",
-        "not known",
+        "unknown",
     ):
         assert part in text
 

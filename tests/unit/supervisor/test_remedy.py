@@ -70,7 +70,7 @@ def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
     assert verdict(busy, stopping=True) == End(Outcome.INTERRUPTED)
     assert verdict(done, spent_s=11.0, stopping=True) == End(Outcome.COMPLETED)
     asks = verdict(overseer(Status.NEEDS_INPUT, reason="permission"), spent_s=10.0)
-    assert asks == End(Outcome.TIMEOUT, "not done after 10 s; it waits for an answer (permission)")
+    assert asks == End(Outcome.TIMEOUT, "not done after 10 s; it is waiting for an answer (permission)")
 
 
 def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
@@ -123,7 +123,7 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
         "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
     )
     assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (
-        f"[2026-01-02T03:04:05] tool output (an error)\n    bad\n    {long}\n"
+        f"[2026-01-02T03:04:05] tool error\n    bad\n    {long}\n"
     )
     assert "prompt\n    Mend it.\n" in readable({"type": "user", "message": {"content": "Mend it."}})
     assert readable({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""

@@ -53,14 +53,14 @@ def test_a_missing_field_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"id": "8"}, "its id is '8', the file's name says '7'"),
-        ({"id": 7}, "`id` is no text"),
+        ({"id": "8"}, "`id` is '8', but the file name says '7'"),
+        ({"id": 7}, "`id` is not a string"),
         ({"status": "open"}, "`status` is 'open'"),
-        ({"blockedBy": "3"}, "`blockedBy` is no list"),
-        ({"blocks": [3]}, "`blocks` is no list"),
-        ({"owner": 1}, "`owner` is no text"),
+        ({"blockedBy": "3"}, "`blockedBy` is not a list"),
+        ({"blocks": [3]}, "`blocks` is not a list"),
+        ({"owner": 1}, "`owner` is not a string"),
         ({"metadata": []}, None),
-        ({"metadata": "x"}, "`metadata` is no object"),
+        ({"metadata": "x"}, "`metadata` is not an object"),
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, Any], words: str | None) -> None:
@@ -74,7 +74,7 @@ def test_a_bad_field_is_named(change: dict[str, Any], words: str | None) -> None
 
 def test_no_object_is_no_task() -> None:
     for raw in ([], "text", None, 3):
-        with pytest.raises(BadTask, match="no JSON object"):
+        with pytest.raises(BadTask, match="not a JSON object"):
             parse("7", raw)
 
 

@@ -1,4 +1,4 @@
-"""The real client, Claude Code: which program it is, and how it is started."""
+"""Claude Code: how to find and start it."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from llmc.base.given import parse
 
 
 class ClaudeCode:
-    """Starts the Claude Code client; the program is a path, or is looked for."""
+    """Claude Code at the path `command`, or the one that is found."""
 
     name = "claude"
     ships_with_llmc = False
@@ -35,19 +35,20 @@ class ClaudeCode:
         self._command = command
 
     def program(self) -> list[str]:
-        import shutil  # 2 ms that hardly any command needs
+        import shutil  # takes 2 ms, and few commands need it
 
         path = self._command or shutil.which("claude") or bundled_client()
         if path is None:
             raise LlmcError(
-                "the Claude Code client was not found",
-                hint="Install Claude Code (npm install -g @anthropic-ai/claude-code), or llmc with its extra `claude` "
-                "(pip install '.[claude]' in a checkout of llmc), or set defaults.agent_command to its path.",
+                "Claude Code not found",
+                hint="Install it with `npm install -g @anthropic-ai/claude-code`, or install llmc with the extra `claude` "
+                "(`pip install '.[claude]'` in a checkout of llmc), or set defaults.agent_command to its path.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):
             raise LlmcError(
-                f"{path} is not a program", hint="Set [defaults].agent_command to the path of the client."
+                f"{path} is not an executable file",
+                hint="Set defaults.agent_command to the path of the client.",
             )
         return [real]
 
@@ -109,11 +110,11 @@ def flags(launch: Launch) -> list[str]:
 
 
 def environment(base: Mapping[str, str], *, task_tools: bool = True, task_list: str = "") -> dict[str, str]:
-    """What it runs with: nothing of a client that llmc itself may run in."""
+    """What it runs with, without the marks of a client that llmc itself may run in."""
     kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
     return {
         **kept,
-        "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
+        "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # else tmux has no scrollback
         **({TASK_TOOLS: "1"} if task_tools else {}),
         **({TASK_LIST: task_list} if task_list else {}),
         "DISABLE_AUTOUPDATER": "1",

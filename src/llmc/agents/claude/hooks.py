@@ -23,7 +23,7 @@ NAMES = {
 }
 _MEANINGS = {name: what for what, name in NAMES.items()}
 
-#: of a turn that failed, by the label of the client
+#: of a failed turn, by the client's label
 _CAUSES = {
     "rate_limit": Cause.LIMIT,
     "server_error": Cause.API,
@@ -37,12 +37,12 @@ _CAUSES = {
     "unknown": Cause.AGENT,
 }
 
-#: so much of a question is kept; the dialog itself has all of it
+#: how much of a question is kept; the dialog shows all of it
 MOST_CHARS = 1000
 
 
 def event_of(hook: HookEvent) -> AgentEvent:
-    """Whatever a payload does not say, or not as expected, is empty; nothing here fails."""
+    """Never fails: a field that is missing or malformed is empty."""
     what = _MEANINGS.get(hook.name, What.OTHER)
     if what is What.TASK_ANNOUNCED and hook.text("tool_name") != TOOL_HOOKS[hook.name]:
         what = What.OTHER
@@ -78,14 +78,14 @@ def cause_of(error: str) -> Cause:
 
 
 def _running(hook: HookEvent) -> list[dict[str, Any]]:
-    """Its work in the background."""
+    """The background work that still runs."""
     tasks = hook.payload.get("background_tasks")
     found = tasks if isinstance(tasks, list) else []
     return [task for task in found if isinstance(task, dict) and task.get("status") == "running"]
 
 
 def asked(hook: HookEvent) -> Asked:
-    """The question of a dialog. Whatever is not as expected is shown, and never answered from outside."""
+    """The question of a dialog. One that is malformed is shown, but never answered from outside."""
     tool, given = hook.text("tool_name"), hook.payload.get("tool_input")
     if tool == ASK and (found := _one_question(given)) is not None:
         text, options = found
@@ -112,7 +112,7 @@ def _all_questions(given: Any) -> str:
     found = (
         [one.get("question") for one in rows or () if isinstance(one, dict)] if isinstance(rows, list) else []
     )
-    return " / ".join(one for one in found if isinstance(one, str)) or "it asks something"
+    return " / ".join(one for one in found if isinstance(one, str)) or "a question without text"
 
 
 def _wants(given: Any) -> str:

@@ -1,4 +1,4 @@
-"""Claude Code in the table of agents."""
+"""Claude Code as a kind of agent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""The names and places of Claude Code: its hooks, its variables, and where its files are.
+"""The names that Claude Code uses: hooks, environment variables, and files.
 
-It imports nothing of llmc: the scripted agent speaks the same files and hooks, and has to start fast.
+Imports nothing of llmc: the scripted agent uses the same names and has to start fast.
 """
 
 import re
@@ -19,23 +19,23 @@ HOOKS = (
     "TaskCreated",
 )
 
-#: one tool's hook, for those who have to know of a task before its file exists: the name of the tool
+#: a hook for one tool, to know of a task before its file exists: the name of the tool
 TOOL_HOOKS = {"PreToolUse": "TaskCreate"}
 
-#: the tool with which it asks a person something, and those that wait for one
+#: the tool that asks the user a question, and all tools that wait for the user
 ASK = "AskUserQuestion"
 NEED_A_PERSON = (ASK, "EnterPlanMode", "ExitPlanMode")
 
 #: where its files are, if not in ~/.claude
 CONFIG_DIR = "CLAUDE_CONFIG_DIR"
-#: the task list that its tools use, if not one of the conversation's own
+#: the task list of its tools, if not the conversation's own
 TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
-#: it has tools for tasks; off by default in the newer models
+#: turns its tools for tasks on; off by default for newer models
 TASK_TOOLS = "CLAUDE_CODE_ENABLE_TODO_TOOLS"
-#: set in everything that it starts
+#: set in every process that it starts
 CHILD_SESSION = "CLAUDE_CODE_CHILD_SESSION"
 
-#: marks of an enclosing client: inherited, they silence the transcript and the status file of ours
+#: marks of an enclosing client; if inherited, our client writes no transcript and no status file
 ENCLOSING_MARKS = (
     "CLAUDECODE",
     CHILD_SESSION,
@@ -46,7 +46,7 @@ ENCLOSING_MARKS = (
     "TMUX_PANE",
 )
 
-#: the person's own settings of the client, with the directories it trusts
+#: the user's settings of the client, with the trusted directories
 USER_CONFIG = ".claude.json"
 
 #: below the configuration directory: transcripts, status files, task lists
@@ -56,7 +56,7 @@ _LONGEST_SLUG = 200
 
 
 def project_slug(cwd: str) -> str:
-    """The directory of a project's transcripts (read in 2.1.325): what is neither a letter nor a digit is a dash."""
+    """The directory of a project's transcripts (as in 2.1.325): anything but letters and digits becomes a dash."""
     slug = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
     if len(slug) <= _LONGEST_SLUG:
         return slug
@@ -71,7 +71,7 @@ def transcript_name(session_id: str) -> str:
 
 
 def list_name(list_id: str) -> str:
-    """The directory of a task list of that id."""
+    """The directory of a task list."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", list_id)
 
 

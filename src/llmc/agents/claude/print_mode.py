@@ -1,4 +1,4 @@
-"""`claude -p`: how the client is asked one thing without a session, and how its answer is read."""
+"""`claude -p`: one question to the client without a session, and its answer."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class PrintMode:
         self._client = client
 
     def argv(self, schema: Mapping[str, Any], model: str) -> list[str]:
-        """Nothing of the session is kept, and no server of the person's is started."""
+        """Keeps no session, and starts none of the user's MCP servers."""
         flags = ["-p", "--output-format", "json", "--json-schema", json.dumps(schema)]
         flags += ["--no-session-persistence", "--strict-mcp-config", "--tools", READ_ONLY_TOOLS]
         return [*self._client.program(), *flags, *(["--model", model] if model else [])]
@@ -29,7 +29,7 @@ class PrintMode:
 
 
 def read_answer(stdout: str) -> Answer | None:
-    """What the client printed, None where that is no result of its print mode."""
+    """The result in what the client printed; None if there is none."""
     try:
         result = json.loads(stdout)
     except (ValueError, RecursionError):

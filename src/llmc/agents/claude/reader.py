@@ -1,22 +1,21 @@
-"""How to read what Claude Code says of itself: its hooks, its status file, its transcripts."""
+"""Reads the hooks, status files and transcripts of Claude Code."""
 
 from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
 from llmc.agents.agent_events import AgentEvent
+from llmc.agents.claude.glance import DIALOG_OPEN, status_record
 from llmc.agents.claude.hooks import NAMES, event_of
-from llmc.agents.claude.layout import PROJECTS, SESSIONS, project_slug, status_name, transcript_name
+from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
 from llmc.agents.protocol import ClientState, ClientStatus, Transcript
-from llmc.base.files import read_json
 from llmc.base.names import ClaudeSessionId
-from llmc.base.processes import start_of
 from llmc.records.hook_events import HookEvent
 
-#: what a client says that waits for an answer to a question; older ones call every dialog a permission prompt
+#: `waitingFor` of a question; older clients call every dialog a permission prompt
 _FOR_AN_ANSWER = ("input needed", "permission prompt")
-#: and what it says of a dialog that a person opened
-_OF_A_PERSON = ("", "dialog open")
+#: `waitingFor` of a dialog that a person opened
+_OF_A_PERSON = ("", DIALOG_OPEN)
 
 
 class ClaudeReader:
@@ -26,10 +25,7 @@ class ClaudeReader:
         return event_of(hook)
 
     def state(self, config_dir: Path, pid: int) -> ClientState:
-        """`sessions/<pid>.json`, believed only if it is of this very process."""
-        record = _status_record(config_dir / SESSIONS / status_name(pid))
-        if record is None or str(record.get("procStart")) != start_of(pid):
-            return ClientState()
+        record = status_record(str(config_dir), pid)
         status, since_unix = _status(record)
         waits_for = str(record.get("waitingFor") or "")
         return ClientState(
@@ -62,15 +58,3 @@ def _status(record: dict[str, Any]) -> tuple[ClientStatus, float]:
         return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
     except (ValueError, TypeError):
         return ClientStatus.UNKNOWN, 0.0
-
-
-def _status_record(path: Path) -> dict[str, Any] | None:
-    for _ in range(3):  # it is rewritten in place: a reader may meet half of it
-        try:
-            record = read_json(path)
-        except OSError:
-            return None
-        except ValueError:
-            continue
-        return record if isinstance(record, dict) else None
-    return None

@@ -1,15 +1,15 @@
-"""What Claude Code shows on its screen, read from captured text: the composer at the bottom, and the dialog of a question. Pure.
+"""The screen of Claude Code, from captured text: the input box at the bottom, and the dialog of a question. Pure.
 
-Where the cursor is says where keys go. Only with the cursor at the start of an empty box is it plain and empty: in a
-history search the box looks the same, but the cursor is elsewhere, and a box with blanks in it has the cursor after them.
+The cursor shows where keys go. A box is empty only if the cursor is at its start: in a history search the box looks the same,
+but the cursor is elsewhere, and in a box with blanks the cursor is after them.
 
-A capture with styles (`capture-pane -e`) says more than a plain one: what the client writes into an empty box by
-itself (a suggestion, a hint) is dim, and only that tells it from a person's draft. In a plain capture such a
-suggestion counts as a draft, because taking a draft for a suggestion would destroy it.
+A capture with styles (`capture-pane -e`) says more than a plain one: a suggestion or hint of the client in an empty box is
+dim, and only that distinguishes it from a person's draft. In a plain capture a suggestion counts as a draft, because the
+opposite mistake would destroy a draft.
 
-A key in the wrong dialog could allow what nobody allowed. So the dialog of a question counts as recognised only when all of it is there, in
-order: the question's own text, every option with its number and label, the line for another answer, and the keys that the
-client itself names below. Whatever differs is not recognised, and nothing is typed.
+A key in the wrong dialog could grant a permission that nobody gave. So a question is recognised only if all of its dialog is
+there, in order: the text, every option with its number and label, the line for a free answer, and the client's help line at
+the bottom. If anything differs, nothing is typed.
 """
 
 from llmc.agents.agent_events import Box, Composer, Shown
@@ -17,7 +17,7 @@ from llmc.base.patterns import pattern
 
 _RULE = pattern(r"^[─━]{20,}")
 _PLACEHOLDER = pattern(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
-#: the no-break space tells the box from a prompt in the conversation, and from the options of a dialog
+#: the no-break space distinguishes the box from a prompt in the conversation and from the options of a dialog
 _PROMPT, _SHELL_PROMPT = "❯\u00a0", "!\u00a0"
 _HINT = "Press up to edit queued messages"
 
@@ -59,7 +59,7 @@ def composer(screen: str, cursor: tuple[int, int] | None = None) -> Composer:
 
 
 def holds(box: Composer, header: str, text: str) -> bool:
-    """Whether the box holds the text we pasted: its header line, or a placeholder with as many lines as it has."""
+    """Whether the box holds the text we pasted: its header line, or a placeholder with the same number of lines."""
     if box.box is not Box.DRAFT:
         return False
     placeholder = _PLACEHOLDER.match(box.text)
@@ -69,7 +69,7 @@ def holds(box: Composer, header: str, text: str) -> bool:
 
 
 def is_placeholder(box: Composer) -> bool:
-    """Whether all that can be seen of the text is that it is long."""
+    """Whether the box shows a placeholder instead of a long text."""
     return box.box is Box.DRAFT and _PLACEHOLDER.match(box.text) is not None
 
 
@@ -125,7 +125,7 @@ _FOOT = ("Enter to select", "Esc to cancel")
 
 
 def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
-    """The dialog of exactly this question, or nothing."""
+    """The dialog of exactly this question, or None."""
     lines = [line.rstrip() for line in screen.rstrip().split("\n")]
     if not lines or not all(words in lines[-1] for words in _FOOT):
         return None
@@ -148,7 +148,7 @@ def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | N
 
 
 def _line(text: str) -> str:
-    """In one line, however a terminal wrapped it."""
+    """On one line, however the terminal wrapped it."""
     return " ".join(text.split())
 
 

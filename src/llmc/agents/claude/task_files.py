@@ -39,7 +39,7 @@ from llmc.records.task import (
 
 Raw = dict[str, Any]
 
-#: a lock directory older than this was left behind by somebody who died
+#: a lock directory older than this was left by a process that died
 STALE_S = 10.0
 #: how long to wait for a lock; the client itself gives up after about three seconds
 LOCK_WAIT_S = 15.0
@@ -55,31 +55,33 @@ _OUR_LOCK = ".llmc.lock"
 
 
 class BadTask(ValueError):
-    """A file that is no task; says what is wrong with it, in one line."""
+    """A file that is not a task; the message says why, in one line."""
 
 
 def parse(stem: str, raw: object) -> Task:
     """The task in a file `<stem>.json`."""
     if not is_id(stem):
-        raise BadTask("its name cannot be the id of a task")
+        raise BadTask("the file name is not a valid task id")
     if not isinstance(raw, dict):
-        raise BadTask("it is no JSON object")
+        raise BadTask("not a JSON object")
     for name in ("id", "subject", "description", "status"):
         if not isinstance(raw.get(name), str):
-            raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is no text")
+            raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is not a string")
     if raw["id"] != stem:
-        raise BadTask(f"its id is {raw['id'][:80]!r}, the file's name says {stem!r}")
+        raise BadTask(f"`id` is {raw['id'][:80]!r}, but the file name says {stem!r}")
     try:
         status = TaskStatus(raw["status"])
     except ValueError:
-        raise BadTask(f"`status` is {raw['status'][:80]!r}; it can be {', '.join(TaskStatus)}") from None
+        raise BadTask(
+            f"`status` is {raw['status'][:80]!r}; expected one of {', '.join(TaskStatus)}"
+        ) from None
     owner = raw.get("owner") or ""
     metadata = raw.get("metadata") or {}
     if not isinstance(owner, str):
-        raise BadTask("`owner` is no text")
+        raise BadTask("`owner` is not a string")
     if not isinstance(metadata, dict):
-        raise BadTask("`metadata` is no object")
-    if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
+        raise BadTask("`metadata` is not an object")
+    if status is not TaskStatus.COMPLETED:  # completed tasks need no label
         _check_label(metadata.get("label"))
     task = Task(
         id=TaskId(stem),
@@ -92,18 +94,18 @@ def parse(stem: str, raw: object) -> Task:
         metadata=metadata,
     )
     if (model := task.ours.get("model")) and not task.model:
-        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which cannot be the name of a model")
+        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which is not a valid model name")
     if _CONTROL.search(task.verify):
-        raise BadTask("`metadata.llmc.verify` has a control character")
+        raise BadTask("`metadata.llmc.verify` contains a control character")
     return task
 
 
 def _check_label(label: object) -> None:
-    """It names a table of the context file: another one would be taken for no label at all."""
+    """It names a table of the context file; a bad one would be treated as no label."""
     if label is not None and not isinstance(label, str):
-        raise BadTask("`metadata.label` is no text")
+        raise BadTask("`metadata.label` is not a string")
     if label and not is_label(label):
-        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label has {LABEL_WORDS} only")
+        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label may contain only {LABEL_WORDS}")
 
 
 def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
@@ -111,14 +113,14 @@ def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
     if value is None:
         raise BadTask(f"`{name}` is missing")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadTask(f"`{name}` is no list of ids")
+        raise BadTask(f"`{name}` is not a list of task ids")
     if odd := next((item for item in value if not is_id(item)), ""):
-        raise BadTask(f"`{name}` has {odd[:80]!r}, which cannot be the id of a task")
+        raise BadTask(f"`{name}` contains {odd[:80]!r}, which is not a valid task id")
     return tuple(TaskId(item) for item in value)
 
 
 def _written(task: Task) -> Raw:
-    """What the file of a task says of it."""
+    """The fields of a task's file that llmc knows."""
     return {
         "subject": task.subject,
         "description": task.description,
@@ -131,7 +133,7 @@ def _written(task: Task) -> Raw:
 
 
 def edited(raw: Raw, before: Task, after: Task) -> Raw:
-    """The file with what is different in the task now; everything else that it says stays."""
+    """The file with the changed fields of the task; everything else stays."""
     was = _written(before)
     changed = {key: value for key, value in _written(after).items() if value != was[key]}
     found = {**raw, **changed}
@@ -146,9 +148,9 @@ class _Seen(Struct):
 
 
 def file_name(task_id: str) -> str:
-    """The file of a task in its list. The only way from an id to a path: ids come from files, hooks and people."""
+    """The file of a task in its list. The only way from an id to a path, since ids come from files, hooks and people."""
     if not is_id(task_id):
-        raise NotFound(f"there is no task {task_id[:80]!r}", hint="`llmc tasks list` shows them.")
+        raise NotFound(f"no task {task_id[:80]!r}", hint="Run `llmc tasks list` to see all tasks.")
     return f"{task_id}{_SUFFIX}"
 
 
@@ -159,7 +161,7 @@ class TaskFiles:
         self.directory = directory
         self._seen: dict[str, _Seen] = {}
         self._unreadable: dict[str, Unreadable] = {}
-        #: files that became different since the last answer to `changes`, whoever looked at them
+        #: files that changed since the last answer to `changes`
         self._untold: set[str] = set()
 
     @property
@@ -174,7 +176,7 @@ class TaskFiles:
         return self if name == self.list_name else TaskFiles(self.directory.parent / list_name(name))
 
     def changes(self, changed: Collection[str] | None = None) -> Changes:
-        """What is different since the last look. `changed`: the only files that can be; None: any."""
+        """What changed since the last look. `changed`: the only files that can have; None: any."""
         names = self._look(None if not self._seen else changed)
         found = Changes(unsettled={name for name in names if not self._read_changed(name)})
         for name in self._untold:
@@ -186,11 +188,11 @@ class TaskFiles:
 
     @property
     def unreadable(self) -> list[Unreadable]:
-        """The files that were no task at the last look."""
+        """The files that could not be read at the last look."""
         return [self._unreadable[name] for name in sorted(self._unreadable)]
 
     def listing(self, changed: Collection[str] | None = None) -> Listing:
-        """All tasks. `changed`: the only files that can be different since the last time; None: any."""
+        """All tasks. `changed`: the only files that can have changed since the last look; None: any."""
         names = self._look(None if not self._seen else changed)
         found = Listing(unsettled={name for name in names if not self._read_changed(name)})
         for name in sorted(self._seen, key=lambda file: in_order(file.removesuffix(_SUFFIX))):
@@ -220,7 +222,7 @@ class TaskFiles:
             return self._store(task_id, edited(raw, before, after))
 
     def remove(self, task_id: str, may: Callable[[Task], bool]) -> bool:
-        """Take a task out of the list, under its locks, if it still may be; whether it is gone."""
+        """Remove a task from the list, under its locks, if it is still allowed; whether it is gone."""
         try:
             with self._ours(), self._clients(f"{file_name(task_id)}.lock", f"task {task_id}"):
                 if not may(self._parse(task_id, self._load(task_id))):
@@ -228,11 +230,11 @@ class TaskFiles:
                 self._remember_number(task_id)
                 (self.directory / file_name(task_id)).unlink()
         except NotFound:
-            pass  # somebody else did
+            pass  # another process did
         return True
 
     def create(self, new: Task, above: int = 0) -> Task:
-        """The task, with the next free number, greater than `above`: the highest that the caller knows of."""
+        """Add the task with the next free number, above `above`, the highest the caller knows."""
         private_dir(self.directory)
         with self._ours(), self._clients(".lock.lock", "the task list"):
             task_id = str(1 + max(self._highest(), *self._numbers(), above))
@@ -255,7 +257,7 @@ class TaskFiles:
         return int(found) if is_number(found) else 0
 
     def _remember_number(self, task_id: str) -> None:
-        """As the client does before it removes a file: a new task must not be taken for the one that is gone."""
+        """As the client does before it removes a file, so that no new task gets an old number."""
         if is_number(task_id) and int(task_id) > self._highest():
             write_atomic(self.directory / ".highwatermark", task_id.encode())
 
@@ -287,7 +289,7 @@ class TaskFiles:
         self._untold.add(name)
 
     def _read_changed(self, name: str) -> bool:
-        """Whether the file has settled; one that is being written stays what was known of it."""
+        """Whether the file has settled; one that is being written keeps its last known content."""
         path = self.directory / name
         try:
             status = os.lstat(path)
@@ -315,18 +317,18 @@ class TaskFiles:
         try:
             raw = read_json(self.directory / file_name(task_id), MOST_BYTES)
         except FileNotFoundError as error:
-            raise NotFound(f"there is no task {task_id}", hint="`llmc tasks list` shows them.") from error
+            raise NotFound(f"no task {task_id}", hint="Run `llmc tasks list` to see all tasks.") from error
         except (OSError, ValueError) as error:
-            raise NoTask(f"task {task_id} cannot be read: {_in_words(error)}") from error
+            raise NoTask(f"cannot read task {task_id}: {_in_words(error)}") from error
         if not isinstance(raw, dict):
-            raise NoTask(f"task {task_id} cannot be read: it is no JSON object")
+            raise NoTask(f"cannot read task {task_id}: not a JSON object")
         return raw
 
     def _parse(self, task_id: str, raw: Raw) -> Task:
         try:
             return parse(task_id, raw)
         except BadTask as error:
-            raise NoTask(f"task {task_id} cannot be read: {error}") from error
+            raise NoTask(f"cannot read task {task_id}: {error}") from error
 
     def _store(self, task_id: str, raw: Raw) -> Task:
         task = self._parse(task_id, raw)
@@ -337,15 +339,15 @@ class TaskFiles:
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
-        """One process of llmc at a time, of whichever root."""
+        """One llmc process at a time, in any root."""
         try:
             fd = os.open(self.directory / _OUR_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
-            raise NotFound(f"there is no task list in {self.directory}") from error
+            raise NotFound(f"no task list in {self.directory}") from error
         except OSError as error:
             raise explain(error, f"cannot lock the task list {self.directory}") from error
         try:
-            _wait(lambda: _flock(fd), "the task list is locked by another llmc")
+            _wait(lambda: _flock(fd), "the task list is locked by another llmc process")
             yield
         finally:
             os.close(fd)
@@ -404,7 +406,7 @@ def _make(path: Path) -> bool:
         aside = path.with_name(f"{path.name}.stale.{os.getpid()}")
         path.rename(aside)
         if aside.stat().st_ino != left.st_ino:
-            aside.rename(path)  # it was taken over between our two looks: it is somebody's
+            aside.rename(path)  # taken over between our two looks: another process has it
         else:
             aside.rmdir()
     except OSError:

@@ -1,4 +1,4 @@
-"""The transcript of a conversation, which Claude Code writes: its rows, its end, as text for people, and the tokens it used."""
+"""Transcripts of Claude Code: prompts and replies, text for people, and the tokens used."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from llmc.records.tokens import Tokens
 
 Row = dict[str, Any]
 
-#: so much of the end of a transcript is read; a single row of output can be longer
+#: how much of the end of a transcript is read; a single row can be longer
 TAIL_BYTES = 256 * 1024
 _OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
 _AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
@@ -54,7 +54,7 @@ class ClaudeTranscript:
         return [Prompt(text, queued) for text, queued in found if text], end
 
     def queued(self) -> list[str] | None:
-        """A row that takes a message out does not always say which: then it is the oldest."""
+        """A row that removes a message does not always say which one; then it is the oldest."""
         waiting: list[str] = []
         for row in self._rows(b'"queue-operation"', 0)[0]:
             content = row.get("content")
@@ -86,7 +86,7 @@ class ClaudeTranscript:
         return Passage(text, ends_a_turn(rows, was_over), end)
 
     def last_reply_unix(self) -> float | None:
-        """An error of the client is no reply of the agent."""
+        """Errors of the client do not count as replies."""
         times = [_at(row) for row in self._last_rows() if is_reply(row)]
         return max((at for at in times if at is not None), default=None)
 
@@ -138,7 +138,7 @@ class ClaudeTranscript:
 
 
 def row_text(row: dict[str, Any]) -> str:
-    """The text a user or queue row carries; other rows repeat prompts and prove nothing."""
+    """The text of a user or queue row; other rows repeat prompts and prove nothing."""
     if row.get("type") == "queue-operation":
         content = row.get("content") if row.get("operation") == "enqueue" else ""
     elif row.get("type") == "user":
@@ -152,18 +152,18 @@ def row_text(row: dict[str, Any]) -> str:
 
 
 def is_synthetic(row: dict[str, Any]) -> bool:
-    """A reply that the client wrote itself, such as that of an API error."""
+    """A reply that the client itself wrote, such as for an API error."""
     message = row.get("message")
     return isinstance(message, dict) and message.get("model") == "<synthetic>"
 
 
 def is_reply(row: dict[str, Any]) -> bool:
-    """What the agent itself wrote."""
+    """A reply of the agent."""
     return row.get("type") == "assistant" and not is_synthetic(row)
 
 
 def readable(row: Row, speaker: str = "agent") -> str:
-    """One row of a transcript, nothing left out; "" for rows that are no part of the conversation."""
+    """One row as text, complete; "" for rows outside the conversation."""
     kind = row.get("type")
     if kind == "user":
         parts = [_of_user(block) for block in _blocks(row)]
@@ -178,7 +178,7 @@ def readable(row: Row, speaker: str = "agent") -> str:
 
 
 def ends_a_turn(rows: list[Row], before: bool) -> bool:
-    """Whether a turn is over after these rows: the client says so in a row of its own, after the last reply."""
+    """Whether a turn is over after these rows: the client writes a row for that after the last reply."""
     for row in rows:
         if row.get("type") == "system" and row.get("subtype") in _AFTER_A_TURN:
             before = True
@@ -195,7 +195,7 @@ def _blocks(row: Row) -> list[Any]:
 
 def _of_user(block: Any) -> str:
     if isinstance(block, dict) and block.get("type") == "tool_result":
-        title = "tool output (an error)" if block.get("is_error") else "tool output"
+        title = "tool error" if block.get("is_error") else "tool output"
         return _part(title, _plain(block.get("content")))
     return _part("prompt", _plain(block))
 
@@ -261,14 +261,14 @@ class Meter:
             found = os.stat(path)
             inode, offset = self._read_to.get(path, (found.st_ino, 0))
             if found.st_ino != inode or found.st_size < offset:
-                offset = 0  # another file: its messages count once all the same
+                offset = 0  # another file; its messages still count once
             if found.st_size == offset:
                 return
             with path.open("rb") as file:
                 file.seek(offset)
                 data = file.read()
         except OSError:
-            return  # not there yet, or not now: the next look reads it
+            return  # not readable yet: the next look reads it
         complete = data[: data.rfind(b"\n") + 1]
         self._read_to[path] = (found.st_ino, offset + len(complete))
         for line in complete.splitlines():
@@ -285,7 +285,7 @@ class Meter:
             model, key = str(message["model"]), str(message["id"])
         except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
             return
-        if model != "<synthetic>":  # the client's own words, such as an API error; nobody was asked
+        if model != "<synthetic>":  # written by the client, such as an API error; no model was asked
             before = self._messages.get(key, Tokens())
             more = usage.since(before)
             self._messages[key] = before + more

@@ -1,4 +1,4 @@
-"""Claude Code's own settings, as far as they say which directories it trusts."""
+"""The directories that Claude Code trusts, in its own settings file."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _TRUST = {"hasTrustDialogAccepted": True}
 
 
 class ClaudeTrust:
-    """`file` is a person's own: everything else in it stays as it is."""
+    """`file` belongs to the user: everything else in it stays."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -41,7 +41,7 @@ class ClaudeTrust:
             data = {}
         except ValueError as error:
             raise LlmcError(
-                f"{self.file} is not valid JSON: {error}", hint="Start `claude` once by hand."
+                f"{self.file} is not valid JSON: {error}", hint="Run `claude` once by hand."
             ) from error
         data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,13 +64,13 @@ class ClaudeTrust:
     def left(self, place: Path, *, is_ours: bool) -> str:
         if not self.has(place) or (is_ours and self._has_only(place)):
             return ""
-        return f"{self._named(str(place))}: remove its hasTrustDialogAccepted, and the client asks again"
+        return f"{self._named(str(place))}: delete hasTrustDialogAccepted there to make Claude Code ask again"
 
     def _named(self, path: str) -> str:
         return f"projects.{json.dumps(path)} in {self.file}"
 
     def _has_only(self, place: Path) -> bool:
-        """Whether the entry is what `add` writes: no session of the client has noted anything there."""
+        """Whether the entry is only what `add` writes: no session of the client has added to it."""
         return bool(self._entry(place) == _TRUST)
 
     def _entry(self, place: Path) -> object:
@@ -80,5 +80,5 @@ class ClaudeTrust:
             return None
 
     def _write(self, data: dict[str, Any]) -> None:
-        """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
+        """Through symlinks, which people use for such files. Escaped: half a surrogate pair cannot be written as UTF-8."""
         write_atomic(Path(os.path.realpath(self.file)), json.dumps(data, indent=2).encode())

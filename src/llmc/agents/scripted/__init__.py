@@ -6,5 +6,5 @@ fires the same hooks, and keeps the same status file and transcript; `directives
 Faults for tests, from the environment:
   LLMC_SCRIPTED_SWALLOW_ENTER=n   the first n presses of Enter are lost
   LLMC_SCRIPTED_NO_STATUS=1       no status file is written
-  LLMC_SCRIPTED_START_DELAY=s     seconds before SessionStart; as with the client, Enter is lost until then
+  LLMC_SCRIPTED_START_DELAY=s     seconds before SessionStart; like the client, it loses Enter until then
 """

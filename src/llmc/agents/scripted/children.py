@@ -32,7 +32,7 @@ def child_env(session: Session) -> dict[str, str]:
 def spawn(
     command: str, cwd: str, env: dict[str, str], stdin: int | None = None, output: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    """`sh -c` in a session of its own, so that it can be ended with all it started."""
+    """`sh -c` in its own session, so that it can be ended with everything it started."""
     return subprocess.Popen(
         ["/bin/sh", "-c", command],
         cwd=cwd if os.path.isdir(cwd) else None,
@@ -45,7 +45,7 @@ def spawn(
 
 
 def pipe_with(data: bytes) -> int:
-    """A pipe to read `data` from; nobody waits for a reader that does not read."""
+    """A pipe with `data` to read; does not block if nothing reads it."""
     reader, writer = os.pipe()
     if len(data) <= PIPE_BYTES:
         _write_all(writer, data)

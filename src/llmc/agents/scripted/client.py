@@ -1,4 +1,4 @@
-"""How llmc starts the agent that ships with it."""
+"""How to start the scripted agent."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from llmc.agents.protocol import Agent, Launch, OneShot, Trust
 
 
 class Scripted:
-    """An agent without a model, which does what its prompt's directives say.
+    """An agent without a model that runs the directives in its prompts.
 
     It takes the flags and settings of Claude Code on purpose: llmc is tested with the hooks, files and screen of the client.
     """
@@ -44,7 +44,7 @@ class Scripted:
         return {**shared, CONFIG_DIR: str(self.config_dir(base))}
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
-        """Never a person's ~/.claude: its own, unless one is named for it."""
+        """Never the user's ~/.claude: its own directory, or the one set for it."""
         configured = environment.get("LLMC_SCRIPTED_CONFIG_DIR")
         return Path(configured) if configured else self._private / "scripted"
 

@@ -1,4 +1,4 @@
-"""What both threads share, and which work runs: the start, turns, /clear, and what waits behind them.
+"""What both threads share, and which work runs: start-up, turns, /clear, and the queue behind them.
 
 The methods of `Jobs` are called in the event loop; the work itself runs in the worker thread.
 """
@@ -78,7 +78,7 @@ class Conversation:
             return list(self._queue)
 
     def enqueue(self, item: Item) -> None:
-        """Queue a message behind the running turn; it is receipted at once, under the running turn's id."""
+        """Queue a message behind the running turn; its hook fires at once, with the running turn's id."""
         item.pieces = item.pieces or [Piece(item.text)]
         self.transcript.queue("enqueue", content=item.text)
         if item.kind == "prompt":
@@ -109,7 +109,7 @@ class Conversation:
 
 
 class Worker:
-    """One thread that runs jobs in order, so that the loop always answers to keys."""
+    """One thread that runs jobs in order, so that the loop always responds to keys."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Function] = SimpleQueue()
@@ -124,7 +124,7 @@ class Worker:
             try:
                 job()
             except BaseException:
-                import traceback  # 4 ms that a start does not need
+                import traceback  # takes 4 ms, not needed at start-up
 
                 traceback.print_exc()  # a bug of ours: visible, and not a hang
                 os._exit(BUG_EXIT_CODE)
@@ -172,7 +172,7 @@ class Jobs:
             self._begin([self._conversation.notifications.pop(0)])
 
     def open_panel(self, title: str) -> None:
-        """Work that runs delays it: the agent says that it is idle a moment before its work has ended."""
+        """Running work delays it: the agent reports idle a moment before its work has ended."""
         self._panel = title
 
     def _show_panel(self) -> None:
@@ -228,7 +228,7 @@ class Jobs:
         self._give(lambda: self._run(turn))
 
     def _finished(self, restored: list[Piece] | None = None, cleared: bool = False) -> None:
-        """Called in the worker thread, as the last thing of a job."""
+        """Called in the worker thread at the end of a job."""
         self._conversation.post(lambda: self._settle(restored or [], cleared))
 
     def _settle(self, restored: list[Piece], cleared: bool) -> None:
@@ -247,7 +247,7 @@ class Jobs:
         self.is_deaf = False
         conversation.hooks.fire("SessionStart", source=session.source, model=conversation.options.model_name)
         conversation.rest()
-        import llmc.agents.scripted.turn  # noqa: F401  -- while nobody waits for it
+        import llmc.agents.scripted.turn  # noqa: F401  -- while idle
 
         self._finished()
 

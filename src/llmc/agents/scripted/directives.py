@@ -1,4 +1,4 @@
-"""The little language in which a prompt tells a scripted agent what to do.
+"""The directives in a prompt that tell the scripted agent what to do.
 
 The scripted agent executes it itself; the tests' loopback server turns the same steps into tool calls of the
 real client. Pure.
@@ -25,7 +25,7 @@ class Step(Struct, frozen=True):
 
 
 def kind(prompt: str) -> str:
-    """What sort of prompt this is (`task`, `message`, `reject`, `conflict`, `review`), from the id's first word."""
+    """The kind of a prompt (`task`, `message`, `reject`, `conflict`, `review`), from the id's first word."""
     match = _HEADER.search(prompt)
     return match["kind"] if match else "message"
 

@@ -230,7 +230,7 @@ class Composer:
 def _normalised(text: str) -> str:
     if text.isascii():
         return text
-    import unicodedata  # only for those who need it: start-up time
+    import unicodedata  # only when needed: start-up time
 
     return unicodedata.normalize("NFC", text)
 

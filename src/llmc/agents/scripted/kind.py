@@ -1,4 +1,4 @@
-"""The scripted agent in the table of agents."""
+"""The scripted agent as a kind of agent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ class ScriptedKind:
         return Scripted(private)
 
     def reader(self) -> Reader:
-        """That of Claude Code: it writes the same files and fires the same hooks on purpose."""
+        """Claude Code's: the scripted agent writes the same files and fires the same hooks on purpose."""
         from llmc.agents.claude.reader import ClaudeReader
 
         return ClaudeReader()

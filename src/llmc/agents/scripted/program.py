@@ -35,7 +35,7 @@ class Wakeups:
             signal.signal(number, lambda *_: None)
 
     def post(self, function: Function) -> None:
-        """Run the function in the event loop; callable from any thread."""
+        """Run the function in the event loop. Callable from any thread."""
         self._posted.put(function)
         try:
             os.write(self._write_fd, b"\0")
@@ -144,7 +144,7 @@ class App:
         return "  ? for shortcuts"
 
     def _timeout(self) -> float | None:
-        """Seconds until something has to happen without anybody's doing; None when nothing has."""
+        """Seconds until the next timed action; None if there is none."""
         due = [self._armed_until] if self._armed else []
         due += [self._escape_by] if self.decoder.has_pending_escape else []
         due += [self._idle_since + self._idle_notice_s] if self._idle_since is not None else []
@@ -247,7 +247,7 @@ class App:
         self._arm(key)
 
     def _press_in_search(self, words: str, key: str, text: str) -> None:
-        """The search of earlier prompts: what is typed or pasted is what it looks for."""
+        """The search of earlier prompts: keys and pastes go into its pattern."""
         if key in ("text", "paste"):
             self._search = words + text.replace("\n", " ")
         elif key == "backspace":
@@ -304,7 +304,7 @@ class App:
 
 
 def _idle_notice_s(config_dir: str) -> float:
-    """How long a person may be away before `idle_prompt`; the client reads it from the same place."""
+    """How long the user may be away before `idle_prompt`; the client reads it from the same place."""
     try:
         with open(os.path.join(config_dir, USER_CONFIG), encoding="utf-8") as file:
             return float(json.load(file)["messageIdleNotifThresholdMs"]) / 1000

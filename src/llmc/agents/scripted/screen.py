@@ -60,7 +60,7 @@ class Terminal:
             while data:
                 data = data[os.write(self.out_fd, data) :]
         except OSError:
-            pass  # a closed terminal ends us through SIGHUP
+            pass  # a closed terminal ends the agent with SIGHUP
 
 
 def _raw(attributes: Attributes) -> Attributes:
@@ -116,7 +116,7 @@ class Screen:
         self._terminal.write(up + "".join(line + "\r\n" for line in lines) + body + cursor)
 
     def redraw(self, view: View) -> None:
-        """After a resize nothing on the screen is where it was."""
+        """Draw everything again after a resize."""
         rows = self._terminal.size()[1]
         lines = list(self._conversation)[-rows:]
         self._rows_above_cursor = 0
@@ -172,7 +172,7 @@ def _width(text: str) -> int:
 def _char_width(char: str) -> int:
     if char < "\u0300":
         return 1
-    import unicodedata  # only when there is something wide to measure: start-up time
+    import unicodedata  # only if there are wide characters: start-up time
 
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0

@@ -26,7 +26,7 @@ STALE_LOCK_S = 10.0
 
 
 class LockHeldError(Exception):
-    """Somebody else kept the list locked for all tries."""
+    """The list stayed locked during all tries."""
 
 
 def has_task_tools(allowed_tools: list[str]) -> bool:
@@ -196,7 +196,7 @@ class Toolbox:
             self._running = False
 
     def bang(self, text: str) -> None:
-        """`!command` of a person: no prompt, but the model sees it."""
+        """A user's `!command`: not a prompt, but the model sees it."""
         command = text[1:].strip()
         self._conversation.transcript.user(f"<bash-input>{command}</bash-input>")
         code, output = self._shell(command)
@@ -240,7 +240,7 @@ class Toolbox:
         return Result(output or "(Bash completed with no output)", details)
 
     def _shell(self, command: str) -> tuple[int, str]:
-        """Wait for the shell itself, not for whoever inherits its output."""
+        """Wait for the shell itself, not for processes that inherit its output."""
         conversation = self._conversation
         with tempfile.TemporaryFile() as output:
             env = children.child_env(conversation.session)
@@ -330,8 +330,8 @@ class Toolbox:
 
 
 def echo(prompt: str) -> str:
-    """The answer to a prompt that asks for nothing: proof of what arrived, outer blanks aside."""
-    import hashlib  # 4 ms that a start does not need
+    """The reply to a prompt without directives: proof of what arrived, without outer blanks."""
+    import hashlib  # takes 4 ms, not needed at start-up
 
     text = prompt.strip()
     return f"ECHO n={len(text)} sha={hashlib.sha1(text.encode('utf-8', 'replace')).hexdigest()[:12]}"

@@ -50,7 +50,7 @@ def api_error(arg: str) -> None:
 
 
 def usage_limit(arg: str) -> None:
-    """The text names the reset time twice: for people and programs."""
+    """The text has the reset time twice: for people and for programs."""
     reset = int(time.time() + float(arg.split()[0] if arg.split() else 3600))
     iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(reset))
     raise ApiError("rate_limit", f"You've hit your usage limit · resets {iso} ({reset})")
@@ -91,7 +91,7 @@ class Turn:
         return self._items[0] if alone and self.cancelled.is_set() and not self._had_output else None
 
     def end(self) -> None:
-        """The client goes: so does the tool, at once."""
+        """The client exits, and ends the tool at once."""
         self.interrupt()
         self.toolbox.kill()
 

@@ -1,4 +1,4 @@
-"""What tokens cost, sums of what was used, and whether that is within the limits. Pure."""
+"""Costs of tokens, sums of usage, and budget limits. Pure."""
 
 import math
 import re
@@ -17,19 +17,19 @@ from llmc.records.tokens import Spent as Spent
 from llmc.records.tokens import Tokens
 from llmc.records.worker import Assignment, Metered
 
-#: what a cache costs where the table has no price of its own, as parts of the input price
+#: default cache prices, as a fraction of the input price
 CACHE_WRITE = 1.25
 CACHE_READ = 0.1
 MILLION = 1_000_000
-#: from then on a list is called old
+#: age at which a list counts as old
 OLD_DAYS = 120
 
-#: a version's date, or a variant of the context window: neither is another model
+#: a version date or a context window variant, which does not make another model
 _VARIANT = re.compile(r"(-20\d{6})?(\[[^\]]*\])?$")
 
 
 class PriceList(Struct, frozen=True, kw_only=True):
-    """Prices of models by their whole names, as somebody published them on a day."""
+    """Prices by full model name, as published on a day."""
 
     as_of: str = ""
     source: str = ""
@@ -37,15 +37,15 @@ class PriceList(Struct, frozen=True, kw_only=True):
 
 
 class Prices(Struct, frozen=True, kw_only=True):
-    """A person's own prices, which hold for every model whose name begins so; and a list for the others."""
+    """The user's own prices, by model name prefix; and a list for the others."""
 
     own: Mapping[str, Price] = {}
     listed: PriceList = PriceList()
 
     def of(self, model: str) -> Price | None:
-        """None where input or output is not known.
+        """The price; None if the input or output price is unknown.
 
-        A person's numbers go over those of the list one by one; with another input price, caches follow from that.
+        The user's numbers override those of the list one by one; cache prices follow an overridden input price.
         """
         known = [name for name in self.own if model.startswith(name)]
         own = self.own[max(known, key=len)] if known else Price()
@@ -59,7 +59,7 @@ class Prices(Struct, frozen=True, kw_only=True):
         return None if price.input is None or price.output is None else price
 
     def _listed(self, model: str) -> Price | None:
-        """By the whole name: a new model may cost anything, however much its name is like that of an old one."""
+        """By full name: a new model with a similar name may cost something else."""
         return self.listed.prices.get(model) or self.listed.prices.get(_VARIANT.sub("", model))
 
 
@@ -68,7 +68,7 @@ def _first(*values: float | None) -> float | None:
 
 
 def cost_of(prices: Prices, model: str, tokens: Tokens) -> float | None:
-    """Dollars; None when the model has no price."""
+    """Dollars; None if the model has no price."""
     price = prices.of(model)
     if price is None or price.input is None or price.output is None:
         return None
@@ -84,7 +84,7 @@ def cost_of(prices: Prices, model: str, tokens: Tokens) -> float | None:
 
 
 def newest(*lists: PriceList) -> PriceList:
-    """The list of the latest day; models that it lacks as the older ones have them."""
+    """The latest list; models that it lacks come from older ones."""
     in_order = sorted(lists, key=lambda one: one.as_of)
     prices = {model: price for one in in_order for model, price in one.prices.items()}
     return PriceList(as_of=in_order[-1].as_of, source=in_order[-1].source, prices=prices)
@@ -98,24 +98,24 @@ def age_days(listed: PriceList, today: date) -> int:
 
 
 def complaint(listed: PriceList, today: date) -> str:
-    """What is said of an old list; "" while it is not."""
+    """A warning about an old list; "" if it is recent."""
     days = age_days(listed, today)
     if days <= OLD_DAYS:
         return ""
-    return f"the prices of models are of {listed.as_of or 'no known day'}; `llmc prices update FILE|URL` brings newer ones"
+    return f"model prices are from {listed.as_of or 'an unknown date'}; update them with `llmc prices update FILE|URL`"
 
 
 class NoPrices(ValueError):
-    """A text that is no list of prices; it says why."""
+    """Not a price list; the message says why."""
 
 
 def price_list(data: object, today: date) -> PriceList:
-    """A list as `llmc prices list --json` prints it, or that of LiteLLM, which many tools share.
+    """Parse the output of `llmc prices list --json`, or LiteLLM's list.
 
-    What is no price is left out: a model without one stops a budget, a model that costs nothing never does.
+    Invalid prices are left out: a model without a price stops a budget, a free model never does.
     """
     if not isinstance(data, dict):
-        raise NoPrices("it is no JSON object")
+        raise NoPrices("not a JSON object")
     ours = data.get("prices")
     if isinstance(ours, dict):
         rows = {str(model): _row(row) for model, row in ours.items()}
@@ -127,7 +127,7 @@ def price_list(data: object, today: date) -> PriceList:
         as_of = today.isoformat()
     prices = {model: price for model, price in rows.items() if price is not None}
     if not prices:
-        raise NoPrices("no model in it has an input and an output price")
+        raise NoPrices("it has no model with an input and an output price")
     return PriceList(as_of=as_of, source=str(data.get("source") or ""), prices=prices)
 
 
@@ -135,7 +135,7 @@ def _day(value: object) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError as error:
-        raise NoPrices('"as_of" is not a day like 2026-11-13') from error
+        raise NoPrices('"as_of" is not a date such as 2026-11-13') from error
 
 
 def _row(row: object) -> Price | None:
@@ -158,7 +158,7 @@ def _litellm_row(row: object) -> Price | None:
 
 
 def _per_million(row: Mapping[str, Any], key: str) -> float | None:
-    """Where long prompts cost more, the higher price: what limits rest on must not be too low."""
+    """The higher price if long prompts cost more, so that limits are not checked against too low a cost."""
     long = re.compile(rf"{key}(_above_\d+k_tokens)?")
     found = [_amount(value, MILLION) for name, value in row.items() if long.fullmatch(str(name))]
     return max((amount for amount in found if amount is not None), default=None)
@@ -200,7 +200,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_row(event: Mapping[str, Any]) -> Row | None:
-    """The row of an event; None for another event, or one that was not written by us."""
+    """The row of an event; None for other or foreign events."""
     if event.get("action") != ACTION:
         return None
     try:
@@ -210,7 +210,7 @@ def usage_row(event: Mapping[str, Any]) -> Row | None:
 
 
 def priced(prices: Prices, spent: Spent) -> Spent:
-    """What it cost at today's prices, where those of its day were not known."""
+    """Its cost, at current prices if none were known at the time."""
     costs = {model: cost_of(prices, model, tokens) for model, tokens in sorted(spent.unpriced.items())}
     return Spent(
         tokens=spent.tokens,
@@ -220,12 +220,12 @@ def priced(prices: Prices, spent: Spent) -> Spent:
 
 
 def spent_on(prices: Prices, by_model: Mapping[str, Tokens]) -> Spent:
-    """What tokens cost at today's prices."""
+    """The cost of tokens at current prices."""
     return priced(prices, Spent(tokens=sum(by_model.values(), Tokens()), unpriced=by_model))
 
 
 def sums(rows: Iterable[tuple[str, Row]]) -> dict[str, Spent]:
-    """One sum for each key."""
+    """One sum per key."""
     found: dict[str, Spent] = {}
     for key, row in rows:
         found[key] = found.get(key, Spent()) + row.spent
@@ -233,17 +233,17 @@ def sums(rows: Iterable[tuple[str, Row]]) -> dict[str, Spent]:
 
 
 class Level(IntEnum):
-    """How near the limits are."""
+    """How close the limits are."""
 
     OK = 0
-    #: the worker is asked to come to an end
+    #: the worker is told to wrap up
     SOFT = 1
     #: it is stopped
     HARD = 2
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """One limit: what it is about, and the setting that a person can change."""
+    """One limit, and the setting to change it."""
 
     #: task, day or run
     scope: str
@@ -254,14 +254,14 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit that is near, or was reached."""
+    """A limit that is near or reached."""
 
     limit: Limit
     words: str
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The worst level, and every limit that is at it."""
+    """The worst level, and all limits at that level."""
 
     level: Level = Level.OK
     lines: tuple[Line, ...] = ()
@@ -284,7 +284,7 @@ _SUBJECTS = {"task": "the task", "day": "today", "run": "this run"}
 
 
 def limits(config: Budget, own: object = None) -> Limits:
-    """The limits in force; `own` is the task's `metadata.llmc.budget`, and wins where it has a number (0: no limit)."""
+    """The effective limits; `own` is the task's `metadata.llmc.budget`, which takes precedence (0 means no limit)."""
     own = own if isinstance(own, Mapping) else {}
     found = []
     for scope in _SUBJECTS:
@@ -300,7 +300,7 @@ def limits(config: Budget, own: object = None) -> Limits:
 def verdict(
     allowed: Limits, *, task: Spent | None = None, day: Spent | None = None, run: Spent | None = None
 ) -> Verdict:
-    """The judgement of what the task, the day and the run have used so far."""
+    """Check what the task, the day and the run have used against the limits."""
     spent = {"task": task or Spent(), "day": day or Spent(), "run": run or Spent()}
     judged = [(_level(limit, allowed.soft, spent[limit.scope]), limit) for limit in allowed.limits]
     worst = max((level for level, _ in judged), default=Level.OK)
@@ -316,7 +316,7 @@ def verdict(
 
 def _level(limit: Limit, soft: float, spent: Spent) -> Level:
     used = _used(limit, spent)
-    # A limit in dollars that cannot be checked would be none: nobody is there at night to notice.
+    # A dollar limit that cannot be checked counts as reached: unattended, nobody would notice.
     if used >= limit.most or _is_blind(limit, spent):
         return Level.HARD
     return Level.SOFT if used >= soft * limit.most else Level.OK
@@ -333,7 +333,7 @@ def _is_blind(limit: Limit, spent: Spent) -> bool:
 def _words(limit: Limit, spent: Spent) -> str:
     used, subject = _used(limit, spent), _SUBJECTS[limit.scope]
     if used < limit.most and _is_blind(limit, spent):
-        return f"{subject}: no price for {', '.join(spent.unpriced)}, so {limit.setting} cannot be checked"
+        return f"{subject}: cannot check {limit.setting}: no price for {', '.join(spent.unpriced)}"
     if limit.unit == "cost":
         return f"{subject}: ${used:,.2f} of ${limit.most:,.2f} ({limit.setting})"
     return f"{subject}: {used:,.0f} of {limit.most:,.0f} tokens ({limit.setting})"
@@ -349,17 +349,17 @@ ByModel = Mapping[str, Tokens]
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What the transcript of one conversation holds now, and how much of that is in the event log."""
+    """The usage in one transcript, and how much of it is in the event log."""
 
     transcript: str
     totals: ByModel
     counted: ByModel = {}
-    #: of one that was skipped: the task it began with
+    #: of a skipped conversation: the task it started with
     task: TaskKey | None = None
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """Tokens that are in no event yet."""
+    """Tokens that are not in an event yet."""
 
     task: TaskKey | None
     transcript: str
@@ -374,12 +374,11 @@ def measure(
     assignment: Assignment | None,
     skipped: Sequence[Reading] = (),
 ) -> tuple[Metered, list[Delta]]:
-    """What is counted after this look, and what has to be told.
+    """What is counted after this check, and what to record.
 
-    `left` is what the conversation counted so far holds now, `here` the present one: the same, or a new one after
-    /clear; `skipped` are those in between that began and ended while nobody looked. A conversation belongs to the
-    assignment it began with. What the one that was left wrote at its end is counted when the new one has its first
-    tokens: by then it writes no more.
+    `left` is the conversation counted so far, `here` the current one: the same, or a new one after /clear; `skipped` are
+    those that started and ended in between. A conversation belongs to the assignment it started with. The last tokens of
+    the one that was left are counted when the new one has its first tokens: by then it is complete.
     """
     was = Reading(before.transcript, left, before.counted)
     deltas = _grown(was, before.task)
@@ -389,7 +388,7 @@ def measure(
                 before, here, assignment, [*deltas, *(d for one in skipped for d in _grown(one, one.task))]
             )
     elif deltas and assignment is not None and assignment.claim != before.claim:
-        # A task that came without /clear: from now on the conversation is its own, so that its budget holds.
+        # A task that was sent without /clear: the conversation counts for it from now on, so that its budget holds.
         return _owned(replace(before, counted=_counted(was)), assignment), deltas
     return replace(before, counted=_counted(was), spent=_with(before.spent, deltas)), deltas
 
@@ -397,11 +396,11 @@ def measure(
 def _moved(
     before: Metered, here: Reading, assignment: Assignment | None, earlier: list[Delta]
 ) -> tuple[Metered, list[Delta]]:
-    """Another conversation than the one counted so far: a new one, or an old one that was taken up again."""
+    """Switch to another conversation: a new one, or a resumed one."""
     fresh = _owned(Metered(transcript=here.transcript, counted=_counted(here)), assignment)
     deltas = _grown(here, fresh.task)
     spent = _with({}, deltas)
-    if fresh.claim and fresh.claim == before.claim:  # the same work goes on
+    if fresh.claim and fresh.claim == before.claim:  # the same work continues
         spent = _with(before.spent, [*earlier, *deltas])
     return replace(fresh, spent=spent), earlier + deltas
 
@@ -415,9 +414,9 @@ def _grown(reading: Reading, task: TaskKey | None) -> list[Delta]:
 
 
 def _counted(reading: Reading) -> dict[str, Tokens]:
-    """A model that is not there now stays as it was: a transcript that is gone says nothing.
+    """A model that is missing now keeps its count, because a deleted transcript proves nothing.
 
-    Where it shrank (somebody put an older copy back) what is left is counted already, and growth counts from there.
+    If it shrank (an older copy was restored), the rest is counted already, and growth counts from there.
     """
     return {**reading.counted, **reading.totals}
 

@@ -1,4 +1,4 @@
-"""What an auto worker needs next: its record in, one step out. Judged anew at each look, so a restart changes nothing."""
+"""The next step of an auto worker, from its record. Decided again at each check, so a restart changes nothing."""
 
 from msgspec import Struct
 
@@ -15,16 +15,16 @@ from llmc.records.worker import (
 )
 from llmc.sessions.rules import decide
 
-#: why a task of a goal is kept back: a person is asked
+#: why a goal's task is kept back: it has an open question
 BLOCKED = "blocked"
-#: a task is being worked on, and costs
+#: a task is in progress, and costs
 _UNDER_WAY = (*BUSY, Status.NEEDS_INPUT, Status.REBASING)
-#: reasons of a worker that rests without having asked anything
+#: reasons of a resting worker that asked nothing
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
 
 class Wait(Struct, frozen=True):
-    """Nothing to do now: it works, or a person has it."""
+    """Nothing to do: it is working, or the user has it."""
 
 
 class Assign(Struct, frozen=True):
@@ -32,68 +32,68 @@ class Assign(Struct, frozen=True):
 
 
 class Deliver(Struct, frozen=True):
-    """It has a task and was not told of it yet."""
+    """It has a task that was not sent yet."""
 
 
 class Accept(Struct, frozen=True):
-    """Its work is to land."""
+    """Land its work."""
 
 
 class Unchanged(Struct, frozen=True):
-    """Nothing had to change: the task is completed without a commit."""
+    """No changes needed: complete the task without a commit."""
 
 
 class AskToCommit(Struct, frozen=True):
-    """It stopped without a commit; it is asked for one, once."""
+    """It stopped without a commit; ask for one, once."""
 
 
 class AskToFinish(Struct, frozen=True):
-    """A budget is nearly used up; its worker is told, once."""
+    """A budget is nearly used up; tell the worker, once."""
 
     words: str
 
 
 class GiveUp(Struct, frozen=True):
-    """The task goes back to the list, and the worker starts over. What counts is an attempt of the task."""
+    """Release the task and reset the worker. `counts`: as a failed attempt."""
 
     cause: Cause
     reason: str
     counts: bool = True
-    #: why the task waits for a person then, such as `parked`; empty: it does not
+    #: why the task needs the user then, such as `parked`; empty: it does not
     hold: str = ""
 
 
 class Tell(Struct, frozen=True):
-    """A prompt that its task needs is due. It comes at the next look; with a person in the way, somebody else does the task."""
+    """Send a prompt that the task needs at the next check; if the user is in the way, another worker does the task."""
 
 
 class Park(Struct, frozen=True):
-    """The whole fleet waits: a usage limit, or an API that is away."""
+    """Park the fleet: a usage limit, or an API outage."""
 
     cause: Cause
     reason: str
 
 
 class Resume(Struct, frozen=True):
-    """What stopped it has passed: it goes on with its task."""
+    """The interruption is over: continue the task."""
 
 
 class Stop(Struct, frozen=True):
-    """Trying again cannot help: auto mode ends."""
+    """A retry cannot help: end auto mode."""
 
     cause: Cause
     reason: str
 
 
 class Clean(Struct, frozen=True):
-    """It holds the rest of something that is no task any more: that is pinned, and the worker starts over."""
+    """It has leftovers of an earlier task: pin them and reset the worker."""
 
 
 class Restart(Struct, frozen=True):
-    """Its agent does not run."""
+    """Its agent is not running."""
 
 
-#: the prompts without which a task does not go on, by the first word of their id
+#: prompts that a task needs to continue, by the first word of their id
 _NEEDED = ("task-", "commit-", "resume-", "verify-", f"{decide.KIND}-", *decide.ABOUT_A_REBASE)
 
 Step = (
@@ -115,26 +115,26 @@ Step = (
 
 
 class Situation(Struct, frozen=True):
-    """What is true for the whole fleet at this moment, as far as it concerns one worker."""
+    """The situation of the fleet, as far as it concerns one worker."""
 
     now: float
-    #: new tasks are given out
+    #: new tasks are started
     taking: bool = True
-    #: work may land: the source is not known to be in somebody's way
+    #: work may land: the source is not known to be blocked
     landing: bool = True
-    #: a worker that a limit stopped may go on
+    #: a worker that a limit stopped may continue
     resuming: bool = True
-    #: the ledger knows that the worker is at its task; or that the task is completed
+    #: according to the ledger, the worker has its task; or the task is completed
     claimed: bool = True
     completed: bool = False
-    #: how long it has been at its task, pauses not counted
+    #: time spent on its task, without pauses
     busy_s: float = 0.0
     task_timeout_s: float = float("inf")
-    #: a budget that is nearly used up, or is, in words; and whether it is the task's own
+    #: text about a budget that is (nearly) used up; and whether it is the task's own
     near_budget: str = ""
     over_budget: str = ""
     is_tasks_budget: bool = False
-    #: a worker that waits for an answer has to do something else: a task is ready and nobody is free, or the run is to end
+    #: a worker that waits for an answer must give up: a task is ready and no worker is free, or the run is ending
     needed: bool = False
 
 
@@ -143,21 +143,21 @@ _LEFT_IT = frozenset({Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN})
 
 
 def in_its_way(todo: Step) -> frozenset[Obstacle]:
-    """What of a person keeps llmc from this step. Who holds the worker or is attached has it to themselves."""
+    """How the user blocks this step. A hold or an attached terminal blocks everything."""
     match todo:
         case Assign() | Deliver() | AskToCommit() | AskToFinish() | GiveUp() | Tell() | Resume() | Clean():
-            return _HAS_IT | _LEFT_IT  # it types into the agent, or ends it
+            return _HAS_IT | _LEFT_IT  # it types into the agent, or stops it
         case Accept():
-            return _HAS_IT | {Obstacle.DIALOG}  # an agent with a dialog is not at rest
+            return _HAS_IT | {Obstacle.DIALOG}  # an agent with a dialog is not resting
         case Unchanged() | Park() | Stop() | Restart() | Wait():
             return _HAS_IT
 
 
 def parts_with_its_task(todo: Step, obstacle: Obstacle) -> bool:
-    """Whether somebody else does the task of a worker with a person in the way of this step.
+    """Whether another worker takes the task if the user blocks this step.
 
-    What was not begun, always. What was begun, when it cannot be told how to go on and nobody is there; work that is
-    done waits until it can land, and what a person holds or looks at stays with them.
+    Always if it was not started. If it was started, only if the agent cannot be told how to continue and no user is there;
+    finished work waits until it can land, and a worker on hold or attached keeps its task.
     """
     if isinstance(todo, Deliver):
         return True
@@ -179,7 +179,7 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
 
 
 def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
-    """A crash kept us from putting the worker right after the task was completed or given back."""
+    """A crash left the worker as it was after its task was completed or released."""
     if record.status is Status.NO_CHANGES and situation.completed:
         return Unchanged()
     return Clean()
@@ -188,19 +188,19 @@ def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
 def _offline(record: WorkerRecord) -> Step:
     if record.assignment is None:
         return Restart()
-    if record.reason == decide.ANOTHER_MODEL:  # we were killed meanwhile; nobody has told it of the task
-        return GiveUp(Cause.AGENT, "it was to be started with another model", counts=False)
+    if record.reason == decide.ANOTHER_MODEL:  # we were killed before it got the task
+        return GiveUp(Cause.AGENT, "it needs a restart with another model", counts=False)
     if record.cause == Cause.TMUX:
         return GiveUp(Cause.TMUX, record.error_reason or "its session is gone", counts=False)
-    return GiveUp(Cause.CRASH, record.error_reason or "its agent ended")
+    return GiveUp(Cause.CRASH, record.error_reason or "its agent exited")
 
 
 def _failed(record: WorkerRecord) -> Step:
     if record.assignment is None:
-        # Of an earlier run: a person had time to mend it, and if it is not, the next task says so.
+        # From an earlier run: the user had time to fix it, and if not, the next task fails too.
         return Clean()
     cause = Cause(record.cause) if record.cause else Cause.AGENT
-    if cause is Cause.CONFIG and record.assignment.model:  # it is the task's own model that cannot be had
+    if cause is Cause.CONFIG and record.assignment.model:  # the task's own model is not available
         return GiveUp(Cause.TASK, record.error_reason, counts=False, hold="quarantined")
     return Stop(cause, record.error_reason) if needs_a_person(cause) else GiveUp(cause, record.error_reason)
 
@@ -210,11 +210,11 @@ def _without_task(record: WorkerRecord, situation: Situation) -> Step:
         return Assign() if situation.taking else Wait()
     if record.current_prompt or record.status is Status.NO_CHANGES or record.reason == decide.FOUND_COMMITS:
         return Clean()
-    return Wait()  # a person talks with it
+    return Wait()  # the user talks with it
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
-    if situation.over_budget and record.status in _UNDER_WAY:  # what is committed already still lands
+    if situation.over_budget and record.status in _UNDER_WAY:  # committed work still lands
         hold = "parked" if situation.is_tasks_budget else ""
         return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
     if met_a_person(record.delivery, task):
@@ -225,10 +225,8 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         case Status.NO_CHANGES:
             return Unchanged()
         case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
-            # To land it would only bring the same conflicts back, for ever: the task is begun on the newest base.
-            return GiveUp(
-                Cause.TASK, "it aborted the rebase onto the newest base, and its work conflicts with that"
-            )
+            # Landing would only repeat the same conflicts, so the task starts over on the latest default branch.
+            return GiveUp(Cause.TASK, "it aborted the rebase, and its work conflicts with the default branch")
         case Status.NEEDS_REVIEW:
             return Accept() if situation.landing else Wait()
         case Status.NEEDS_INPUT:
@@ -236,7 +234,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         case Status.REBASING if record.cause and passes_by_itself(Cause(record.cause)):
             return _resume_or_park(record, Cause(record.cause), situation)
     if situation.busy_s > situation.task_timeout_s:
-        return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
+        return GiveUp(Cause.AGENT, f"timed out after {situation.task_timeout_s:g} s")
     if record.self_review is SelfReview.DUE or (
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
@@ -247,7 +245,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
 
 
 def met_a_person(delivery: Delivery | None, task: Assignment) -> bool:
-    """Whether a prompt that the task needs was not typed, because a person was in the way: no failure of anybody's."""
+    """Whether a prompt that the task needs was not typed because the user was in the way; not a failure."""
     if delivery is None or delivery.at_unix < task.since_unix:
         return False
     return delivery.met_a_person and delivery.prompt_id.startswith(_NEEDED)
@@ -263,10 +261,10 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
 
 
 def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
-    """A prompt did not arrive, and no person is the reason."""
+    """A prompt was not delivered, and not because of the user."""
     if obstacle is Obstacle.DEAD:
-        return GiveUp(Cause.CRASH, f"its agent ended before it was told: {why}")
-    return GiveUp(Cause.AGENT, f"it did not take its prompt: {why}")
+        return GiveUp(Cause.CRASH, f"its agent exited before it got the prompt: {why}")
+    return GiveUp(Cause.AGENT, f"its prompt was not delivered: {why}")
 
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
@@ -276,21 +274,21 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
     if cause is not None:
         return GiveUp(cause, record.error_reason)
     if waits_for_answer(record) and not situation.needed:
-        return Wait()  # its goal asks for it, and the answer goes to its conversation
+        return Wait()  # its goal asks the user, and the answer goes to its conversation
     if task.dispatch and _asks_a_person(record):
-        # The goal it belongs to asks for it, and has it done again with the answer.
+        # Its goal asks the user, and starts it again with the answer.
         return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
     if record.reason == "blocked":
-        return GiveUp(Cause.TASK, f"it says it is blocked: {record.error_reason}")
+        return GiveUp(Cause.TASK, f"it reported that it is blocked: {record.error_reason}")
     if record.reason not in _JUST_STOPPED:
-        return GiveUp(Cause.AGENT, f"it asks for a person ({record.reason})")
+        return GiveUp(Cause.AGENT, f"it needs input ({record.reason})")
     if not task.asked_to_commit:
         return AskToCommit()
-    return GiveUp(Cause.AGENT, "it stopped without a commit, also after it was asked for one")
+    return GiveUp(Cause.AGENT, "it stopped without a commit, even after being asked for one")
 
 
 def waits_for_answer(record: WorkerRecord) -> bool:
-    """Whether it reported that it cannot go on, and the goal of its task asks a person. A dialog takes no message: that is given up."""
+    """Whether it reported a blocker that its goal asks the user about. Not with an open dialog, which takes no message."""
     asked = record.status is Status.NEEDS_INPUT and record.reason == "blocked"
     return asked and record.assignment is not None and bool(record.assignment.dispatch)
 
@@ -310,7 +308,7 @@ def _asks_a_person(record: WorkerRecord) -> bool:
 
 
 def _question(record: WorkerRecord) -> str:
-    return record.error_reason or f"it asks for a person ({record.reason})"
+    return record.error_reason or f"it needs input ({record.reason})"
 
 
 def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:

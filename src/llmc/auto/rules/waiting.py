@@ -1,4 +1,4 @@
-"""How long to wait, and who goes first: for limits and an API that is away, and for a source in use."""
+"""How long to wait, and who goes first, after a usage limit, an API outage or a blocked source."""
 
 import re
 from datetime import datetime, timedelta
@@ -10,10 +10,10 @@ from msgspec import Struct
 from llmc.records.causes import Cause
 from llmc.records.state import AutoState
 
-#: waits for a limit double up to this, those for the API up to the second
+#: maximum waits, which double: for a limit, and for the API
 LIMIT_CAP_S = 3600.0
 API_CAP_S = 1800.0
-#: a worker that was sent ahead has shown that the API is back when it has worked for so long
+#: a probing worker that has worked this long shows that the API is back
 PROBE_S = 60.0
 
 DIRTY_CAP_S = 3600.0
@@ -27,7 +27,7 @@ _RESET = re.compile(
 
 
 def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: float) -> dict[str, Any]:
-    """The state of a fleet that is parked now; a limit's own reset time wins over the doubling wait."""
+    """The state of a fleet that is parked now; a limit's reset time takes precedence over the doubling wait."""
     cap = LIMIT_CAP_S if cause is Cause.LIMIT else API_CAP_S
     until = now + min(cap, first_s * 2.0 ** min(state.parks, 20))
     if cause is Cause.LIMIT:
@@ -43,7 +43,7 @@ def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: flo
     }
 
 
-#: the state of a fleet that is not
+#: the state of a fleet that is not parked
 NOT_PARKED: dict[str, Any] = {
     "parked_until_unix": 0.0,
     "parked_cause": "",
@@ -60,34 +60,34 @@ def is_parked(state: AutoState) -> bool:
 
 
 def starts_a_park(state: AutoState, worker: str, failed_unix: float) -> bool:
-    """Whether a worker that a limit stopped parks the fleet: others who are stopped by the same one add nothing."""
+    """Whether a worker that a limit stopped parks the fleet; others stopped by the same limit do not."""
     if is_parked(state):
         return state.probe == worker and failed_unix > state.probe_unix
     return failed_unix > state.resumed_unix
 
 
 def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
-    """Whether a worker that was stopped may go on: as the first of them, or because the fleet does."""
+    """Whether a stopped worker may continue: as the first one, or because the fleet has resumed."""
     return may_probe(state, now) if is_parked(state) else failed_unix <= state.resumed_unix
 
 
 def went_on(state: AutoState, worker: str) -> float:
-    """When a worker could last go on after the fleet was parked; 0: it never was."""
+    """When the fleet last resumed; 0: it was never parked."""
     return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
 
 
 def may_probe(state: AutoState, now: float) -> bool:
-    """The wait is over, and nobody was sent ahead yet."""
+    """The wait is over, and no worker is probing yet."""
     return is_parked(state) and now >= state.parked_until_unix and not state.probe
 
 
 def probe_succeeded(state: AutoState, probe_works: bool, now: float) -> bool:
-    """The one that was sent ahead has worked long enough, or has ended its turn well."""
+    """The probing worker has worked long enough, or finished its turn."""
     return bool(state.probe) and (not probe_works or now - state.probe_unix >= PROBE_S)
 
 
 def resets_at(text: str, now: float) -> float | None:
-    """When a limit ends, from the client's own words: "resets 3pm (Europe/Berlin)", "resets Nov 17, 9:30am"."""
+    """When a limit ends, from the client's message: "resets 3pm (Europe/Berlin)", "resets Nov 17, 9:30am"."""
     found = _RESET.search(text)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def resets_at(text: str, now: float) -> float | None:
 
 
 class Dirty(Struct, frozen=True):
-    """The source is in somebody's way: try again after this wait, or stop."""
+    """The source is blocked: retry after this wait, or stop."""
 
     wait_s: float
     attempt: int
@@ -124,7 +124,7 @@ class Dirty(Struct, frozen=True):
 
 
 def dirty(state: AutoState, first_s: float) -> Dirty:
-    """Each wait is twice as long as the one before, at most an hour, ten times."""
+    """Ten waits, each twice as long as the one before, at most an hour."""
     attempt = state.source_repo_dirty_retry_count + 1
     wait_s = min(DIRTY_CAP_S, first_s * 2.0 ** (attempt - 1))
     return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)

@@ -102,7 +102,7 @@ def _disk(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
 def _trash(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for size in seen:
         if size > TRASH_CEILING_BYTES:
-            text = f"the trash holds {size / 2**30:.1f} GB beside git"
+            text = f"the trash holds {size / 2**30:.1f} GB, not counting git objects"
             yield Finding(text, "`llmc trash list`, then `llmc trash prune --older-than DAYS`")
 
 

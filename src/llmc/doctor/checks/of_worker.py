@@ -115,7 +115,9 @@ def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _missing(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.tree is not None and not worker.tree.exists:
-        yield fixable(f"its worktree {worker.record.worktree_path} is gone", ": recreates it from its branch")
+        yield fixable(
+            f"its worktree {worker.record.worktree_path} is missing", ": recreates it from its branch"
+        )
 
 
 def _make_worktree(project: Project, record: WorkerRecord) -> str:
@@ -260,7 +262,7 @@ CHECKS = (
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
-    WorkerCheck("session_unknown", "sessions", "an agent is running that llmc does not know", _session_unknown),
+    WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
     WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
     WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
@@ -268,7 +270,7 @@ CHECKS = (
         _accept_stopped),
     WorkerCheck("delivery_stopped", "workers", "a prompt is pending, and no daemon is running to deliver it",
         _delivery_stopped),
-    WorkerCheck("worktree_missing", "worktrees", "a worktree is gone", _missing, _make_worktree,
+    WorkerCheck("worktree_missing", "worktrees", "a worktree is missing", _missing, _make_worktree,
         starts=True),
     WorkerCheck("worktree_broken", "worktrees", "git cannot use a worktree", _broken, _link_worktree,
         turn=Turn.LINKS, starts=True),

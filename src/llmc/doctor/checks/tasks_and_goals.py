@@ -94,7 +94,7 @@ def _free_unowned(project: Project, task_id: str) -> str:
     if task_id not in _unowned(project):
         return "already resolved"
     task_orders.release(project, task_id)
-    return "pending again"
+    return "set to pending"
 
 
 def _goals(at: Sight) -> list[tuple[str, str]]:
@@ -109,8 +109,8 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
     except LlmcError as error:
         return [(f"goal store: {error.message}", error.hint)]
     if store.damage:
-        return [(store.damage, f"put a good copy there; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
-    told = [(f"{goal}: {why}", "`llmc goal export` has it") for goal, why in found.unreadable.items()]
+        return [(store.damage, f"restore a good copy; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
+    told = [(f"{goal}: {why}", "see `llmc goal export`") for goal, why in found.unreadable.items()]
     if mode is not None:
         text = f"goals are in safe mode and send nothing: a damaged store was set aside as {mode.file}"
         told.append((text, "check that file, then run `llmc goal safe-mode --clear`"))

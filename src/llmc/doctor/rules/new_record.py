@@ -100,7 +100,7 @@ def is_over(events: Iterable[dict[str, Any]], worker: str, prompt_id: str) -> bo
 
 def _steps(record: WorkerRecord, found: Found) -> list[Step]:
     if found.git is None:
-        return [step(Status.NEEDS_INPUT, "git could not be read")]
+        return [step(Status.NEEDS_INPUT, "git failed")]
     rests = decide.rest(record, found.git)
     if rests.to is Status.REBASING:
         # An idle agent gets the conflict prompt again; a busy one is already working on it.

@@ -1,7 +1,6 @@
 """Decides what follows for one assignment: facts first, then pending intents, then recovery. Pure."""
 
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive import liveness as live
@@ -107,7 +106,7 @@ def _wants_sample(work: Round, assignment: Assignment, signals: Signals) -> bool
     """Whether to read its last messages first; only if it seems stalled and the tick has samples left."""
     if signals.messages is not None or not assignment.session_key or work.room.samples <= 0:
         return False
-    work.room = replaced(work.room, samples=work.room.samples - 1)
+    work.room = replace(work.room, samples=work.room.samples - 1)
     work.wants_samples.append(assignment.assignment_id)
     work.due(work.now)
     return True
@@ -284,7 +283,7 @@ def _settle_closed(work: Round, assignment: Assignment) -> None:
         return
     withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
     if last.result is Result.PENDING and not withdrawing:
-        work.drop_pending(assignment, f"it is {assignment.status}")
+        work.drop_pending(assignment, f"the assignment is {assignment.status}")
     elif withdrawing:
         _settle_withdrawal(work, assignment, last)
 

@@ -135,7 +135,8 @@ def set_recovery(
     if children_of(view).get(node.node_id) or node.kind is NodeKind.PHASE:
         hint = "Set it on a child; run `llmc goal show` to see the plan."
         raise Refused(
-            f"{node.kind} {node.node_id} has children and no recovery settings of its own", hint=hint
+            f"cannot set recovery of {node.kind} {node.node_id}: only items without children have it",
+            hint=hint,
         )
     changed = replace(node, recovery_policy=recovery, idle_after_ms=idle_after_ms, updated_at=now)
     given = tuple(

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.base.errors import Refused
 from llmc.goals.model import Change, Event, Row
@@ -212,12 +211,12 @@ class SecretRefused(Refused):
 
 def clean(change: Change, *, typed: bool) -> Change:
     """The change as it may be stored; `typed`: written by the user just now, so refused rather than altered."""
-    keep = check_typed if typed else _mended
+    keep = check_typed if typed else _cleaned
 
     def each(rows: tuple[R, ...]) -> tuple[R, ...]:
         return tuple(mapped(row, keep) for row in rows)
 
-    return replaced(
+    return replace(
         change,
         goal=mapped(change.goal, keep) if change.goal else None,
         nodes=each(change.nodes),
@@ -281,7 +280,7 @@ def check_typed(name: str, text: str) -> str:
     return text
 
 
-def _mended(name: str, text: str) -> str:
+def _cleaned(name: str, text: str) -> str:
     if name in KEYS or name == "key":
         return check_typed(name, text)
     text = redact(text)
@@ -293,7 +292,7 @@ def cut(text: str, most: int) -> str:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= most:
         return text
-    mark = f"\n[cut: {len(data)} bytes in all]"
+    mark = f"\n[cut: {len(data)} bytes in total]"
     return data[: most - len(mark)].decode("utf-8", "ignore") + mark
 
 
@@ -303,7 +302,7 @@ def _small(event: Event) -> Event:
     if size <= MOST_DATA:
         return event
     kept = {k: v for k, v in event.data.items() if len(msgspec.json.encode(v)) <= MOST_DATA // 16}
-    return replace(event, data={**dict(list(kept.items())[:12]), "cut": f"{size} bytes in all"})
+    return replace(event, data={**dict(list(kept.items())[:12]), "cut": f"{size} bytes in total"})
 
 
 def _in_words(name: str) -> str:

@@ -21,7 +21,6 @@ from llmc.goals.model import (
     AssignmentStatus,
     Change,
     Crystallization,
-    Event,
     GoalStatus,
     GoalView,
     Mode,
@@ -248,16 +247,7 @@ def _new_assignment(work: Round, node: Node, agent: str) -> Assignment:
         created_at=work.now,
         updated_at=work.now,
     )
-    event = Event(
-        ts=work.now,
-        type="assignment.queued",
-        goal_id=node.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=node.node_id,
-        data={"agentId": agent},
-    )
-    work.put(assignment, event)
-    return assignment
+    return work.put(assignment, assignment.event("assignment.queued", work.now, {"agentId": agent}))
 
 
 def _instruction(work: Round, node: Node, assignment: Assignment) -> tuple[str, Mode, str]:

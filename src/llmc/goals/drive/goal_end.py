@@ -36,7 +36,7 @@ def used_up(goal: Goal, spent_usd: float) -> str:
     """Why the budget is used up; "" if it is not."""
     if goal.budget_usd <= 0 or spent_usd < goal.budget_usd:
         return ""
-    return f"over budget: spent ${spent_usd:.2f} of ${goal.budget_usd:.2f}"
+    return f"spent ${spent_usd:.2f} of its ${goal.budget_usd:.2f} budget"
 
 
 def pause(goal: Goal, spent_usd: float, now: float) -> Change:
@@ -45,7 +45,7 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
     if not why or not is_limited(goal):
         return Change()
     paused, event = move_goal(goal, GoalStatus.PAUSED, now, reason=why)
-    told = Event(ts=now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
+    told = _event(goal, "goal.budget_reached", now, reason=why)
     return Change(goal=paused, events=(event, told))
 
 
@@ -160,7 +160,7 @@ FORMER = {"complete it all the same": COMPLETE, "keep the plan there is": KEEP}
 
 def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change:
     """Record that planning failed; a goal without a plan asks the user."""
-    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    event = _event(view.goal, "plan.failed", now, reason=why)
     if view.nodes or not asks:
         return Change(events=(event,))
     reason = BlockedReason(
@@ -169,14 +169,12 @@ def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change
         question=fit(f"Planning failed: {why}. How should the goal proceed?", 1000),
         options=(PLAN_AGAIN, CANCEL),
     )
-    return Change(
-        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
-    )
+    return _asking(view.goal, reason, event)
 
 
 def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool = True) -> Change:
     """Record that replanning failed; `wish` is what the user wanted. Another open question stays."""
-    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    event = _event(view.goal, "plan.failed", now, reason=why)
     other = view.goal.asks is not None and view.goal.asks.reason.kind != REPLAN
     if not asks or other or view.goal.status.is_over:
         return Change(events=(event,))
@@ -186,9 +184,12 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
         question=fit(f"Replanning failed ({fit(wish, 300)}): {why}. How should the goal proceed?", 1000),
         options=(PLAN_AGAIN, KEEP, CANCEL),
     )
-    return Change(
-        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
-    )
+    return _asking(view.goal, reason, event)
+
+
+def _asking(goal: Goal, reason: BlockedReason, event: Event) -> Change:
+    asks = Asking(reason=reason, since=event.ts)
+    return Change(goal=replace(goal, asks=asks, updated_at=event.ts), events=(event,))
 
 
 def replanned(goal: Goal) -> Goal:
@@ -198,9 +199,7 @@ def replanned(goal: Goal) -> Goal:
 
 
 def kept(view: GoalView, now: float) -> Change:
-    event = Event(
-        ts=now, type="goal.answered", goal_id=view.goal.goal_id, data={"answer": KEEP, "actor": HUMAN}
-    )
+    event = _event(view.goal, "goal.answered", now, answer=KEEP, actor=HUMAN)
     return Change(goal=replace(replanned(view.goal), updated_at=now), events=(event,))
 
 

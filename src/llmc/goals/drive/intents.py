@@ -224,11 +224,4 @@ def outcome_event(assignment: Assignment, dispatch: Dispatch, now: float) -> Eve
         "attempts": dispatch.attempts,
         "notes": dispatch.notes,
     }
-    return Event(
-        ts=now,
-        type="dispatch." + dispatch.result.value,
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data=data,
-    )
+    return assignment.event(f"dispatch.{dispatch.result.value}", now, data)

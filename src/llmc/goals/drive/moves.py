@@ -198,15 +198,8 @@ def move_assignment(
     moved = replace(
         assignment, status=to, updated_at=now, blocked_reason=blocked if to is A.BLOCKED else None
     )
-    event = Event(
-        ts=now,
-        type=f"assignment.{to}",
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data={**_data(assignment.status, to, why, actor), **shown},
-    )
-    return moved, event
+    data = {**_data(assignment.status, to, why, actor), **shown}
+    return moved, assignment.event(f"assignment.{to}", now, data)
 
 
 def _set_node(

@@ -6,7 +6,6 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from llmc.goals.drive import intents, words
 from llmc.goals.drive.intents import Action
@@ -84,16 +83,7 @@ class Round:
 
     def note(self, assignment: Assignment, kind: str, **data: Any) -> None:
         """Add an event."""
-        self._events.append(
-            Event(
-                ts=self.now,
-                type=kind,
-                goal_id=assignment.goal_id,
-                assignment_id=assignment.assignment_id,
-                work_node_id=assignment.work_node_id,
-                data=data,
-            )
-        )
+        self._events.append(assignment.event(kind, self.now, data))
 
     def move(
         self,
@@ -107,7 +97,7 @@ class Round:
             return self.put(assignment)
         moved, event = move_assignment(assignment, to, self.now, reason=reason, blocked=blocked, proof=proof)
         freed = assignment.status.at_work - to.at_work
-        self.room = replaced(self.room, in_progress=self.room.in_progress + freed)
+        self.room = replace(self.room, in_progress=self.room.in_progress + freed)
         return self.put(moved, event)
 
     def move_node(
@@ -157,7 +147,7 @@ class Round:
         return dropped
 
     def _act(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
-        self.room = replaced(self.room, dispatches=self.room.dispatches - 1)
+        self.room = replace(self.room, dispatches=self.room.dispatches - 1)
         self.put(assignment)
         self.note(
             assignment,

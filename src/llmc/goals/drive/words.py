@@ -107,7 +107,7 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
         f"Question: {fit(reason.question, 1000)}" if reason.question else "",
         *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
         f"Tried so far: {tried}" if tried else "",
-        f"Asked before: {asked} times" if asked else "",
+        f"Previous questions: {asked}" if asked else "",
         f'Answer with: llmc answer {assignment.assignment_id} "..."',
     ]
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)

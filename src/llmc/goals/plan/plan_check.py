@@ -120,7 +120,7 @@ def _not_json(text: str, error: json.JSONDecodeError) -> str:
     if text.lstrip().startswith("```"):
         return "wrapped in a Markdown fence; expected only JSON"
     if not text.strip():
-        return "the answer is empty"
+        return "empty; expected JSON"
     if not text.lstrip().startswith(("{", "[")):
         return "starts with text; expected only JSON"
     if error.msg == "Extra data":

@@ -29,49 +29,18 @@ LINE_BYTES = 300
 
 READMES = ("README.md", "README.rst", "README.txt", "README", "readme.md", "Readme.md")
 MANIFESTS = (
-    "Makefile",
-    "makefile",
-    "GNUmakefile",
-    "justfile",
-    "package.json",
-    "pyproject.toml",
-    "Cargo.toml",
-    "go.mod",
+    *("Makefile", "makefile", "GNUmakefile", "justfile"),
+    *("package.json", "pyproject.toml", "Cargo.toml", "go.mod"),
 )
 
-_LANGUAGES = {
-    **dict.fromkeys(("py", "pyi"), "Python"),
-    **dict.fromkeys(("js", "mjs", "cjs", "jsx"), "JavaScript"),
-    **dict.fromkeys(("ts", "tsx", "mts"), "TypeScript"),
-    **dict.fromkeys(("c", "h"), "C"),
-    **dict.fromkeys(("cc", "cpp", "cxx", "hpp", "hh"), "C++"),
-    **dict.fromkeys(("sh", "bash", "zsh"), "Shell"),
-    **dict.fromkeys(("kt", "kts"), "Kotlin"),
-    **dict.fromkeys(("html", "htm"), "HTML"),
-    **dict.fromkeys(("css", "scss", "less"), "CSS"),
-    **dict.fromkeys(("ex", "exs"), "Elixir"),
-    **dict.fromkeys(("ml", "mli"), "OCaml"),
-    "rs": "Rust",
-    "go": "Go",
-    "java": "Java",
-    "rb": "Ruby",
-    "php": "PHP",
-    "swift": "Swift",
-    "cs": "C#",
-    "scala": "Scala",
-    "hs": "Haskell",
-    "lua": "Lua",
-    "pl": "Perl",
-    "r": "R",
-    "dart": "Dart",
-    "zig": "Zig",
-    "sql": "SQL",
-    "vue": "Vue",
-    "svelte": "Svelte",
-    "tf": "Terraform",
-    "nix": "Nix",
-    "clj": "Clojure",
-}
+#: language, then the endings of its files
+_ENDINGS = """
+Python py pyi; JavaScript js mjs cjs jsx; TypeScript ts tsx mts; C c h; C++ cc cpp cxx hpp hh;
+Shell sh bash zsh; Kotlin kt kts; HTML html htm; CSS css scss less; Elixir ex exs; OCaml ml mli;
+Rust rs; Go go; Java java; Ruby rb; PHP php; Swift swift; C# cs; Scala scala; Haskell hs; Lua lua;
+Perl pl; R r; Dart dart; Zig zig; SQL sql; Vue vue; Svelte svelte; Terraform tf; Nix nix; Clojure clj
+"""
+_LANGUAGES = {end: row.split()[0] for row in _ENDINGS.split(";") for end in row.split()[1:]}
 _TARGET = re.compile(r"^([A-Za-z0-9][\w./-]*)[ \t]*:(?![=:])", re.MULTILINE)
 _RECIPE = re.compile(r"^@?([a-z][\w-]*)(?:[ \t]+[^:=\n]*)?:(?!=)", re.MULTILINE)
 

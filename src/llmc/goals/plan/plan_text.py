@@ -143,7 +143,7 @@ class _Markdown:
         elif level == 1:
             self._problem(number, "second goal; a plan has one `#` heading, at the top")
         elif level > 3:
-            self._problem(number, "subtasks are boxes (`- [ ] name`); headings go down to `###`")
+            self._problem(number, "subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading")
         else:
             ticked = _TICKED.match(text)
             self._begin(number, _KINDS[level - 2], ticked["text"] if ticked else text, done=bool(ticked))

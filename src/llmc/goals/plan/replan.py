@@ -111,7 +111,7 @@ def _assignments(
             found.append(_cancelled(assignment, node_id, reason, now))
         elif node_id != assignment.work_node_id:
             new = replace(assignment, work_node_id=node_id, updated_at=now)
-            found.append((new, _event(new, "assignment.moved", {"from": assignment.work_node_id}, now)))
+            found.append((new, new.event("assignment.moved", now, {"from": assignment.work_node_id})))
     return found
 
 
@@ -135,18 +135,7 @@ def _cancelled(assignment: Assignment, node_id: str, reason: str, now: float) ->
         backoff_until=None,
         updated_at=now,
     )
-    return new, _event(new, "assignment.cancelled", {"from": str(assignment.status), "reason": reason}, now)
-
-
-def _event(assignment: Assignment, type: str, data: dict[str, object], now: float) -> Event:
-    return Event(
-        ts=now,
-        type=type,
-        goal_id=assignment.goal_id,
-        assignment_id=assignment.assignment_id,
-        work_node_id=assignment.work_node_id,
-        data=data,
-    )
+    return new, new.event("assignment.cancelled", now, {"from": str(assignment.status), "reason": reason})
 
 
 def _plan_event(view: GoalView, revision: PlanRevision) -> Event:

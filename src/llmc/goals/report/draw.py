@@ -172,7 +172,7 @@ def _owners(view: GoalView) -> dict[str, Assignment]:
 
 def owner_of(assignment: Assignment) -> str:
     """The worker's name, or the pool until it is claimed."""
-    return printable(worker_of(assignment.session_key) or f"for {assignment.agent_id}")
+    return printable(worker_of(assignment.session_key) or f"pool {assignment.agent_id}")
 
 
 def _fitted(line: Line, width: int) -> Line:

@@ -30,7 +30,7 @@ MAX_SHOWN = 10
 _MEANS = {
     Result.PENDING: "outcome not known yet",
     Result.ACCEPTED: "accepted",
-    Result.OK: "accepted and done",
+    Result.OK: "done",
     Result.TIMEOUT: "unconfirmed",
     Result.ERROR: "failed",
 }
@@ -90,9 +90,9 @@ def why_assignment(
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
         f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress, then the next recovery step",
-        "  backoff   " + (f"nothing is sent before {clock.to_come(backoff)}" if backoff else "none"),
+        "  backoff   " + (f"ends {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
-        f"  next      {comes.what}" + (f", {clock.to_come(comes.at)}" if comes.at is not None else ""),
+        f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
     ]
     return Why(tuple(lines), _data(view, assignment, reason, last, backoff, ours, comes))
 
@@ -133,7 +133,7 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
         return "nothing yet"
     how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
     tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
-    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in all"
+    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in total"
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
@@ -246,9 +246,9 @@ def why_goal(view: GoalView, percent: int) -> Why:
     rows = {
         "ready": found.ready,
         "sent": by[S.DISPATCHED],
-        "at work": by[S.ACTIVE],
+        "working": by[S.ACTIVE],
         "stalled": by[S.STALLED],
-        "asks you": by[S.BLOCKED],
+        "needs you": by[S.BLOCKED],
     }
     lines += [
         f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"

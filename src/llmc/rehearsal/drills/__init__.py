@@ -1,1 +1,1 @@
-"""Drills: each failure that an unattended fleet can meet, made to happen for real in a scratch root."""
+"""Drills: failures of an unattended fleet, caused for real in a scratch root."""

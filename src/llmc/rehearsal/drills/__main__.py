@@ -1,4 +1,4 @@
-"""One drill in a process of its own: `python -m llmc.rehearsal.drills NAME DIRECTORY SEED SECONDS`, its report as JSON on standard output."""
+"""One drill in its own process: `python -m llmc.rehearsal.drills NAME DIRECTORY SEED SECONDS`, with a JSON report on stdout."""
 
 import json
 import signal

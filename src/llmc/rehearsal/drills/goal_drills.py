@@ -1,4 +1,4 @@
-"""Drills: goals, and what can go wrong on the way from an intent to a leaf that has landed."""
+"""Drills: failures of goals, from the plan to the landed plan item."""
 
 import json
 import shlex
@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def worker_silent(scratch: Scratch) -> None:
-    """It has begun, and nothing is heard of it any more."""
+    """A worker starts a plan item and goes silent."""
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("never")), scratch.commit(1)))
     scratch.supervise()
@@ -42,7 +42,7 @@ def enter_swallowed(scratch: Scratch) -> None:
 
 
 def task_fails(scratch: Scratch) -> None:
-    """So often that auto mode gives its task up."""
+    """Fail so often that auto mode gives up the task."""
     crashes = scratch.directory / "crashes"
     crashes.touch()
     crash = f"@sh test $(wc -l < {crashes}) -ge 3 || {{ echo x >> {crashes}; kill -9 $PPID; sleep 9; }}"
@@ -55,7 +55,7 @@ def task_fails(scratch: Scratch) -> None:
 
 
 def daemon_killed(scratch: Scratch) -> None:
-    """Between the task file of a leaf and the word that it is there."""
+    """Kill the daemon between writing a task file and recording it."""
     _create(scratch)
     scratch.remedy(f"rm -f {scratch.variables}")
     scratch.variables.write_text("export LLMC_FAULT=goals.spawn:after:kill\n")
@@ -68,7 +68,7 @@ def daemon_killed(scratch: Scratch) -> None:
 
 
 def question(scratch: Scratch) -> None:
-    """What only a person can say is answered, after a while."""
+    """A question that only the user can answer is answered later."""
     asked = scratch.directory / "asked"
     asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
     _create(scratch)
@@ -76,14 +76,14 @@ def question(scratch: Scratch) -> None:
     scratch.supervise()
     scratch.until(asked.exists, "it asks")
     scratch.breaks_now()
-    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "a person is asked")
+    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "the question is asked")
     (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
     scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
     _completed(scratch)
 
 
 def store_damaged(scratch: Scratch) -> None:
-    """The goal is in the file that was set aside; what was given out lands all the same."""
+    """The goal is in the file that was set aside; tasks in progress still land."""
     _create(scratch)
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
     scratch.supervise()
@@ -92,25 +92,25 @@ def store_damaged(scratch: Scratch) -> None:
     scratch.breaks_now()
     overwrite(store, "no database " * 500)
     log = scratch.root / "logs" / "goals.log"
-    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log says so")
+    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log reports it")
     scratch.open("go")
-    scratch.until(lambda: 1 in scratch.landed(), "what was given out landed")
-    scratch.llmc("goal", "create", "--title", "Once more", "--no-plan")  # whoever writes sets it aside
+    scratch.until(lambda: 1 in scratch.landed(), "tasks in progress landed")
+    scratch.llmc("goal", "create", "--title", "Once more", "--no-plan")  # the next writer sets it aside
     kept = [path for path in store.parent.glob("store.corrupt-*.db") if "no database" in path.read_text()]
-    scratch.require(len(kept) == 1, "the damaged file is kept as it was")
+    scratch.require(len(kept) == 1, "the damaged file is kept unchanged")
     scratch.llmc("overseer", "safe-mode", "--clear")
     _goal(scratch, scratch.commit(2), title="What is left", first=2)
     _completed(scratch)
 
 
 def planner_hangs(scratch: Scratch) -> None:
-    """Then it prints garbage; then somebody mends it."""
+    """The planner hangs, then prints garbage; then it is fixed."""
     _create(scratch, **{"overseer.goals.planner.timeout": "2s"})
     scratch.llmc("config", "set", "overseer.goals.planner.command", "sleep 100")
     scratch.supervise()
     scratch.breaks_now()
     made = json.loads(scratch.llmc("goal", "create", "--title", "A goal", "--json", check=False))
-    scratch.seen(lambda: not made["planned"] and _event(scratch, "plan.failed"), "there is no plan")
+    scratch.seen(lambda: not made["planned"] and _event(scratch, "plan.failed"), "planning failed")
     scratch.llmc("config", "set", "overseer.goals.planner.command", "echo a fine plan indeed")
     scratch.llmc("goal", "plan", made["goalId"], check=False)
     _plan(scratch, scratch.commit(1))
@@ -119,12 +119,12 @@ def planner_hangs(scratch: Scratch) -> None:
 
 
 def task_deleted(scratch: Scratch) -> None:
-    """By hand, before anybody has taken it."""
+    """By hand, before a worker claims it."""
     _create(scratch, **{"overseer.goals.max_in_progress": "2"})
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)), scratch.commit(2))
     scratch.supervise()
     scratch.reached("go")
-    waiting = scratch.until(lambda: _file_of(scratch, "S1.1.2"), "the second leaf waits")
+    waiting = scratch.until(lambda: _file_of(scratch, "S1.1.2"), "the second plan item is waiting")
     scratch.breaks_now()
     waiting[0].unlink()
     _stalled(scratch, "S1.1.2")
@@ -148,7 +148,7 @@ def _lines(*lines: str) -> str:
 
 
 def _plan(scratch: Scratch, *leaves: str, first: int = 1) -> None:
-    """What the planner says: one task, of which these are the parts, numbered from `first` on."""
+    """The planner's answer: one task with these subtasks, numbered from `first`."""
     parts = [
         {"id": f"S1.1.{n}", "name": f"Part {n}", "objective": text, "acceptance": ["it is there"]}
         for n, text in enumerate(leaves, first)
@@ -171,14 +171,14 @@ def _goal(scratch: Scratch, *leaves: str, title: str = "A goal", first: int = 1)
 
 
 def _event(scratch: Scratch, kind: str, node: str = "") -> float:
-    """When something of that kind was first noted since the fault; 0: not yet."""
+    """When such an event first happened since the fault; 0: not yet."""
     with open_store(scratch.project()).reading() as found:
         rows = [event for _, event in found.events(since=scratch.fault_unix) if event.type == kind]
     return next((event.ts for event in rows if not node or event.work_node_id == node), 0.0)
 
 
 def _stalled(scratch: Scratch, node: str = "") -> None:
-    scratch.until(lambda: _event(scratch, "assignment.stalled", node), "the stall is found")
+    scratch.until(lambda: _event(scratch, "assignment.stalled", node), "the stall is detected")
     scratch.detected_unix = _event(scratch, "assignment.stalled", node)
 
 

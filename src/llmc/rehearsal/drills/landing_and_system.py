@@ -1,4 +1,4 @@
-"""Drills: work that lands, the machine and the network (rows 13 to 19)."""
+"""Drills: landing, the machine and the network (rows 13 to 19)."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def conflict(scratch: Scratch) -> None:
 
 
 def conflicts_again(scratch: Scratch) -> None:
-    """Somebody changes the same file again and again, and no agent resolves it: it is not the tasks."""
+    """The same file keeps changing, and no agent resolves the conflict: the tasks are not the cause."""
     scratch.create()
     mended = scratch.directory / "mended"
     scratch.remedy(f"touch {mended}", "llmc tasks requeue 1", "llmc tasks requeue 2")
@@ -37,7 +37,7 @@ def conflicts_again(scratch: Scratch) -> None:
 
 
 def git_lock(scratch: Scratch) -> None:
-    """A git that was killed left its lock in the source."""
+    """A killed git left its lock in the source."""
     scratch.create()
     lock = scratch.source / ".git" / "refs" / "heads" / "main.lock"
     scratch.remedy(f"rm {lock}")
@@ -54,7 +54,7 @@ def git_lock(scratch: Scratch) -> None:
 
 
 def source_dirty(scratch: Scratch) -> None:
-    """A person leaves changes where work lands; ten retries later somebody has to care."""
+    """The user leaves changes in the source; after ten retries it needs a remediation."""
     scratch.create(**{"auto.dirty_backoff_secs": "0.01"})
     commit = "git -c user.name=Person -c user.email=person@example.com commit -q -a -m 'By a person'"
     scratch.remedy(f"cd {scratch.source} && {commit}")
@@ -69,7 +69,7 @@ def source_dirty(scratch: Scratch) -> None:
     scratch.until(lambda: scratch.events("overseer_failure"), "ten retries are over", 90)
     scratch.all_landed()
     shown = git.git(scratch.source, "log", "-p", "--format=%an", "--", "README.md").stdout
-    scratch.require(words in shown, "the person's words are in the history")
+    scratch.require(words in shown, "the user's change is in the history")
 
 
 def disk_full(scratch: Scratch) -> None:
@@ -80,13 +80,13 @@ def disk_full(scratch: Scratch) -> None:
     scratch.breaks_now()
     _fill(scratch)
     scratch.open("go")
-    scratch.seen(lambda: "(disk)" in scratch.said(), "the supervisor says that the disk is full")
-    scratch.require(scratch.ended() == 12, "the supervisor ends with 12")
+    scratch.seen(lambda: "(disk)" in scratch.said(), "the supervisor reports that the disk is full")
+    scratch.require(scratch.ended() == 12, "the supervisor exits with 12")
     (scratch.directory / "filler").unlink()
 
 
 def _fill(scratch: Scratch) -> None:
-    """To the last byte."""
+    """Fill the disk to the last byte."""
     with (scratch.directory / "filler").open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             with contextlib.suppress(OSError):
@@ -95,7 +95,7 @@ def _fill(scratch: Scratch) -> None:
 
 
 def out_of_memory(scratch: Scratch) -> None:
-    """What the kernel does then, twice: a remediation changes nothing about the memory."""
+    """Kill the daemon twice, as the kernel does: a remediation does not add memory."""
     scratch.create()
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
     scratch.supervise()
@@ -105,7 +105,7 @@ def out_of_memory(scratch: Scratch) -> None:
     os.kill(first, signal.SIGKILL)
     scratch.noticed("process failure:")
     os.kill(scratch.daemon(other_than=first), signal.SIGKILL)
-    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
 
 
 def usage_limit(scratch: Scratch) -> None:
@@ -119,7 +119,7 @@ def usage_limit(scratch: Scratch) -> None:
 
 
 def network_lost(scratch: Scratch) -> None:
-    """The API cannot be reached, three times in a row; then it is back."""
+    """The API cannot be reached three times in a row; then it is back."""
     scratch.create()
     scratch.task(1, "@error 529", f"@on-resume {scratch.commit(1)[4:]}")
     scratch.breaks_now()

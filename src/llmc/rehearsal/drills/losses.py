@@ -1,4 +1,4 @@
-"""Whether anything was lost: every commit and every word that an agent wrote is landed, or can still be had."""
+"""Checks that nothing was lost: all commits and uncommitted work of agents landed, or can be restored."""
 
 from pathlib import Path
 
@@ -7,30 +7,30 @@ from llmc.repo import git
 
 
 def losses(scratch: Scratch) -> list[str]:
-    """In words; empty when nothing was."""
+    """What was lost, as text; empty if nothing was."""
     return [*_commits(scratch), *_words(scratch), *_twice(scratch), *_completed(scratch)]
 
 
 def _commits(scratch: Scratch) -> list[str]:
-    """Each commit that an agent made has landed, or a ref of the root leads to it."""
+    """Commits of agents that did not land and that no ref of the root contains."""
     noted = scratch.directory / "made"
     lost, landed = [], set(scratch.landed())
     for sha in noted.read_text().split() if noted.exists() else []:
         done = git.git(scratch.root, "log", "-1", "--format=%s", sha, check=False)
         if not done.ok:
-            lost.append(f"the commit {sha[:10]} is gone")
+            lost.append(f"commit {sha[:10]} is lost")
             continue
         subject = done.stdout.strip()
         if int(subject.removeprefix("Task ")) in landed:
             continue
         refs = git.git(scratch.root, "for-each-ref", "--count=1", f"--contains={sha}", check=False)
         if not refs.stdout.strip() and not _is_a_head(scratch, sha):
-            lost.append(f"no ref leads to {sha[:10]} ({subject})")
+            lost.append(f"no ref contains {sha[:10]} ({subject})")
     return lost
 
 
 def _is_a_head(scratch: Scratch, sha: str) -> bool:
-    """A worktree stands on it."""
+    """Whether a worktree is on it."""
     worktrees = (scratch.root / ".worktrees").glob("*")
     return any(
         git.git(path, "merge-base", "--is-ancestor", sha, "HEAD", check=False).ok for path in worktrees
@@ -38,9 +38,9 @@ def _is_a_head(scratch: Scratch, sha: str) -> bool:
 
 
 def _words(scratch: Scratch) -> list[str]:
-    """What nobody had committed is in a worktree, in the trash, or landed."""
+    """Uncommitted work that is not in a worktree, not in the trash, and did not land."""
     written = [words for words, file in scratch.precious.items() if file.exists()]
-    return [f"nobody has {words!r} any more" for words in written if not _is_there(scratch, words)]
+    return [f"uncommitted work is lost: {words!r}" for words in written if not _is_there(scratch, words)]
 
 
 def _is_there(scratch: Scratch, words: str) -> bool:
@@ -69,5 +69,5 @@ def _twice(scratch: Scratch) -> list[str]:
 def _completed(scratch: Scratch) -> list[str]:
     landed = set(scratch.landed())
     return [
-        f"task {number} is completed, and did not land" for number in sorted(scratch.completed() - landed)
+        f"task {number} is completed, but did not land" for number in sorted(scratch.completed() - landed)
     ]

@@ -1,4 +1,4 @@
-"""What a drill is, and what was seen of it. Pure data."""
+"""A drill, and its report. Pure data."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Who makes it good."""
+    """Who recovers from it."""
 
     AUTO = "AUTO"
     AUTO_THEN_AI = "AUTO->AI"
@@ -23,19 +23,19 @@ class Kind(StrEnum):
 
 
 class Drill(Struct, frozen=True):
-    """One failure: how it is made, who should notice how soon, and what should happen then."""
+    """One failure: its cause, how soon it must be detected, and what must happen then."""
 
     name: str
     #: its row in the tables of failures
     row: str
     fault: str
-    #: how it is noticed, and within how many seconds with the drill's own short intervals; None: it cannot be
+    #: how it is detected, and within how many seconds with the drill's short intervals; None: no limit
     detection: str
     bound_s: float | None
     recovery: str
     kind: Kind
     run: "Callable[[Scratch], None]"
-    #: the kind that its row says, where it is another, and why
+    #: the kind in the table, if it differs, and why
     instead_of: Kind | None = None
     because: str = ""
     #: what its processes need: "small disk" or "no privileges"
@@ -43,7 +43,7 @@ class Drill(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What was seen."""
+    """The result of a drill."""
 
     name: str
     row: str
@@ -54,14 +54,14 @@ class Report(Struct, frozen=True):
     detected_s: float | None = None
     bound_s: float | None = None
     recovered_s: float | None = None
-    #: work that cannot be found any more, or that landed twice; must be empty
+    #: work that was lost, or landed twice; must be empty
     lost: list[str] = field(default_factory=list)
-    #: what went otherwise than it should
+    #: what went wrong
     problems: list[str] = field(default_factory=list)
-    #: what else there is to tell
+    #: other information
     notes: list[str] = field(default_factory=list)
     skipped: str = ""
-    #: the scratch root, kept where something went wrong
+    #: the scratch root, kept if something went wrong
     directory: str = ""
 
     @property
@@ -75,11 +75,11 @@ class Report(Struct, frozen=True):
 
 
 class Chance(Struct, frozen=True):
-    """What a drill with dice is given: the same seed makes the same faults, as far as a machine can."""
+    """Parameters of a random drill: the same seed makes the same faults, as far as timing allows."""
 
     seed: int = 1
     lasts_s: float = 240.0
 
 
 class DrillFailed(Exception):
-    """Something did not happen that should have."""
+    """Something expected did not happen."""

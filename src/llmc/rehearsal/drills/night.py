@@ -1,4 +1,4 @@
-"""A night in minutes: a plan, a fleet under its supervisor, and something that breaks every few seconds."""
+"""A night in minutes: a plan, a fleet under its supervisor, and a fault every few seconds."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from llmc.rehearsal.drills.model import DrillFailed
 from llmc.rehearsal.drills.scratch import Scratch, overwrite
 from llmc.repo import git
 
-#: a real night has the defaults of the configuration; this one their sixtieth, as far as a machine can follow
+#: a sixtieth of the configuration defaults, as far as a machine can follow
 SETTINGS = {
     "auto.concurrency": "3",
     "auto.dirty_backoff_secs": "0.2",
@@ -25,13 +25,13 @@ SETTINGS = {
     "overseer.stall_timeout_secs": "60",
     "overseer.max_remediations_per_day": "1000",
 }
-#: after the last fault, everything has to come to its end by itself: something lands at least this often
+#: after the last fault everything must finish without help; something lands at least this often
 MORNING_S = 180.0
 #: between two faults
 PAUSE_S = (0.5, 4.0)
-#: the cooldown, and some more
+#: the cooldown, with some margin
 CALM_S = 2.0
-#: a serious fault that did not end the daemon by then will not
+#: a serious fault that has not stopped the daemon by then will not
 OVER_S = 15.0
 
 
@@ -66,7 +66,7 @@ class Night(Struct):
             scratch.task(number, *self._lines(number), after=after)
 
     def _size(self) -> int:
-        """About as many tasks as three workers do in that time, so that there is always something to break."""
+        """About as many tasks as three workers complete in that time, so that there is always something to break."""
         return max(12, int(self.lasts_s * 0.8))
 
     def _lines(self, number: int) -> list[str]:
@@ -86,13 +86,13 @@ class Night(Struct):
         try:
             strike()
         except (OSError, LlmcError, DrillFailed):
-            return  # what it would have broken is not there at the moment
+            return  # nothing to break at the moment
         self.faults[name] += 1
         if name in dict(serious):
             self.struck_unix = now_unix()
 
     def _is_calm(self) -> bool:
-        """The last serious fault is over: another one within the cooldown would rightly end the supervisor."""
+        """Wait for the last serious fault: another one within the cooldown would rightly stop the supervisor."""
         started = self.scratch.events("overseer_daemon_started")[-1]["ts"]
         is_over = started > self.struck_unix or now_unix() - self.struck_unix > OVER_S
         return is_over and now_unix() - started > CALM_S and self._is_ready()
@@ -105,7 +105,7 @@ class Night(Struct):
         return bool(row.get("ready")) and is_alive(int(row["pid"]))
 
     def _morning(self) -> None:
-        """Faults are over. What was put aside has a cause, and a person has it done again; then all is done."""
+        """After the faults: requeue the quarantined tasks, each of which must have a cause, until all are done."""
         scratch, landed, since = self.scratch, 0, monotonic()
         while not self._is_done() and monotonic() - since < MORNING_S:
             if len(scratch.landed()) > landed:
@@ -116,13 +116,13 @@ class Night(Struct):
                     self.quarantined[key] = str(row["cause"])
                     scratch.llmc("tasks", "requeue", str(row["task_id"]), check=False)
             time.sleep(0.5)
-        scratch.require(all(self.quarantined.values()), "every task that was put aside has a cause")
+        scratch.require(all(self.quarantined.values()), "every quarantined task has a cause")
         scratch.all_landed(10)
         scratch.note(
             f"{sum(self.faults.values())} faults: "
             + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
             + f"; {len(scratch.events('overseer_remediation')) // 2} remediations, "
-            f"{len(self.quarantined)} tasks put aside on the way, {len(scratch.landed())} landed"
+            f"{len(self.quarantined)} tasks quarantined, {len(scratch.landed())} landed"
         )
 
 
@@ -134,7 +134,7 @@ Strike = tuple[str, Callable[[], None]]
 
 
 def _harmless(night: Night) -> list[Strike]:
-    """What the daemon makes good by itself."""
+    """Faults that the daemon recovers from."""
     scratch, dice = night.scratch, night.dice
     worker = f"auto-{dice.randint(1, 3)}"
 
@@ -144,7 +144,7 @@ def _harmless(night: Night) -> list[Strike]:
 
     def person_edits() -> None:
         readme = scratch.source / "README.md"
-        readme.write_text(f"{readme.read_text()}a person was here\n")
+        readme.write_text(f"{readme.read_text()}edited by user\n")
         time.sleep(dice.uniform(0.1, 1.0))
         person = ("-c", "user.name=Person", "-c", "user.email=person@example.com")
         git.git(
@@ -159,7 +159,7 @@ def _harmless(night: Night) -> list[Strike]:
 
 
 def _serious(night: Night) -> list[Strike]:
-    """What needs the supervisor."""
+    """Faults that need the supervisor."""
     scratch = night.scratch
     state, config = scratch.root / "state.json", scratch.root / "config.toml"
     lock = scratch.source / ".git/refs/heads/main.lock"
@@ -188,7 +188,7 @@ def _serious(night: Night) -> list[Strike]:
     ]
 
 
-#: what an agent that knows llmc would do, one after another; each step does nothing where nothing is wrong
+#: what an agent would do, in order; each step does nothing if nothing is wrong
 _MEND = """\
 sed -i '/^no toml/d' {root}/config.toml
 rm -f {source}/.git/refs/heads/main.lock

@@ -1,4 +1,4 @@
-"""Runs drills: each in a process and a directory of its own, several at a time."""
+"""Runs drills, each in its own process and directory, several at a time."""
 
 import contextlib
 import json
@@ -26,16 +26,16 @@ from llmc.rehearsal.drills.scratch import Scratch
 PREFIX = "llmc-drill-"
 #: the longest drill takes two minutes on a slow machine
 LIMIT_S = 600.0
-#: ending a supervisor takes up to half a minute where a daemon hangs
+#: stopping a supervisor takes up to half a minute if a daemon hangs
 END_S = 90.0
 POLL_S = 0.05
 SMALL_DISK = "48m"
 _SAID = "report"
-_HUMAN_EXITS = {10: "a spiral", 11: "an agent asks for a person", 12: "only a person can mend it"}
+_HUMAN_EXITS = {10: "failure spiral", 11: "manual intervention requested", 12: "manual fix required"}
 
 
 class _Running(Struct, frozen=True):
-    """A drill in a process of its own."""
+    """A drill in its own process."""
 
     drill: Drill
     child: proc.Child
@@ -43,7 +43,7 @@ class _Running(Struct, frozen=True):
     deadline: float
 
     def report(self) -> Report:
-        """What it said; its directory is kept where something went wrong."""
+        """Its report; its directory is kept if something went wrong."""
         report = _read(self.drill, (self.directory / _SAID).read_text(errors="replace"))
         if report.outcome == "passed":
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -51,7 +51,7 @@ class _Running(Struct, frozen=True):
         return replace(report, directory=str(self.directory))
 
     def end(self) -> None:
-        """Told to, it ends its fleet first; a process that hangs all the same is killed."""
+        """Ask it to stop, which ends its fleet first; kill a process that hangs."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.child.pid, signal.SIGTERM)
         with contextlib.suppress(Exception):
@@ -64,7 +64,7 @@ class _Running(Struct, frozen=True):
 def run_all(
     drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
 ) -> Iterator[Report]:
-    """The reports, as they come; whoever stops asking, by Ctrl-C too, leaves nothing running."""
+    """The reports as they arrive; stopping early, also by Ctrl-C, leaves nothing running."""
     waiting = list(drills)
     running: list[_Running] = []
     try:
@@ -109,13 +109,13 @@ def _read(drill: Drill, text: str) -> Report:
     try:
         row: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        return replace(_blank(drill), problems=[f"the drill itself broke: {text.strip()[-2000:]}"])
+        return replace(_blank(drill), problems=[f"the drill crashed: {text.strip()[-2000:]}"])
     row.pop("outcome")
     return Report(**row)
 
 
 def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
-    """What to run a drill with; or why it cannot be run here."""
+    """The command prefix for a drill, or why it cannot run here."""
     match needs:
         case "small disk":
             namespace = (
@@ -123,11 +123,11 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
             )
             script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec "$@"'
             argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
-            return _tried(argv, "a small disk cannot be mounted here")
+            return _tried(argv, "cannot mount a small disk here")
         case "no privileges" if os.geteuid() == 0:
             dropped = "-dac_override,-dac_read_search"
             argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", "--no-new-privs"]
-            return _tried([*argv, "--"], "permissions do not bind root here")
+            return _tried([*argv, "--"], "cannot drop root's permissions here")
     return [], ""
 
 
@@ -140,7 +140,7 @@ def _tried(argv: list[str], problem: str) -> tuple[list[str], str]:
 
 
 def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
-    """One drill in this process."""
+    """Run one drill in this process."""
     scratch = Scratch(directory, chance)
     try:
         problems = _problems(drill, scratch)
@@ -158,7 +158,7 @@ def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
 
 
 def _problems(drill: Drill, scratch: Scratch) -> list[str]:
-    """What went otherwise than it should."""
+    """What went wrong."""
     try:
         drill.run(scratch)
     except DrillFailed as error:
@@ -187,27 +187,25 @@ def _late(report: Report) -> list[str]:
     if report.problems or report.bound_s is None:
         return []
     if report.detected_s is None:
-        return ["it was not noticed"]
+        return ["not detected"]
     late = report.detected_s > report.bound_s
-    return (
-        [f"it was noticed after {report.detected_s:g} s; the bound is {report.bound_s:g} s"] if late else []
-    )
+    return [f"detected after {report.detected_s:g} s; the limit is {report.bound_s:g} s"] if late else []
 
 
 def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
-    """Whether those made it good who should have."""
+    """Check that the right party recovered from it."""
     remediations = scratch.events("overseer_remediation", scratch.fault_unix)
     remediated = [row["outcome"] for row in remediations if row.get("outcome")]
     if drill.kind is Kind.HUMAN:
         code = scratch.ended(5)
-        return [] if code in _HUMAN_EXITS else [f"the supervisor ended with {code}"]
+        return [] if code in _HUMAN_EXITS else [f"the supervisor exited with {code}"]
     problems = []
     if not scratch.is_supervised():
-        problems.append(f"the supervisor has ended:\n{scratch.said()[-2000:]}")
+        problems.append(f"the supervisor exited:\n{scratch.said()[-2000:]}")
     if drill.kind is Kind.ANY:
         return problems
     if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
-        problems.append("no remediation was needed, and there was one")
+        problems.append("expected no remediation, but there was one")
     if drill.kind is not Kind.AUTO and remediated != ["completed"]:
-        problems.append(f"one remediation should have mended it; there was {remediated or 'none'}")
+        problems.append(f"expected one remediation, found {remediated or 'none'}")
     return problems

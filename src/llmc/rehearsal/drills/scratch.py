@@ -1,4 +1,4 @@
-"""A fleet to break: a sample repository, a root, tasks for the scripted agent, and a supervisor over it."""
+"""A fleet to break: a sample repository, a root, tasks for the scripted agent, and a supervisor."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ _COMMIT = "git -c user.name=Drill -c user.email=drill@example.com commit -q -m"
 
 
 class Scratch:
-    """All of it is in one directory; what happened when is noted for the report."""
+    """A scratch fleet in one directory; records times for the report."""
 
     def __init__(self, directory: Path, chance: Chance | None = None) -> None:
         self.directory = directory
@@ -54,19 +54,19 @@ class Scratch:
         self.source = directory / "source"
         self.root = directory / "root"
         self.tasks = directory / "tasks" / "drill"
-        #: sourced by the `llmc` that the supervisor starts: faults for its next daemon
+        #: sourced by the `llmc` that the supervisor runs: faults for its next daemon
         self.variables = directory / "variables"
-        #: there until the drill ends: whatever waits for something that never comes ends then, too
+        #: exists until the drill ends, which also ends waits for something that never comes
         self.running = directory / "running"
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
-        #: work that nobody commits, with the file that says that it was written: then it must be found in the end
+        #: uncommitted work, and the file that proves it was written: then it must be found in the end
         self.precious: dict[str, Path] = {}
         self._supervisor: proc.Child | None = None
-        #: the tasks that have to land
+        #: the tasks that must land
         self.expected: set[int] = set()
-        #: what else there is to tell
+        #: other information
         self.notes: list[str] = []
         self._said_before = 0
         kept = {key: value for key, value in os.environ.items() if not key.startswith("LLMC_")}
@@ -102,12 +102,12 @@ class Scratch:
         program.chmod(0o755)
 
     def remedy(self, *commands: str) -> None:
-        """What the agent that mends is told; the scripted one cannot find out by itself."""
-        lines = ["Mend what the records below say.", *(f"@sh {command}" for command in commands)]
+        """The remediation prompt; the scripted agent cannot find the cause itself."""
+        lines = ["Fix what the records below describe.", *(f"@sh {command}" for command in commands)]
         self.llmc("config", "set", "overseer.remediation_prompt", "\n".join(lines))
 
     def task(self, number: int, *lines: str, after: tuple[int, ...] = (), expected: bool = True) -> None:
-        """A task as a client writes it; without lines it makes its commit."""
+        """Write a task as a client does; without lines it makes a commit."""
         body = {
             "id": str(number),
             "subject": f"Do {number}",
@@ -118,7 +118,7 @@ class Scratch:
         }
         part = self.tasks / f".{number}.new"
         part.write_text(json.dumps(body))
-        then = time.time() - 60  # a young file might be an agent's, and wait
+        then = time.time() - 60  # a new file might be an agent's, and would wait
         os.utime(part, (then, then))
         part.rename(self.tasks / f"{number}.json")
         if expected:
@@ -128,16 +128,16 @@ class Scratch:
         return list(self.tasks.glob("*.json"))
 
     def commit(self, number: int, *, before: str = "true", file: str = "") -> str:
-        """For an agent: one commit, noted so that nobody can lose it unseen; it says so when all of it is there already."""
+        """For an agent: make one commit and record it, to detect its loss; reports if it is already there."""
         name = file or f"file-{number}"
         return (
             f"@sh {before}; echo {number} > {name}; git add --all; "
-            f"if git diff --cached --quiet; then llmc report done --no-changes 'it is there already'; "
+            f"if git diff --cached --quiet; then llmc report done --no-changes 'already done'; "
             f"else {_COMMIT} 'Task {number}' && git rev-parse HEAD >> {self.directory}/made; fi"
         )
 
     def person(self, file: str) -> str:
-        """For an agent, who is not asked: a person changes the same file on the default branch meanwhile."""
+        """In an agent's command: the user changes the same file on the default branch."""
         git_c = f"git -C {self.source} -c user.name=Person -c user.email=person@example.com"
         return (
             f"echo by a person $(date +%s%N) > {self.source}/{file}; {git_c} add {file}; "
@@ -145,7 +145,7 @@ class Scratch:
         )
 
     def half(self, number: int, then: str) -> str:
-        """For an agent, once: work that is not committed yet, and must not be lost whatever comes `then`."""
+        """For an agent, once: uncommitted work that must not be lost, then `then`."""
         words = f"half of task {number}, in {self.directory.name}"
         tried = self.directory / f"tried-{number}"
         self.precious[words] = written = self.directory / f"wrote-{number}"
@@ -153,7 +153,7 @@ class Scratch:
         return f"@sh test -e {tried} || {{ {write}; {then}; }}"
 
     def gate(self, name: str) -> str:
-        """For an agent: wait until the drill opens it."""
+        """For an agent: wait until the drill opens the gate."""
         path = self.directory / name
         return f"touch {path}.reached; while test -e {self.running} && ! test -e {path}; do sleep 0.05; done"
 
@@ -161,12 +161,12 @@ class Scratch:
         (self.directory / name).touch()
 
     def reached(self, name: str) -> None:
-        self.until(lambda: (self.directory / f"{name}.reached").exists(), f"an agent got to {name}")
+        self.until(lambda: (self.directory / f"{name}.reached").exists(), f"an agent reached {name}")
 
     # -- running it
 
     def expect(self, number: int) -> None:
-        """A task that somebody else adds is to land too."""
+        """A task added by someone else must land too."""
         self.expected.add(number)
 
     def note(self, text: str) -> None:
@@ -174,17 +174,19 @@ class Scratch:
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
-            raise DrillFailed(f"not so: {what}")
+            raise DrillFailed(f"expected: {what}")
 
     def llmc(self, *args: str, check: bool = True) -> str:
         argv = [sys.executable, "-P", "-m", "llmc", *args]
         done = proc.run(argv, cwd=self.source, env=self.env, timeout_s=120, check=False)
         if check and not done.ok:
-            raise DrillFailed(f"`llmc {' '.join(args)}` ended with {done.returncode}: {done.stderr.strip()}")
+            raise DrillFailed(
+                f"`llmc {' '.join(args)}` exited with code {done.returncode}: {done.stderr.strip()}"
+            )
         return done.stdout
 
     def supervise(self, *, ready: bool = True) -> None:
-        """`llmc overseer`; with `ready`, until its first daemon is."""
+        """Run `llmc overseer`; with `ready`, wait until its first daemon is ready."""
         argv = [sys.executable, "-P", "-m", "llmc", "overseer"]
         self._supervisor = proc.spawn_detached(argv, self.directory / "overseer.out", self.env)
         if ready:
@@ -196,12 +198,12 @@ class Scratch:
         return self._supervisor.pid
 
     def said(self) -> str:
-        """What the supervisor printed."""
+        """The supervisor's output."""
         path = self.directory / "overseer.out"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def daemon(self, other_than: int = 0) -> int:
-        """The pid of a daemon that is ready."""
+        """The pid of a ready daemon."""
 
         def ready() -> int:
             row = _json(self.root / ".llmc" / "daemon.json")
@@ -224,7 +226,7 @@ class Scratch:
         return int(pid)
 
     def supervise_and_kill_agent(self, gate: str) -> None:
-        """The fault of more than one drill: the only agent is killed while it waits at the gate, which is open afterwards."""
+        """Shared by several drills: kill the only agent while it waits at the gate, then open the gate."""
         self.supervise()
         self.reached(gate)
         self.breaks_now()
@@ -233,11 +235,11 @@ class Scratch:
         self.open(gate)
 
     def state_is_mine(self) -> AbstractContextManager[None]:
-        """Nobody is just writing it: what is broken now would else be put right by chance."""
+        """Wait until it is not being written, which would undo the damage."""
         return locks.lock(self.project().root.lock("state"), Rank.STATE)
 
     def end(self) -> None:
-        """Nothing of it runs any more."""
+        """Stop everything."""
         self.running.unlink(missing_ok=True)
         if self._supervisor is not None and self._supervisor.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -255,7 +257,7 @@ class Scratch:
     # -- watching it
 
     def until(self, probe: Callable[[], T], what: str, limit_s: float = PATIENCE_S) -> T:
-        """What the probe says, once it says something."""
+        """Wait until the probe returns something, and return that."""
         deadline = monotonic() + limit_s
         while not (found := probe()):
             if monotonic() > deadline:
@@ -279,15 +281,15 @@ class Scratch:
             rows = self.events("task_assigned")
             return next((str(row["worker"]) for row in rows if row["task_id"] == str(task)), "")
 
-        return self.until(worker, f"somebody is at task {task}")
+        return self.until(worker, f"a worker has task {task}")
 
     def breaks_now(self) -> None:
-        """The clock of the drill starts here."""
+        """Start the drill's clock."""
         self.fault_unix = now_unix()
         self._said_before = len(self.said())
 
     def detected(self, action: str, limit_s: float = PATIENCE_S, **fields: str) -> dict[str, Any]:
-        """The event by which the fault was noticed."""
+        """Wait for the event that shows that the fault was detected."""
 
         def found() -> dict[str, Any]:
             rows = self.events(action, self.fault_unix)
@@ -298,7 +300,7 @@ class Scratch:
         return row
 
     def noticed(self, *words: str, limit_s: float = PATIENCE_S) -> None:
-        """What the supervisor says about the fault, before it does anything."""
+        """Wait for the supervisor's output about the fault."""
         before = self._said_before
         self.seen(
             lambda: any(all(word in line for word in words) for line in self.said()[before:].splitlines()),
@@ -307,18 +309,18 @@ class Scratch:
         )
 
     def seen(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
-        """What shows that the fault was noticed, where no event can."""
+        """Record that the fault was detected, if no event shows it."""
         self.until(lambda: bool(probe()), what, limit_s)
         self.detected_unix = now_unix()
 
     def all_landed(self, limit_s: float = PATIENCE_S) -> None:
-        """Every task is on the default branch, and llmc says so too; then the fleet has recovered."""
+        """Wait until every task landed and is completed; then the fleet has recovered."""
         self.until(lambda: set(self.landed()) >= self.expected, "every task landed", limit_s)
         self.until(lambda: self.completed() >= self.expected, "every task is completed")
         self.recovered_unix = now_unix()
 
     def _number(self, task_id: str) -> int:
-        """Of a leaf of a goal the place in its plan, whichever task it has become; else the task's own."""
+        """The number of a plan item, whichever task it has become; else of the task."""
         ledger = self.root / ".llmc" / "tasks.jsonl"
         for line in ledger.read_text().splitlines() if ledger.exists() else ():
             row = _row(line)
@@ -328,28 +330,28 @@ class Scratch:
         return int(task_id)
 
     def ended(self, limit_s: float = PATIENCE_S) -> int:
-        """The supervisor's exit code, once it has ended by itself."""
+        """Wait until the supervisor exits; its exit code."""
         assert self._supervisor is not None
         child = self._supervisor
-        self.until(lambda: child.poll() is not None, "the supervisor ends", limit_s)
+        self.until(lambda: child.poll() is not None, "the supervisor exits", limit_s)
         return int(child.poll() or 0)
 
     def is_supervised(self) -> bool:
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def completed(self) -> set[int]:
-        """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
+        """Completed tasks by the ledger, because an overwritten state loses events."""
         lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
         return {self._number(task) for tasks in lists for task in tasks}
 
     def landed(self) -> list[int]:
-        """The tasks on the default branch, as often as they are there."""
+        """The tasks on the default branch, each as often as it is there."""
         done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
         return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
 def overwrite(path: Path, text: str) -> None:
-    """As an editor does: the file is whole at every moment."""
+    """Replace the file atomically, as an editor does."""
     part = path.with_name(f".{path.name}.drill")
     part.write_text(text)
     part.rename(path)

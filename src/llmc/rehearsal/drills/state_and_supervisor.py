@@ -1,4 +1,4 @@
-"""Drills: llmc's own files, and the supervisor itself (rows 20 to 27)."""
+"""Drills: llmc's own files, and the supervisor (rows 20 to 27)."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def state_corrupt(scratch: Scratch) -> None:
 
 
 def state_overwritten(scratch: Scratch) -> None:
-    """By somebody who wrote an empty fleet, such as a test that ran in the wrong root."""
+    """By a process that wrote an empty fleet, such as a test in the wrong root."""
     _at_work(scratch, "llmc doctor --rebuild --yes")
     scratch.breaks_now()
     with scratch.state_is_mine():
@@ -49,7 +49,7 @@ def socket_gone(scratch: Scratch) -> None:
 
 
 def permissions_gone(scratch: Scratch) -> None:
-    """Nobody may change anything in .llmc any more."""
+    """Make .llmc read-only."""
     own = scratch.root / ".llmc"
     _at_work(scratch, f"chmod 700 {own}")
     scratch.breaks_now()
@@ -63,7 +63,7 @@ def permissions_gone(scratch: Scratch) -> None:
 
 
 def loop_hangs(scratch: Scratch) -> None:
-    """The daemon lives, and does nothing."""
+    """Freeze the daemon."""
     first = _at_work(scratch, "true")
     scratch.breaks_now()
     os.kill(first, signal.SIGSTOP)
@@ -73,19 +73,19 @@ def loop_hangs(scratch: Scratch) -> None:
 
 
 def start_hangs(scratch: Scratch) -> None:
-    """A daemon that registers, and never gets its agents up."""
+    """A daemon registers, but never starts its agents."""
     scratch.create()
     scratch.variables.write_text("export LLMC_STUCK_S=3 LLMC_FAULT=session.launch:before:hang\n")
     scratch.remedy(f"rm {scratch.variables}")
     scratch.task(1)
     scratch.breaks_now()
     scratch.supervise(ready=False)
-    scratch.noticed("log failure:", "the lane of auto-1")
+    scratch.noticed("log failure:", "work on auto-1")
     scratch.all_landed(90)
 
 
 def overseer_session_dies(scratch: Scratch) -> None:
-    """The agent that mends is killed in the middle of it."""
+    """The remediation agent is killed during a remediation."""
     mended, tried = scratch.directory / "mended", scratch.directory / "tried"
     check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})
@@ -93,15 +93,17 @@ def overseer_session_dies(scratch: Scratch) -> None:
     scratch.task(1)
     scratch.task(2, after=(1,))
     scratch.supervise()
-    scratch.until(tried.exists, "a remediation runs")
+    scratch.until(tried.exists, "a remediation is running")
     scratch.breaks_now()
     os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
-    scratch.seen(lambda: "started again" in scratch.said(), "the supervisor starts the agent again")
+    scratch.seen(
+        lambda: "restarting the remediation session" in scratch.said(), "the supervisor restarts the agent"
+    )
     scratch.all_landed()
 
 
 def bad_fix(scratch: Scratch) -> None:
-    """The agent says that it is mended, and it is not."""
+    """The agent reports a fix that does not work."""
     scratch.create(**{"auto.post_accept_command": "echo the build is red; exit 1"})
     scratch.remedy("true")
     scratch.task(1)
@@ -109,7 +111,7 @@ def bad_fix(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
-    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
 
 
 def remediation_hangs(scratch: Scratch) -> None:
@@ -119,15 +121,15 @@ def remediation_hangs(scratch: Scratch) -> None:
     scratch.task(1)
     scratch.task(2, after=(1,), expected=False)
     scratch.supervise()
-    began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation began")
+    began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation started")
     scratch.breaks_now()
     scratch.fault_unix = float(began[0]["ts"])
     scratch.detected("overseer_remediation", outcome="timeout")
-    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
 
 
 def remediation_fails(scratch: Scratch) -> None:
-    """The agent cannot mend it, and asks for a person."""
+    """The agent cannot fix it, and requests manual intervention."""
     scratch.create(**{"auto.post_accept_command": "echo the key is gone; exit 1"})
     scratch.remedy("echo get a new key > $LLMC_ROOT/.llmc/manual_intervention_needed_1.txt")
     scratch.task(1)
@@ -135,12 +137,12 @@ def remediation_fails(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
-    scratch.require(scratch.ended() == 11, "the supervisor ends with 11")
-    scratch.require("get a new key" in scratch.said(), "it says what the agent asks for")
+    scratch.require(scratch.ended() == 11, "the supervisor exits with 11")
+    scratch.require("get a new key" in scratch.said(), "it shows the agent's request")
 
 
 def other_daemon(scratch: Scratch) -> None:
-    """Somebody ends the daemon and starts another one while the supervisor does not look."""
+    """Replace the daemon between two checks of the supervisor."""
     first = _at_work(scratch, "true")
     os.kill(scratch.supervisor_pid, signal.SIGSTOP)
     scratch.breaks_now()
@@ -151,11 +153,11 @@ def other_daemon(scratch: Scratch) -> None:
     scratch.noticed("identity failure:")
     scratch.open("go")
     scratch.all_landed()
-    scratch.require(not processes.is_alive(other), "the other daemon has ended")
+    scratch.require(not processes.is_alive(other), "the other daemon has exited")
 
 
 def _at_work(scratch: Scratch, *remedy: str) -> int:
-    """A fleet with an agent at work, and the pid of its daemon."""
+    """A fleet with a busy agent, and the pid of its daemon."""
     scratch.create()
     scratch.remedy(*remedy)
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))

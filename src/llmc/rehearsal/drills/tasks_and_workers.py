@@ -1,4 +1,4 @@
-"""Drills: where tasks come from, and the workers that do them (rows 1 to 12)."""
+"""Drills: task sources and workers (rows 1 to 12)."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ def pool_hangs(scratch: Scratch) -> None:
     scratch.supervise()
     broken.touch()
     scratch.reached("pool-hangs")
-    scratch.breaks_now()  # it hangs since now
+    scratch.breaks_now()  # it hangs from now on
     scratch.noticed("log failure:", "(command")
     scratch.task(1)
     scratch.all_landed()
@@ -38,14 +38,14 @@ def pool_is_empty(scratch: Scratch) -> None:
     asked = scratch.directory / "asked"
     scratch.create(**{"auto.task_pool_command": f"echo asked >> {asked}"})
     scratch.supervise()
-    scratch.breaks_now()  # it never has anything
+    scratch.breaks_now()  # it never has a task
     scratch.until(lambda: asked.exists() and len(asked.read_text().split()) >= 3, "it was asked three times")
     scratch.task(1)
     scratch.all_landed()
 
 
 def pool_repeats(scratch: Scratch) -> None:
-    """The same task, as long as it is not done: a tracker that does not know yet that somebody works on it."""
+    """The same task until it is done: a tracker that does not know yet that it is in progress."""
     done = scratch.directory / "done"
     task = f"id: tracker-1\n# Do 1\n\n{scratch.commit(1, before=scratch.gate('go'))}"
     answer = scratch.directory / "answer.md"
@@ -72,7 +72,7 @@ def agent_killed(scratch: Scratch) -> None:
 
 
 def agent_crashes(scratch: Scratch) -> None:
-    """Each task, until somebody mends what makes them crash: the first is put aside, the second proves that it is not the task."""
+    """Every task crashes until the cause is fixed: the first is quarantined, the second shows that the task is not the cause."""
     mended = scratch.directory / "mended"
     scratch.create()
     scratch.remedy(f"touch {mended}", "llmc tasks requeue 1")
@@ -97,7 +97,7 @@ def agent_hangs(scratch: Scratch) -> None:
 
 
 def worker_in_error(scratch: Scratch) -> None:
-    """A conflict that its agent does not resolve in three rounds; the next attempt begins from the newest base."""
+    """An agent does not resolve its conflict in three rounds; the next attempt starts from the latest default branch."""
     scratch.create()
     person = scratch.directory / "person-was-here"
     conflict = f"test -e {person} || {{ touch {person}; {scratch.person('shared')}; }}"
@@ -122,7 +122,7 @@ def session_killed(scratch: Scratch) -> None:
 
 
 def tmux_killed(scratch: Scratch) -> None:
-    """The whole server, with every session on it."""
+    """Kill the server with every session."""
     scratch.create(**{"auto.concurrency": "2"})
     for number in (1, 2):
         scratch.task(number, f"@sh {scratch.gate(f'go-{number}')}", scratch.commit(number))
@@ -138,21 +138,21 @@ def tmux_killed(scratch: Scratch) -> None:
 
 
 def session_killed_again(scratch: Scratch) -> None:
-    """As often as it comes back, until somebody mends what kills it."""
+    """Kill the session every time it comes back, until the cause is fixed."""
     scratch.create()
     mended = scratch.directory / "mended"
     scratch.remedy(f"touch {mended}")
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
     scratch.supervise()
     scratch.breaks_now()
-    scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation mends it", 90)
+    scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation fixes it", 90)
     scratch.noticed("log failure:", "(tmux")
     scratch.open("go")
     scratch.all_landed()
 
 
 def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
-    """Whether it is mended; else its session is killed as soon as it has a task."""
+    """Whether it is fixed; else kill its session as soon as it has a task."""
     if mended.exists():
         return True
     project = scratch.project()
@@ -162,7 +162,7 @@ def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
 
 
 def worktree_broken(scratch: Scratch) -> None:
-    """The repository does not know its worktree any more. (A worktree that names another one is put right at once.)"""
+    """The repository loses its entry for the worktree. (A wrong link in the worktree is fixed immediately.)"""
     scratch.create()
     scratch.remedy("llmc doctor --repair --yes")
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
@@ -176,7 +176,7 @@ def worktree_broken(scratch: Scratch) -> None:
 
 
 def post_accept_fails(scratch: Scratch) -> None:
-    """What landed breaks the build; a commit on top of it mends that."""
+    """The landed commit breaks the build; a commit on top of it fixes that."""
     mended = scratch.directory / "mended"
     check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})

@@ -1,8 +1,8 @@
-"""What agents may write into the git settings of the root's clone, and what is undone. Pure.
+"""What agents may write into the git settings of the root's clone, and what is reverted. Pure.
 
 Every worktree shares the clone's `config`, so ordinary git commands of agents write there: new branches, a user, another
-remote, submodules, LFS. All that stays. A setting that runs a program, or leads git to another place than the one llmc
-means, is undone: it would run in llmc's own commands, and in a person's.
+remote, submodules, LFS. All that stays. A setting that runs a program, or redirects git, is reverted: it would apply to
+llmc's own commands, and to the user's.
 """
 
 import re
@@ -16,7 +16,7 @@ from llmc.base.patterns import pattern
 NO_PUSH = "llmc-workers-do-not-push"
 FETCH = "+refs/heads/*:refs/remotes/origin/*"
 
-#: what a root's clone has in its git configuration
+#: the git settings of a root's clone
 CLONE_SETTINGS = {
     "extensions.worktreeConfig": "true",
     "remote.origin.pushurl": NO_PUSH,
@@ -24,16 +24,16 @@ CLONE_SETTINGS = {
     "rerere.autoupdate": "true",
     "gc.auto": "0",
     "maintenance.auto": "false",
-    # A large file that is away leaves its pointer: no checkout fails for it.
+    # A missing large file stays a pointer, and no checkout fails.
     "lfs.skipdownloaderrors": "true",
 }
 
-#: a key as git prints it (section and name in small letters), and its value; None: it is there without one
+#: a key as git prints it (section and name in lower case), and its value; None: no value
 Row = tuple[str, str | None]
 
 
 class Place(StrEnum):
-    """Which settings a file holds."""
+    """The kind of a settings file."""
 
     #: of the clone, which all worktrees share
     CLONE = "clone"
@@ -46,29 +46,29 @@ class Place(StrEnum):
 
 
 class Change(NamedTuple):
-    """A key that has to be another one; `wanted` None: not at all."""
+    """A key to change; `wanted` None: remove it."""
 
     key: str
     found: tuple[str, ...]
     wanted: str | None
-    #: nobody has to hear of it: a person changed the source, or an older llmc wrote it
+    #: not reported: the user changed the source, or an older llmc wrote it
     silent: bool = False
 
 
 class Expected(NamedTuple):
-    """What llmc itself set. `source`: where work lands, without a password; "" when that is not known."""
+    """What llmc itself set. `source`: where work lands, without a password; "" if unknown."""
 
     source: str = ""
-    #: the same as config.toml has it: an older llmc wrote that into the clone
+    #: the same as in config.toml: an older llmc wrote that into the clone
     written: str = ""
-    #: config.toml is newer than the file: a person may have named another source
+    #: config.toml is newer than the file: the user may have changed the source
     is_newer: bool = False
-    #: the worktree of a submodule, as its own settings name it
+    #: the worktree of a submodule, from its own settings
     worktree: str = ""
 
 
 def changes(rows: Sequence[Row], place: Place, expected: Expected) -> list[Change]:
-    """What has to be undone in one file, in the order of its keys."""
+    """What to revert in one file, in the order of its keys."""
     found: dict[str, tuple[str, ...]] = {}
     for key, value in rows:
         found[key] = (*found.get(key, ()), "" if value is None else value)
@@ -82,7 +82,7 @@ def changes(rows: Sequence[Row], place: Place, expected: Expected) -> list[Chang
 
 
 def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
-    """Where the files are: the root has no checkout, a worktree has one, a submodule has its own."""
+    """Settings about the checkout: the root has none, a worktree has one, a submodule its own."""
     wrong = []
     bare = found.get("core.bare", ())
     if bare and place in (Place.CLONE, Place.WORKTREE):
@@ -97,7 +97,7 @@ def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expect
 
 
 def _not_ours(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
-    """What git reads first of all, and the remote `origin`: only the clone's own file has these, as llmc made them."""
+    """The core settings and the remote `origin`: allowed only in the clone's own file, as llmc wrote them."""
     if place is Place.INNER:
         return []
     wanted: dict[str, str] = {}
@@ -116,7 +116,7 @@ def _not_ours(found: dict[str, tuple[str, ...]], place: Place, expected: Expecte
 
 
 _URL = "remote.origin.url"
-#: GitHub's own program notes there which repository is meant
+#: written by GitHub's `gh`
 _OF_GITHUB = "remote.origin.gh-resolved"
 
 
@@ -124,7 +124,7 @@ def _is_silent(key: str, values: tuple[str, ...], expected: Expected) -> bool:
     return key == _URL and (expected.is_newer or values == (expected.written,))
 
 
-#: keys that run a program or send git elsewhere, whatever their value is
+#: keys that run a program or redirect git, with any value
 _RUNS = pattern(
     r"core\.(fsmonitor|hookspath|sshcommand|editor|pager|attributesfile|askpass|gitproxy|alternaterefscommand)"
     r"|(include|includeif|url|alias|credential|http|https|ftp|gpg|pager|hook|bundle|promisor|trace2|llmc|ssh)\..*"
@@ -137,7 +137,7 @@ _RUNS = pattern(
     r"|lfs\.(.+\.)?(url|pushurl|storage|standalonetransferagent|path|args|clean|smudge|sshtransfer)",
     re.DOTALL,
 )
-#: of these sections what only sets a size, a time or a version
+#: harmless keys of these sections: sizes, times, versions
 _MILD = frozenset(
     [
         "http.postbuffer",
@@ -148,14 +148,14 @@ _MILD = frozenset(
         "protocol.version",
     ]
 )
-#: what `git lfs install` writes, and llmc where git-lfs is not installed
+#: written by `git lfs install`, and by llmc without git-lfs
 _OF_LFS = {
     "filter.lfs.clean": ("git-lfs clean -- %f", ""),
     "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f", ""),
     "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip", ""),
     "filter.lfs.required": ("true", "false"),
 }
-#: everything else makes git refuse the repository, or fetch what is missing from somewhere
+#: any other extension makes git refuse the repository, or fetch missing objects
 _EXTENSIONS = [
     "worktreeconfig",
     "objectformat",
@@ -168,7 +168,7 @@ _EXTENSIONS = [
 
 
 def runs_or_redirects(key: str, value: str) -> bool:
-    """Whether a setting is undone wherever it is found."""
+    """Whether a setting is reverted in any file."""
     section, _, rest = key.partition(".")
     match section:
         case "filter":
@@ -178,16 +178,16 @@ def runs_or_redirects(key: str, value: str) -> bool:
         case "submodule":
             return rest.endswith(".update") and value.lstrip().startswith("!")
         case "remote" if ":" in rest.rpartition(".")[0]:
-            return True  # named like an address: git would take it for that address
+            return True  # named like a URL: git would take it for that URL
     return key not in _MILD and _RUNS.fullmatch(key) is not None
 
 
-#: attributes that hand files to a program or a merge of their own; a commit may have them, the clone alone may not
+#: attributes that pass files to a program or a merge driver; allowed in a commit, but not in the clone
 _STEERS = pattern(r"(?:^|\s)[-!]?(?:filter|merge|diff|binary|working-tree-encoding)(?:=|\s|$)")
 
 
 def kept_attributes(text: str) -> str:
-    """`info/attributes` without the lines that steer git."""
+    """`info/attributes` without those attributes."""
     lines = text.split("\n")
     return "\n".join(line for line in lines if line.lstrip().startswith("#") or not _STEERS.search(line))
 
@@ -197,7 +197,7 @@ _ENTRY = pattern(r"([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\"\\#;\t]*))?")
 
 
 def parse_plain(data: bytes) -> list[Row] | None:
-    """The settings of a file that is written plainly, as git itself writes it; None: only git can tell what it means."""
+    """The settings of a plain file, as git itself writes it; None: only git can parse it."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What git left unresolved in a rebase: the kind of each conflict, its markers, its regions. Pure.
+"""The conflicts of a rebase: kind, markers and regions of each. Pure.
 
 In a rebase, stage 2 (and HEAD) is the default branch, stage 3 (and REBASE_HEAD) is the worker's own commit.
 """
@@ -11,7 +11,7 @@ from msgspec import Struct
 from llmc.base.patterns import pattern
 
 CONTEXT_LINES = 5
-#: of one region, and of all regions of a prompt together
+#: maximum lines of one region, and of all regions in a prompt
 MAX_REGION_LINES = 60
 MAX_LINES = 300
 MAX_LINE_CHARS = 300
@@ -20,25 +20,25 @@ BASE, MAIN, WORKER = 1, 2, 3
 
 _BEGIN = pattern(r"<{7}(?: |$)")
 _END = pattern(r">{7}(?: |$)")
-#: a terminal would act on these, so a prompt may not have them
+#: control characters, which a prompt must not contain
 _UNPRINTABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Kind(StrEnum):
-    """How two changes of one file disagree."""
+    """The kind of a conflict."""
 
     #: both changed the same lines
     CONTENT = "Content"
-    #: one changed it, the other removed it
+    #: one changed it, the other deleted it
     MODIFY_DELETE = "ModifyDelete"
-    #: both added a file of this name
+    #: both added a file with this name
     ADD_ADD = "AddAdd"
-    #: each gave it another name
+    #: both renamed it, differently
     RENAME_RENAME = "RenameRename"
 
 
 class Conflict(Struct, frozen=True):
-    """One conflicted file; `in_main` and `in_worker` are its names there, None where it is removed."""
+    """A conflicted file; `in_main` and `in_worker` are its names there, None if deleted."""
 
     path: str
     kind: Kind
@@ -47,7 +47,7 @@ class Conflict(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Where its text, with any markers, can be in the worktree."""
+        """Where its text may be in the worktree."""
         return tuple(dict.fromkeys(name for name in (self.in_main, self.in_worker) if name))
 
 
@@ -72,7 +72,7 @@ def classify(
     main_renames: Mapping[str, str],
     worker_renames: Mapping[str, str],
 ) -> tuple[Conflict, ...]:
-    """Each conflict once. A file renamed on both sides is three paths for git, and one conflict here."""
+    """Each conflict once. A file renamed on both sides is three paths in git, but one conflict here."""
     renamed = [
         Conflict(old, Kind.RENAME_RENAME, main_renames[old], worker_renames[old])
         for old, found in stages.items()
@@ -94,12 +94,12 @@ def _kind(stages: frozenset[int]) -> Kind:
 
 
 def marker_count(text: str) -> int:
-    """How many conflict regions a text has: its `<<<<<<<` lines."""
+    """The number of conflict regions in a text: its `<<<<<<<` lines."""
     return sum(bool(_BEGIN.match(line)) for line in text.splitlines())
 
 
 def regions(text: str, context: int = CONTEXT_LINES) -> list[str]:
-    """The conflicting regions with the lines around them; regions that touch are shown together."""
+    """The conflicting regions with context lines; adjacent regions are joined."""
     lines = text.splitlines()
     windows: list[tuple[int, int]] = []
     for start, end in _spans(lines):
@@ -126,7 +126,7 @@ def _spans(lines: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def bounded(excerpts: Sequence[str], room: int = MAX_LINES) -> tuple[list[str], int]:
-    """As many excerpts as there is room for, long ones cut in the middle; and how many lines of room are left."""
+    """As many excerpts as fit, long ones cut in the middle; and the remaining lines."""
     shown = []
     for excerpt in excerpts:
         lines = [line[:MAX_LINE_CHARS] for line in printable(excerpt).split("\n")]
@@ -141,17 +141,17 @@ def bounded(excerpts: Sequence[str], room: int = MAX_LINES) -> tuple[list[str], 
 
 
 def printable(text: str) -> str:
-    """A text of a file, or its name, as it may stand in a prompt."""
+    """A file's text or name, made safe for a prompt."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def summary(markers: Sequence[int]) -> str:
-    """One number for each file: its markers."""
+    """A summary; one marker count per file."""
     return f"{len(markers)} file(s) with {sum(markers)} conflict region(s)"
 
 
 def describe(conflict: Conflict, markers: int, branch: str) -> str:
-    """One line about a file, worded by its kind."""
+    """One line about a file, by its kind."""
     match conflict.kind:
         case Kind.CONTENT:
             return f"{markers} conflict region(s)"

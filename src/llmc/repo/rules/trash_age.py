@@ -1,8 +1,8 @@
-"""How long something has been in the trash, though clocks lie. Pure.
+"""How long an entry has been in the trash, without trusting the clock. Pure.
 
-The clock of a machine may be wrong by years when it starts, and be set while llmc runs. So what is in the trash is not
-as old as its name says: it is as old as the daemons have seen it there, by the time that they ran. Only a daemon's first
-look asks the clock how long none ran, and believes it a day at most.
+A machine's clock may be wrong by years at boot, and be set while llmc runs. So the age of a trash entry is not taken
+from its name, but from how long running daemons have seen it. Only a daemon's first check asks the clock how long none
+ran, and counts a day at most.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 DAY_S = 86400.0
-#: time in which no daemon ran may be a clock that was set: it counts this much at most
+#: maximum time without a daemon that counts, because the clock may have been set
 MOST_UNSEEN_S = DAY_S
-#: a gap between two events counts this much at most, for the same reason
+#: maximum gap between two events that counts, for the same reason
 MOST_SILENCE_S = 2 * DAY_S
-#: what is old must be seen as old for so long, by a daemon that runs, before it goes
+#: how long a running daemon must see an entry as old before it is deleted
 SECOND_LOOK_S = DAY_S
 
 
 class Age(msgspec.Struct, frozen=True):
-    """What is known of one entry."""
+    """Facts about one entry."""
 
     #: how long it has been seen in the trash
     lived_s: float = 0.0
@@ -28,18 +28,18 @@ class Age(msgspec.Struct, frozen=True):
 
 
 class Book(msgspec.Struct, frozen=True):
-    """What all looks so far add up to."""
+    """The sum of all checks so far."""
 
-    #: the latest time that a look was told; 0 before the first one
+    #: the time of the latest check; 0 before the first
     newest_unix: float = 0.0
     ages: dict[str, Age] = {}
 
 
 def look(book: Book, found: Mapping[str, float], *, now: float, ran_s: float | None, keep_s: float) -> Book:
-    """The book after one more look at the trash.
+    """The book after one more check of the trash.
 
-    `found` has every entry with its age by the clock. `ran_s` is how long this daemon has run since its last look; None
-    for its first one.
+    `found` has every entry with its age by the clock. `ran_s`: how long this daemon has run since its last check; None
+    for the first.
     """
     unseen = min(max(0.0, now - book.newest_unix), MOST_UNSEEN_S) if book.newest_unix else 0.0
     passed = unseen if ran_s is None else ran_s
@@ -57,15 +57,15 @@ def _older(before: Age | None, by_clock_s: float, passed: float, ran_s: float | 
 
 
 def expired(book: Book) -> list[str]:
-    """What may go."""
+    """Entries that may be deleted."""
     return [name for name, age in book.ages.items() if (age.old_s or 0.0) >= SECOND_LOOK_S]
 
 
 def accounted_for(events: Iterable[tuple[float, str]], now: float) -> dict[str, float]:
-    """How much time the event log itself shows since each pin that it tells of.
+    """How much time the event log shows since each pin it reports.
 
-    `events` are times, with the ref where it is the event of a pin. The time of a clock that was set shows as one gap,
-    and a clock that was set back shows nothing until it is where it was.
+    `events` are times, with the ref if the event is a pin. A clock set forward shows as one gap, and a clock set back
+    counts nothing until it catches up.
     """
     passed = newest = 0.0
     begun: dict[str, float] = {}

@@ -135,7 +135,7 @@ class _Page:
         return lines
 
     def notices(self, items: tuple[Waiting, ...]) -> list[str]:
-        lines = [self.paint("Worth knowing", "bold")] if items else []
+        lines = [self.paint("Notices", "bold")] if items else []
         for item in items[:MOST_WAITING]:
             lines += self._plain(_about(item), 2, 2)
         return lines
@@ -190,8 +190,8 @@ class _Page:
     def not_landed(self, report: Digest) -> list[str]:
         lines: list[str] = []
         if report.failed:
-            causes = ", ".join(f"{count} {cause}" for cause, count in report.failed_by_cause.items())
-            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed: {causes}", 2, 2)
+            causes = ", ".join(f"{cause}: {count}" for cause, count in report.failed_by_cause.items())
+            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed ({causes})", 2, 2)
             lines += self._failures(report.failed)
         for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
             held = [_held(row) for row in report.held if row.hold == hold]
@@ -209,7 +209,7 @@ class _Page:
         """The latest reason for each cause, one line each."""
         last = {row.cause: row for row in rows if row.reason}
         for row in list(last.values())[:3]:
-            yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {gist(row.reason)}", 4, 2)
+            yield from self._plain(f"task {row.task_id} ({row.cause or 'unknown'}): {gist(row.reason)}", 4, 2)
 
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions

@@ -1,4 +1,4 @@
-"""What a supervisor concludes: whether a daemon is well, and what follows when it is not. Pure."""
+"""Decides whether a daemon is healthy, and what to do if not. Pure."""
 
 from collections.abc import Sequence
 
@@ -23,23 +23,23 @@ def outcome(kind: str, duration_s: float, problem: str) -> str:
 
 
 def style_of(text: str) -> str:
-    """Red for the beginning of a remediation, green for what went well, yellow for what did not."""
+    """Red for the start of a remediation, green for success, yellow for problems."""
     if text == ENTERING:
         return "red"
     return "green" if text.startswith("✓") else "yellow" if text.startswith("⚠") else ""
 
 
 DAY_S = 86400.0
-#: waits for a limit, or an API that is away, double up to this
+#: maximum wait for a usage limit or an API outage; waits double
 MOST_WAIT_S = 1800.0
 
 
 class Limits(Struct, frozen=True):
-    """What the configuration says."""
+    """From the configuration."""
 
     cooldown_s: float
     remediations_a_day: int
-    #: the first wait for a usage limit, and for an API that is away
+    #: the first wait for a usage limit, and for an API outage
     limit_wait_s: float = 300.0
     api_wait_s: float = 60.0
 
@@ -47,11 +47,11 @@ class Limits(Struct, frozen=True):
 class History(Struct, frozen=True):
     """What was tried so far."""
 
-    #: there was a remediation since the last run that was long enough
+    #: a remediation ran since the last long enough run
     remediated: bool = False
-    #: when each remediation began
+    #: when each remediation started
     remediations: tuple[float, ...] = ()
-    #: waits in a row for something that passes by itself
+    #: waits in a row for a temporary failure
     waits: int = 0
 
     @property
@@ -60,13 +60,13 @@ class History(Struct, frozen=True):
 
 
 class Remediate(Struct, frozen=True):
-    """An agent looks for the cause; then the daemon starts again."""
+    """Run a remediation, then restart the daemon."""
 
     attempt: int
 
 
 class Restart(Struct, frozen=True):
-    """The daemon starts again, after a while; the workers that got nowhere are reset before that."""
+    """Restart the daemon after a wait; first reset the workers without progress."""
 
     why: str
     after_s: float = 0.0
@@ -74,7 +74,7 @@ class Restart(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """The supervisor ends: why, and what a person can do."""
+    """Stop the supervisor: why, and what the user can do."""
 
     code: Exit
     why: str
@@ -84,19 +84,19 @@ class End(Struct, frozen=True):
 Verdict = Remediate | Restart | End
 
 _ADVICE = {
-    "auth": "Log in again (run `claude` and /login), then start `llmc overseer` again.",
-    "disk": "Free some disk space, then start `llmc overseer` again.",
+    "auth": "Log in again (run `claude`, then /login), then run `llmc overseer` again.",
+    "disk": "Free some disk space, then run `llmc overseer` again.",
 }
 
 
 def after_failure(
     failure: Failure, history: History, ran_s: float, now: float, limits: Limits
 ) -> tuple[Verdict, History]:
-    """What to do about a daemon that failed after it ran for so long, and the history with it."""
+    """What to do about a daemon that failed after `ran_s`, and the updated history."""
     if ran_s >= limits.cooldown_s:
         history = replace(history, remediated=False, waits=0)
     if failure.kind is FailureKind.DRAINED:
-        return End(Exit.DONE, failure.text, "`llmc digest` says what became of it."), history
+        return End(Exit.DONE, failure.text, "Run `llmc digest` for a report."), history
     by_cause = _by_cause(failure.cause, failure.text, history, limits)
     if by_cause is not None:
         return by_cause
@@ -108,12 +108,18 @@ def after_failure(
             f"(less than {limits.cooldown_s:g} s): {failure.text}"
         )
         return End(
-            Exit.SPIRAL, why, "Read the newest logs/remediation_*.txt, mend the cause, start it again."
+            Exit.SPIRAL,
+            why,
+            "Read the latest logs/remediation_*.txt, fix the cause, then run `llmc overseer` again.",
         ), history
     recent = [at for at in history.remediations if now - at < DAY_S]
     if len(recent) >= limits.remediations_a_day:
-        why = f"{len(recent)} remediations in 24 hours are enough: {failure.text}"
-        return End(Exit.HUMAN, why, "See what keeps failing: llmc events, logs/remediation_*.txt."), history
+        why = f"remediation limit reached ({len(recent)} in 24 hours): {failure.text}"
+        return End(
+            Exit.HUMAN,
+            why,
+            "Find out what keeps failing: run `llmc events`, and read logs/remediation_*.txt.",
+        ), history
     after = replace(history, remediated=True, remediations=(*history.remediations, now))
     return Remediate(after.attempt), after
 
@@ -121,74 +127,74 @@ def after_failure(
 def after_remediation(
     cause: str, problem: str, history: History, limits: Limits
 ) -> tuple[Verdict | None, History]:
-    """A remediation that could not even be tried is none; None: the daemon starts again."""
+    """Stop after a remediation that could not run; None: restart the daemon."""
     return _by_cause(cause, f"the remediation failed: {problem}", history, limits) or (None, history)
 
 
 def _by_cause(cause: str, text: str, history: History, limits: Limits) -> tuple[Verdict, History] | None:
-    """Causes that no model can mend: a person is needed, or it passes by itself."""
+    """Causes that no agent can fix: they need the user, or they pass."""
     if cause in _ADVICE:
-        return End(Exit.HUMAN, f"only a person can mend this ({cause}): {text}", _ADVICE[cause]), history
+        return End(Exit.HUMAN, f"manual fix required ({cause}): {text}", _ADVICE[cause]), history
     if cause in ("limit", "api"):
         first_s = limits.limit_wait_s if cause == "limit" else limits.api_wait_s
         wait_s = min(MOST_WAIT_S, first_s * 2.0 ** min(history.waits, 10))
         after = replace(history, remediated=False, waits=history.waits + 1)
-        return Restart(f"this passes by itself ({cause})", after_s=wait_s), after
+        return Restart(f"temporary failure ({cause})", after_s=wait_s), after
     return None
 
 
 class Note(Struct, frozen=True):
-    """A file that asks for a person."""
+    """A file that requests manual intervention."""
 
     path: str
     text: str
 
 
 def before_start(notes: Sequence[Note]) -> End | None:
-    """A remediation that could not mend it says so in a file; then nobody starts the daemon again."""
+    """Stop if a remediation wrote a file because it could not fix the failure."""
     if not notes:
         return None
-    said = "\n\n".join(f"{note.path}:\n{note.text.strip() or '(it is empty)'}" for note in notes)
-    advice = "Mend what it says, remove the file, then start `llmc overseer` again."
-    return End(Exit.MANUAL, f"manual intervention is needed\n{said}", advice)
+    said = "\n\n".join(f"{note.path}:\n{note.text.strip() or '(empty)'}" for note in notes)
+    advice = "Resolve what the file describes, delete it, then run `llmc overseer` again."
+    return End(Exit.MANUAL, f"manual intervention needed\n{said}", advice)
 
 
-#: a daemon that ends removes its registration a moment before its process is gone
+#: an exiting daemon removes its registration a moment before its process is gone
 UNREGISTERED_S = 3.0
 
 
 class HealthLimits(Struct, frozen=True):
-    """What the configuration says."""
+    """From the configuration."""
 
     heartbeat_s: float
     stall_s: float
 
 
 class Seen(Struct, frozen=True):
-    """One look at the daemon."""
+    """One observation of the daemon."""
 
-    #: the process that registered lives; a zombie does not
+    #: whether the registered process is alive; a zombie is not
     alive: bool = True
-    #: how it ended, where that can be known
+    #: its exit code, if known
     exit_code: int | None = None
-    #: why it takes no more tasks, if it ended because of that
+    #: why it stopped taking tasks, if it exited because of that
     drained: str = ""
-    #: what daemon.json says, and for how long it has said nothing
+    #: the identity in daemon.json, and how long there has been none
     registered: Identity | None = None
     unregistered_s: float = 0.0
-    #: whose the heartbeat is; None: there is none
+    #: the sender of the heartbeat; None if there is none
     beat_of: str | None = None
-    #: since it last changed, or since there should have been one
+    #: since it last changed, or since one was due
     beat_age_s: float = 0.0
     #: new lines of its log at WARN or above
     records: tuple[Record, ...] = ()
-    #: since anything got on, and whether there is something to get on with
+    #: time without progress, and whether there is work
     quiet_s: float = 0.0
     has_work: bool = False
 
 
 def judge(expected: Identity, seen: Seen, limits: HealthLimits) -> Failure | None:
-    """What is wrong; None when the daemon is well."""
+    """What is wrong; None if the daemon is healthy."""
     return (
         _other_daemon(expected, seen)
         or judge_records(seen.records)
@@ -200,27 +206,27 @@ def judge(expected: Identity, seen: Seen, limits: HealthLimits) -> Failure | Non
 
 
 def is_quiet_for_long(quiet_s: float, limits: HealthLimits) -> bool:
-    """Only then it matters whether there is work, which costs a look at every task."""
+    """Whether to check for work, which reads every task."""
     return quiet_s > limits.stall_s
 
 
 def _other_daemon(expected: Identity, seen: Seen) -> Failure | None:
     found = seen.registered
     if found is not None and found != expected:
-        what = "its pid was given to another daemon" if found.pid == expected.pid else "another daemon runs"
+        what = "another daemon has its pid" if found.pid == expected.pid else "another daemon is running"
         text = f"{what}: expected {_name(expected)}, found {_name(found)}"
         return Failure(FailureKind.IDENTITY, text)
     if seen.beat_of is not None and seen.beat_of != expected.instance_id:
-        text = f"the heartbeat is that of {seen.beat_of}, expected {expected.instance_id}"
+        text = f"the heartbeat is from {seen.beat_of}, expected {expected.instance_id}"
         return Failure(FailureKind.IDENTITY, text)
     return None
 
 
 def judge_records(records: Sequence[Record]) -> Failure | None:
-    """One is enough."""
+    """The first failure record, if any."""
     if not records:
         return None
-    # The first one is what began it; but what only a person can mend must not hide behind another.
+    # The first one is the cause; but one that needs the user must not hide behind another.
     record = next((r for r in records if r.cause in ("auth", "disk")), records[0])
     about = " ".join(text for text in (record.cause, record.worker, _task(record)) if text)
     text = f"{record.level} in its log: {record.message}" + (f" ({about})" if about else "")
@@ -235,7 +241,7 @@ def _gone(expected: Identity, seen: Seen) -> Failure | None:
     if seen.alive:
         return None
     if seen.drained:
-        return Failure(FailureKind.DRAINED, f"the daemon has ended in order: {seen.drained}")
+        return Failure(FailureKind.DRAINED, f"the daemon exited normally: {seen.drained}")
     how = "" if seen.exit_code is None else f" ({_exit(seen.exit_code)})"
     return Failure(FailureKind.PROCESS, f"the daemon's process {expected.pid} is gone{how}")
 
@@ -244,22 +250,22 @@ def _unregistered(expected: Identity, seen: Seen) -> Failure | None:
     if seen.registered is not None or seen.unregistered_s <= UNREGISTERED_S:
         return None
     return Failure(
-        FailureKind.IDENTITY, f"the daemon {expected.pid} lives, but its registration is gone or unreadable"
+        FailureKind.IDENTITY,
+        f"the daemon ({expected.pid}) is running, but daemon.json is missing or unreadable",
     )
 
 
 def _hung(expected: Identity, seen: Seen, limits: HealthLimits) -> Failure | None:
     if seen.beat_age_s <= limits.heartbeat_s:
         return None
-    what = "has no heartbeat" if seen.beat_of is None else "gave no sign of life"
-    text = f"the daemon {expected.pid} {what} for {seen.beat_age_s:.0f} s"
+    text = f"the daemon ({expected.pid}) is hung: no heartbeat for {seen.beat_age_s:.0f} s"
     return Failure(FailureKind.HEARTBEAT, text)
 
 
 def _stalled(seen: Seen, limits: HealthLimits) -> Failure | None:
     if not seen.has_work or not is_quiet_for_long(seen.quiet_s, limits):
         return None
-    text = f"there is work, and nothing got on for {seen.quiet_s:.0f} s"
+    text = f"no progress for {seen.quiet_s:.0f} s although tasks are ready"
     return Failure(FailureKind.STALL, text)
 
 

@@ -9,17 +9,17 @@ from msgspec import Struct
 from llmc.records.worker import Status, WorkerRecord
 from llmc.sessions.rules.decide import INTERRUPTED
 
-#: a session that crashes is started again and told once more; after that it is an issue
+#: a session that crashes is restarted once; after that the remediation has failed
 TRIES = 2
 
-#: it asked something: nobody is there to answer, so it goes on waiting until the limit
+#: it asked something; unattended, it waits until the limit
 _ASKS = ("question", "permission")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Outcome(StrEnum):
-    """What became of a remediation."""
+    """The outcome of a remediation."""
 
     COMPLETED = "completed"
     #: the supervisor was told to stop
@@ -29,23 +29,23 @@ class Outcome(StrEnum):
 
 
 class End(Struct, frozen=True):
-    """How it ended, and why where that was not as it should."""
+    """How it ended, and the problem, if any."""
 
     outcome: Outcome
     problem: str = ""
-    #: what kind of failure it was (records/causes.py), where that is known
+    #: the kind of failure (records/causes.py), if known
     cause: str = ""
-    #: its process or its session went away: another try may do
+    #: its process or its session is gone: a retry may help
     crashed: bool = False
 
 
 def judge(
     record: WorkerRecord, *, attached: bool, stopping: bool, spent_s: float, limit_s: float
 ) -> End | None:
-    """The end of a turn that was told of a failure; None while it goes on.
+    """The end of a remediation turn; None while it runs.
 
-    Its own end comes first: what was done in time is done. While a person is attached nothing is concluded from
-    an interruption or a failure, which the person sees too, and `spent_s` does not grow.
+    A normal end comes first: it was done in time. While a terminal is attached, an interruption or a failure means
+    nothing, because the user sees it too, and `spent_s` does not grow.
     """
     end = ended(record)
     if end is not None and (not attached or end.crashed or end.outcome is Outcome.COMPLETED):
@@ -58,7 +58,7 @@ def judge(
 
 
 def ended(record: WorkerRecord) -> End | None:
-    """What the record says of the turn, by its hooks, its process and its session alone."""
+    """The end of the turn, from hooks, process and session alone."""
     match record.status:
         case Status.WORKING | Status.REVIEWING | Status.REJECTED | Status.REBASING:
             return None
@@ -77,12 +77,12 @@ def _rests(record: WorkerRecord) -> End | None:
     if record.cause or record.reason == "blocked":
         return End(Outcome.FAILED, _why(record), record.cause)
     if record.reason == INTERRUPTED:
-        return End(Outcome.FAILED, "somebody interrupted it in its session")
+        return End(Outcome.FAILED, "it was interrupted in its session")
     return None if record.reason in _ASKS else End(Outcome.COMPLETED)
 
 
 def _gone(record: WorkerRecord) -> End:
-    """Told to exit normally when it is done, it may do just that; anything else is a crash."""
+    """A normal exit is fine, because the prompt asks for it; anything else is a crash."""
     if record.reason == "exited":
         return End(Outcome.COMPLETED)
     return End(Outcome.FAILED, _why(record), record.cause, crashed=True)
@@ -94,10 +94,10 @@ def _why(record: WorkerRecord) -> str:
 
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
-    waits = f"; it waits for an answer ({record.reason})" if record.reason in _ASKS else ""
+    waits = f"; it is waiting for an answer ({record.reason})" if record.reason in _ASKS else ""
     return f"not done after {limit_s:g} s{waits}"
 
 
 def printable(text: str) -> str:
-    """Logs may hold control characters, which a terminal would act on: they are shown as escapes instead."""
+    """Show control characters from logs as escapes."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

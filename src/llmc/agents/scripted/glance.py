@@ -1,0 +1,3 @@
+"""The scripted agent writes the status file of Claude Code on purpose."""
+
+from llmc.agents.claude.glance import glance as glance
