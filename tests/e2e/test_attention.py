@@ -234,7 +234,7 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     real = record.read_text()
     record.write_text(json.dumps({**json.loads(real), "pid": os.getpid()}))
     items = on_every_surface(fleet, "other_daemon")
-    assert f"daemon.json names {os.getpid()}" in items["other_daemon"]["text"]
+    assert f"daemon.json names process {os.getpid()}" in items["other_daemon"]["text"]
     record.write_text(real)
     fleet.llmc("down")
     _on_a_small_disk(fleet, hook, tmp_path)

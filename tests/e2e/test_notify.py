@@ -95,7 +95,7 @@ def test_the_budget_of_a_run_is_told(scripted: Fleet, hook: Webhook) -> None:
 @pytest.mark.req("7-006", "7-007", "7-012", "7-013")
 def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, hook: Webhook) -> None:
     """Break: tell of needs_review unasked; or exit 0 when a channel failed."""
-    assert "config set notify." in scripted.set_up("adam", "eve").llmc("notify", "test", code=3).err
+    assert "llmc config set" in scripted.set_up("adam", "eve").llmc("notify", "test", code=3).err
     out = scripted.dir / "told.jsonl"
     scripted.llmc("config", "set", "notify.command", f"cat >> {out}")
     scripted.llmc("config", "set", "notify.webhook", hook.url)

@@ -171,7 +171,7 @@ def problems(record: WorkerRecord) -> list[str]:
     found = []
     if (record.status is S.NEEDS_REVIEW) != (record.commit_sha is not None):
         found.append(
-            f"{record.name}: commit_sha must be set only while awaiting review; status is {record.status}"
+            f"{record.name}: commit_sha must be set in review and only then; status is {record.status}"
         )
     if record.status is S.ERROR and not record.error_reason:
         found.append(f"{record.name}: error without a reason")

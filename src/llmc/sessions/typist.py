@@ -221,7 +221,7 @@ class Typist:
     def _refuse_what_is_in_the_box(self) -> None:
         """Our text must not be appended to other text, or typed into the user's search."""
         box = self._box()
-        attach = f"`llmc attach {self.name}`"
+        attach = f"run `llmc attach {self.name}`"
         if box.box is Box.ABSENT:
             words = (
                 f"the screen of {self.name} does not show its input box; {attach}, then close what is open"

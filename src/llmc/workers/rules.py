@@ -192,5 +192,5 @@ def clock_jump(interval_s: float, monotonic_s: float, wall_s: float) -> str:
         return f"the clock moved by {wall_s:.0f} s in {monotonic_s:.0f} s"
     late_s = monotonic_s - interval_s
     if late_s > LATE_INTERVALS * interval_s:
-        return f"patrol came {late_s:.0f} s late"
+        return f"patrol was {late_s:.0f} s late"
     return ""

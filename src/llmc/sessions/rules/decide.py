@@ -165,7 +165,7 @@ def wants_git(event: AgentEvent) -> bool:
 def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     """Judge one event. Events of an earlier launch, or of none, are ignored."""
     if not event.instance or event.instance != record.instance:
-        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of an earlier launch"})
+        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "from an earlier launch"})
     match event.what:
         case What.SESSION_STARTED:
             return _session_start(record, event, facts)
@@ -286,7 +286,7 @@ def _person_began(record: WorkerRecord) -> Step | None:
 
 def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if facts.git is None:
-        return Verdict(details={"hook": event.name, "why": "git could not be read"})
+        return Verdict(details={"hook": event.name, "why": "the worktree could not be read"})
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
@@ -522,7 +522,7 @@ def _is_of_another_pane(record: WorkerRecord, event: AgentEvent, facts: Facts) -
 
 def _exited(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if _is_of_another_pane(record, event, facts):
-        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of another pane"})
+        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "from another pane"})
     code = facts.exit_code
     details = {"exit_code": code}
     if record.status is Status.OFFLINE:

@@ -37,7 +37,7 @@ def normalise(text: str) -> str:
         )
     text = unicodedata.normalize("NFC", text).rstrip()
     if not text:
-        raise UsageError("the prompt is empty", hint="Pass the text for the agent.")
+        raise UsageError("the prompt is empty", hint="Describe what the agent should do.")
     return text
 
 
