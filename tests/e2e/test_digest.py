@@ -87,7 +87,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
 def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
     """Looking twice shows the same again; a day later it goes on where that look ended, whatever was restarted since.
 
-    Break: begin with the newest start of auto mode; or let the second look of an hour be empty.
+    Break: begin with the newest start of auto mode; let the second look of an hour be empty; or begin the hour anew with it.
     """
     scripted.set_up()
     night(scripted)
@@ -97,6 +97,14 @@ def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
     first, second = scripted.llmc("digest").out, scripted.llmc("digest").out
     assert "1 accept by hand" in first
     assert "1 accept by hand" in second
+    assert "(1d)" in first.splitlines()[0]
+    for age_h, begins_h in ((0.9, 40), (1.1, 1.1)):
+        now = time.time()
+        looked.write_text(json.dumps({"at_unix": now - age_h * HOUR, "since_unix": now - 40 * HOUR}))
+        scripted.llmc("digest")
+        kept = json.loads(looked.read_text())
+        assert abs(kept["since_unix"] - (now - begins_h * HOUR)) < 60
+        assert abs(kept["at_unix"] - (now - 0.9 * HOUR if age_h < 1 else now)) < 60, "who looks often gets on"
     now = time.time()
     looked.write_text(json.dumps({"at_unix": now - 7 * HOUR, "since_unix": now - 40 * HOUR}))
     found = scripted.llmc("digest", "--json").json

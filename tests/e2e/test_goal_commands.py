@@ -228,6 +228,12 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "is cancelled" in fleet.llmc("work", "block", "S1.1.2", "--reason", "x", *mine, code=3).err
 
 
+def with_item(state: str) -> str:
+    """The attention list has something that no goal asks."""
+    row = {"kind": "bug", "severity": "blocked", "who": "adam", "since_unix": 1.0, "text": "x", "next": "y"}
+    return json.dumps({**json.loads(state), "attention": {"bug:adam": row}})
+
+
 @pytest.mark.req("3-016", "3-018", "3-007", "3-X21", "3-002")
 def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     """Break: `answer` leaves the assignment blocked; `create` with typed=False; a reader that renames the file."""
@@ -235,6 +241,9 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     goal_id = created(fleet)
     planned(fleet, goal_id)
     assert fleet.llmc("overseer", "inbox").out == "no open questions\n"
+    (fleet.root / "state.json").write_text(with_item((fleet.root / "state.json").read_text()))
+    other = fleet.llmc("inbox")
+    assert (other.out, other.err) == ("no open questions\n", "1 other item needs you: llmc status\n")
     given = assignment(AssignmentStatus.ACTIVE, goal_id=goal_id, last_dispatch_at=5.0, retry_count=2)
     waiting, told = move_assignment(given, AssignmentStatus.BLOCKED, 6.0, blocked=BLOCKED)
     store(fleet).apply(Change(assignments=(waiting,), events=(told,)))

@@ -235,9 +235,14 @@ def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
     seen = running.llmc("review", "adam", "--json").json
     assert (seen["diff"], seen["files"]) == ("", [])
     assert sorted(seen["dirty"]) == ["README.md", "left.txt"]
-    shown = running.llmc("review", "adam").out
-    assert "no changes" in shown
-    assert "left.txt" in shown
+    done = running.llmc("review", "adam")
+    assert "no changes" in done.out
+    assert "left.txt" in done.out
+    other = "llmc reject adam, or llmc console adam (commit or remove its files)"
+    assert f"next: {other}" in done.err
+    (item,) = running.llmc("status", "--json").json["attention"]
+    assert item["next"] == other, "an accept would be refused"
+    running.llmc("accept", "adam", code=3)
 
 
 @pytest.mark.req("2-013")

@@ -47,11 +47,17 @@ def test_ctrl_c_stops_an_accept_for_good(running: Fleet) -> None:
     running.configure({"repo.validate": f"touch {running.dir}/began; sleep 5"})
     finish_a_task(running, "adam", "Stopped")
     accept = subprocess.Popen(
-        [sys.executable, "-m", "llmc", "accept", "adam"], cwd=running.source, env=running.env
+        [sys.executable, "-m", "llmc", "accept", "adam"],
+        cwd=running.source,
+        env=running.env,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     wait_until((running.dir / "began").exists)
     accept.send_signal(signal.SIGINT)
-    assert accept.wait(10) == 130
+    said = accept.communicate(timeout=10)[1]
+    assert accept.returncode == 130
+    assert said.endswith("interrupted; nothing landed\n")
     assert running.status("adam")["accept_step"] is None
     running.wake("adam")
     running.llmc("message", "adam", "hello")  # waits for the worker's lock, so the daemon's round is over

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -53,7 +54,7 @@ def test_list_and_show(fleet_with_trash: Fleet) -> None:
 
 
 def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet) -> None:
-    """Break that fails it: restore with a checkout, or in the root's clone only."""
+    """Break that fails it: restore with a checkout, or in the root's clone only; `log -p` without -m, which skips merges."""
     fleet = fleet_with_trash
     (fleet.source / "README.md").write_text("a person is at work here\n")
     before = (snapshot(fleet.source), fleet.git("rev-parse", "HEAD"), fleet.git("status", "--porcelain"))
@@ -61,7 +62,10 @@ def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet)
     out = fleet.llmc("trash", "restore", str(entry["name"])).out
     branch = f"llmc/restored/{str(entry['name']).replace('/', '-')}"
     assert branch in out
-    assert "log -p" in out
+    (command,) = [line.partition("to see it: git ")[2] for line in out.splitlines() if "to see it" in line]
+    shown = fleet.git(*shlex.split(command), cwd=fleet.dir)
+    for name in fleet.git("diff", "--name-only", f"main...{branch}").splitlines():
+        assert f"b/{name}" in shown, "commits, and what was in none"
     for repo in (fleet.root, fleet.source):
         assert fleet.git("rev-parse", f"refs/heads/{branch}", cwd=repo) == entry["commit"]
     assert (

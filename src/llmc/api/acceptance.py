@@ -40,6 +40,16 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
     return done
 
 
+def after_interrupt(project: Project, name: str) -> str:
+    """Whether anything landed by an accept that the user interrupted, in words."""
+    record = project.store.worker(name)
+    if record.accept is not None:
+        return f"it may have landed: run `llmc accept {name}` to finish it"
+    if record.status is Status.NEEDS_REVIEW:
+        return "nothing landed"
+    return f"run `llmc events --worker {name}` to see whether it landed"
+
+
 def next_to_accept(project: Project) -> str:
     """The worker reviewed last, if it is still waiting for review; else the only one waiting."""
     from llmc.workers.catch_up import catch_up

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from llmc.api.goal_ticks import undriven
+from llmc.attention import raising
 from llmc.base.errors import LlmcError, UsageError
 from llmc.goals.drive.goal_end import unchecked as unchecked
 from llmc.goals.drive.questions import Question as Question
@@ -28,6 +29,7 @@ from llmc.goals.store.store_errors import unknown_goal
 from llmc.goals.work import clock as clock
 from llmc.goals.work import inbox as inbox
 from llmc.goals.work import why as why
+from llmc.records.items import counts
 from llmc.repo.project import Project, open_project
 
 
@@ -103,6 +105,12 @@ def the_goal(project: Project, given: str | None) -> str:
         "Name one; run `llmc goal list` to see them." if meant else "Create one: llmc goal create --title ..."
     )
     raise UsageError(problem, hint=hint)
+
+
+def others_waiting(project: Project) -> int:
+    """How many items of the attention list need the user, besides the questions of goals."""
+    listed = raising.current(project)
+    return sum(counts(item.severity) and item.kind != "goal_question" for item in listed)
 
 
 def goal(project: Project, goal_id: str) -> GoalView:

@@ -1,5 +1,6 @@
 """Reviewing a worker's changes, and requesting changes."""
 
+from llmc.attention.rules import after_dirty as after_dirty
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.landing import review

@@ -105,7 +105,8 @@ def status_for_people(project: "Project") -> "Page":
     known = subjects(project, [worker["commit_sha"] for worker in view["workers"] if worker["commit_sha"]])
     for worker in view["workers"]:
         worker["subject"] = known.get(worker["commit_sha"] or "", "")
-        worker["next"] = next_command(worker, facts.seen(worker["name"]), facts)
+        record = state["workers"][worker["name"]]
+        worker["next"] = next_command(worker, facts.seen(worker["name"]), facts, record)
     enabled = project.config.overseer.goals.enabled
     tick = last_tick(project) if enabled else None
     return Page(view, facts.now, project.daemon_runs(), enabled, None if tick is None else _seen_in(tick))

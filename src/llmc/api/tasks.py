@@ -15,7 +15,7 @@ from llmc.repo.project import Project
 from llmc.tasks import task_list, task_orders
 from llmc.tasks.rules import task_drawing
 from llmc.tasks.rules.claims import PROPOSED
-from llmc.tasks.rules.draft import Draft
+from llmc.tasks.rules.draft import typed
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
@@ -116,8 +116,14 @@ def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
 
 
 def add(project: Project, subject: str, file: Path | None, options: Mapping[str, Any]) -> Task:
-    """Add a task by its subject or from a Markdown file; options override the file."""
-    written = task_list.read_drafts([file])[0] if file else Draft(subject)
+    """Add a task by its subject or from a Markdown file; options override the file.
+
+    Lines below the subject are its description.
+    """
+    written = task_list.read_drafts([file])[0] if file else typed(subject)
+    if not file and written.description and options.get("description"):
+        both = f"{written.description}\n\n{options['description']}"
+        options = {**options, "description": both}
     return task_list.add(source_of(project), task_list.with_options(written, options))
 
 

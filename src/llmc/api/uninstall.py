@@ -22,6 +22,7 @@ from llmc.daemon import control
 from llmc.doctor import canary
 from llmc.goals.goals import open_store
 from llmc.landing import slots
+from llmc.landing.pick import CAN_PICK
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, trash
 from llmc.repo.project import Project, agent_for
@@ -81,7 +82,16 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
     if record.assignment is not None or record.accept is not None:
         parts.append("an unfinished task")
     if parts:
-        yield Work(f"{record.name}: {', '.join(parts)}", f"llmc review {record.name}, then accept or pick")
+        yield Work(f"{record.name}: {', '.join(parts)}", _save_worker(record, bool(changed)))
+
+
+def _save_worker(record: WorkerRecord, uncommitted: bool) -> str:
+    """The first command that saves its work; a reset works in every status, and takes uncommitted files too."""
+    if record.accept is not None:
+        return f"llmc accept {record.name}"
+    if uncommitted or record.assignment is not None or record.status not in CAN_PICK:
+        return f"llmc reset {record.name} (moves it to the trash), then llmc uninstall --dry-run"
+    return f"llmc pick {record.name}"
 
 
 def _has_unlanded(project: Project, entry: Entry) -> bool:

@@ -91,8 +91,12 @@ def has_dialog(row: Raw, seen: Seen) -> bool:
     return bool(seen.dialog) or (asked and not seen.rests)
 
 
-def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
-    """The command that the user most likely wants now. Never offers a command that would be refused."""
+def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) -> str:
+    """The command that the user most likely wants now. Never offers a command that would be refused.
+
+    `record`: the worker's record, which says more than its row.
+    """
+    record = record or {}
     name, status = row["name"], row["status"]
     # A daemon without auto mode does nothing for auto workers.
     busy = seen.acting or (facts.auto_runs if row["auto"] else facts.running)
@@ -100,7 +104,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
         # Auto mode restarts its workers itself, and does not use those beyond its concurrency.
         return "" if row["auto"] and facts.auto_runs else _after_offline(row, facts)
     if has_dialog(row, seen):
-        return f"llmc attach {name}"
+        return f"llmc {'answer' if _can_be_answered(record, row, seen) else 'attach'} {name}"
     if row["held"]:
         return f"llmc release {name}"
     if row["accept_step"] and busy:
@@ -115,7 +119,14 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
         return f"llmc peek {name}"
     if status in AT_WORK:
         return f"llmc peek {name}"
+    if status == "needs_review" and record.get("uncommitted") and not row["accept_step"]:
+        return DETACH if row["attached"] else after_dirty(name)
     return DETACH if row["attached"] else _acting_command(row)
+
+
+def after_dirty(name: str) -> str:
+    """What to do about reviewed work with uncommitted changes: accept refuses it."""
+    return f"llmc reject {name}, or llmc console {name} (commit or remove its files)"
 
 
 def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
@@ -125,7 +136,7 @@ def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
         return f"Wait for it: llmc wait {name} --status needs_review"
     found = _most_urgent(record, row, seen, facts)
     said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
-    command = (found[3] if found else "") or next_command(row, seen, facts)
+    command = (found[3] if found else "") or next_command(row, seen, facts, record)
     if not command:
         return f"It continues on its own: llmc wait {name} --status needs_review"
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
@@ -210,9 +221,7 @@ _Found = tuple[str, str, str, str]
 
 def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | None:
     """Kind, severity, text and command of what the user must do first."""
-    command = next_command(row, seen, facts)
-    if _can_be_answered(record, row, seen):
-        command = f"llmc answer {row['name']}"
+    command = next_command(row, seen, facts, record)
     if goes_on_by_itself(row, seen, facts):
         return None
     if row["status"] == "error":
@@ -234,7 +243,7 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
     if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
         return _aborted(row)
     if row["status"] == "needs_review":
-        return "review", "waiting", _review(row), command
+        return "review", "waiting", _review(row, bool(record.get("uncommitted"))), command
     if row["status"] == "needs_input":
         return _input(row, command)
     return None
@@ -300,12 +309,15 @@ def _aborted(row: Raw) -> _Found:
     return "conflict", "blocked", said, DETACH if row["attached"] else again
 
 
-def _review(row: Raw) -> str:
+def _review(row: Raw, uncommitted: bool) -> str:
     if row["accept_step"] == "wait":
         return "accept is waiting to land, and no daemon is running to finish it"
     if row["accept_step"]:
         return f"accept was interrupted at step {row['accept_step']}"
-    seen = "reviewed, ready to accept" if row["reviewed"] else "ready for review"
+    if row["reviewed"] and uncommitted:
+        seen = "reviewed, but it has uncommitted changes"
+    else:
+        seen = "reviewed, ready to accept" if row["reviewed"] else "ready for review"
     return seen + (f": {_task(row)}" if _task(row) else "")
 
 
@@ -371,7 +383,8 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
         if item.kind == "source" and facts.source_is_free:
             continue
         if not item.next and item.who in rows:  # what can be done about its worker now
-            item = item._replace(next=next_command(rows[item.who][1], facts.seen(item.who), facts))
+            record, view = rows[item.who]
+            item = item._replace(next=next_command(view, facts.seen(item.who), facts, record))
         yield item
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llmc.base.patterns import pattern
@@ -58,6 +58,16 @@ def _written_out(char: str) -> str:
 
 
 _VISIBLE = _Visible()
+
+
+def in_line(name: str) -> str:
+    """A name of a file in a line of ours; two that differ look different."""
+    return visible(name).replace("\n", "^J").replace("\t", "^I")
+
+
+def some_files(names: Sequence[str], most: int = 5) -> str:
+    """The first names of a list, in one line."""
+    return ", ".join(map(in_line, names[:most])) + (" ..." if len(names) > most else "")
 
 
 def uncoloured(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmc.api import acceptance
+from llmc.base.text import some_files
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> 
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
     say(paint(f"picked {many} from {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
-        note(f"warning: uncommitted files were not included: {', '.join(done.dirty[:5])}")
+        note(f"warning: uncommitted files were not included: {some_files(done.dirty)}")
 
 
 @click.command("undo")

@@ -186,7 +186,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     """Restore a trash entry as a branch or a directory
 
     Creates the branch in the root and in the source repository. No checkout changes, and the entry stays in the trash.
-    A name with a slash (./adam) is a path.
+    A name with a slash (./adam) is a path. With --to WORKER, staged changes come back unstaged.
     """
     if branch and to:
         raise UsageError("--branch and --to cannot be used together")
@@ -202,7 +202,9 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
         return
     where = done.repositories[-1]
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
-    say(f"  to see it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
+    commits = f"{project.config.repo.default_branch}..{done.branch}"
+    # -m: uncommitted files are in a merge commit, which `log -p` alone skips
+    say(f"  to see it: git -C {where} log -p -m {commits}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 

@@ -126,6 +126,8 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
             say(line)
     if not found:
         say("no open questions")
+    if others := goal_views.others_waiting(project):
+        note(f"{others} other {'item needs' if others == 1 else 'items need'} you: llmc status")
 
 
 @click.command("answer")

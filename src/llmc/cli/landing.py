@@ -56,8 +56,11 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
             done = acceptance.accept(project, name, progress, only_seen=asks)
         except Unseen:
             # Hold no lock while the user decides.
-            ask(f"{name}: {_NOT_SEEN} (see llmc review {name}). Land it?", abort=True)
+            _ask_to_land(f"{name}: {_NOT_SEEN} (see llmc review {name}). Land it?")
             done = acceptance.accept(project, name, _progress(project, name, as_json, asked=True))
+    except KeyboardInterrupt:
+        _say_after_stop(f"interrupted; {acceptance.after_interrupt(project, name)}")
+        raise
     except Waiting as waits:
         if as_json:
             print_json({"worker": name, "commit": None, "waits": waits.message})
@@ -65,6 +68,23 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
             say(f"{waits.message}; the daemon checks again, or run `llmc accept {name}`")
         return
     _show(done, project.config.repo.default_branch, as_json)
+
+
+def _ask_to_land(question: str) -> None:
+    from click import Abort  # loaded to ask, and not before
+
+    try:
+        ask(question, abort=True)
+    except Abort:
+        _say_after_stop("nothing landed")
+        raise
+
+
+def _say_after_stop(text: str) -> None:
+    """On its own line, below the `^C` that a terminal shows."""
+    if sys.stderr.isatty():
+        note("")
+    note(text)
 
 
 def _progress(

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import click
 from msgspec.structs import asdict
@@ -14,7 +14,7 @@ from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import NotFound, Refused, UsageError
-from llmc.base.text import printable, visible
+from llmc.base.text import in_line, printable, some_files, visible
 from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
@@ -75,7 +75,7 @@ def review(
     elif name_only:
         say_lines(_head(shown, time.time(), project.config.repo.default_branch), err=True)
         for file in shown.files:
-            say(_name(file.path))
+            say(in_line(file.path))
     else:
         _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
     if shown.so_far:
@@ -83,6 +83,8 @@ def review(
     has_agent = reviews.end(project, shown, seen=not name_only)
     if not as_json and not has_agent:
         note(f"next: llmc up --detach, to start {shown.worker}; then accept or reject")
+    elif not as_json and shown.dirty:
+        note(f"next: {reviews.after_dirty(shown.worker)}")
     elif not as_json:
         note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
 
@@ -128,11 +130,11 @@ def _head(review: Review, now: float, branch: str) -> str:
         lines.append(
             paint(f"note: {branch} is {_commits(review.behind)} ahead; {_why_behind(review)}", "yellow")
         )
-    lines += [paint(f"warning: {_name(text)}", "red") for text in review.warnings]
+    lines += [paint(f"warning: {in_line(text)}", "red") for text in review.warnings]
     if review.stale:
         lines.append(paint(f"note: cannot fetch {branch}: {review.stale}", "yellow"))
     if review.dirty:
-        lines.append(paint(f"note: uncommitted files are not included: {_some(review.dirty)}", "red"))
+        lines.append(paint(f"note: uncommitted files are not included: {some_files(review.dirty)}", "red"))
     return "\n".join(lines)
 
 
@@ -140,21 +142,17 @@ def _so_far(review: Review) -> list[str]:
     """Notes on unfinished work."""
     lines = [] if review.diff else ["  no changes"]
     if review.dirty:
-        lines.append(paint(f"note: uncommitted: {_some(review.dirty)}", "yellow"))
+        lines.append(paint(f"note: uncommitted: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
-        lines.append(paint(f"note: not shown: {_some(review.left_out)}", "yellow"))
+        lines.append(paint(f"note: not shown: {some_files(review.left_out)}", "yellow"))
     return lines
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(_name(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
-
-
 def _why_behind(review: Review) -> str:
-    why = f"not rebased: {review.not_rebased}" if review.not_rebased else "accept merges them"
+    why = f"not rebased: {review.not_rebased}; " if review.not_rebased else ""
     if review.conflicts:
-        return f"{why}; the diff leaves out {len(review.conflicts)} conflict(s): {', '.join(map(_name, review.conflicts[:5]))}"
-    return f"{why}; the diff shows the result as it would land"
+        return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the worker's own base"
+    return f"{why or 'accept merges them; '}the diff shows the result as it would land"
 
 
 def _commits(count: int) -> str:
@@ -163,8 +161,8 @@ def _commits(count: int) -> str:
 
 def _stat(file: FileChange) -> str:
     counts = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
-    old = "" if file.renamed_from is None else f"{_name(file.renamed_from)} => "
-    return f"{counts:<12} {old}{_name(file.path)}"
+    old = "" if file.renamed_from is None else f"{in_line(file.renamed_from)} => "
+    return f"{counts:<12} {old}{in_line(file.path)}"
 
 
 def _show(review: Review, head: str, interface: str) -> None:
@@ -230,11 +228,6 @@ def _check_installed(interface: str) -> None:
 def _text(text: str) -> str:
     """Replace bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _name(text: str) -> str:
-    """A file name on one line; different names look different."""
-    return visible(text).replace("\n", "^J").replace("\t", "^I")
 
 
 #: one word may be a misspelled worker name, so it is not sent as feedback

@@ -282,7 +282,7 @@ def _print(text: str) -> None:
 @click.option(
     "--since",
     metavar="T",
-    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, or 24h]",
+    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, repeated for an hour; at first 24h]",
 )
 @json_option
 @click.pass_context

@@ -21,7 +21,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
-from llmc.base.text import gist
+from llmc.base.text import gist, some_files
 from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
@@ -119,12 +119,17 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
         )
     ahead.begin()
     rebase.refuse_if_disturbed(project, record)
-    found = rebase.refuse_if_dirty(record)
+    try:
+        found = rebase.refuse_if_dirty(record)
+    except Refused:
+        with project.store.transaction() as tx:
+            tx.update(record.name, uncommitted=True)
+        raise
     _refuse_if_commits_are_elsewhere(record, found)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))
-        return tx.update(record.name, accept=journal)
+        return tx.update(record.name, accept=journal, uncommitted=False)
 
 
 def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
@@ -437,7 +442,7 @@ class _Pipeline:
         if self._is_cancelled():
             raise Cancelled(
                 f"the accept of {self.name} was cancelled during validation; nothing landed",
-                hint=f"Run `llmc events {self.name}` to see why.",
+                hint=f"Run `llmc events --worker {self.name}` to see why.",
             )
 
     def _refuse_if_changed(self) -> None:
@@ -451,7 +456,7 @@ class _Pipeline:
             raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
         if not found.clean:
-            names = ", ".join([*found.tracked, *found.untracked][:5])
+            names = some_files([*found.tracked, *found.untracked])
             raise WorkChanged(
                 f"{self.name} changed files during the accept: {names}; nothing landed",
                 hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",

@@ -10,6 +10,7 @@ from typing import Self
 from llmc.base.aside import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
+from llmc.base.text import some_files
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision
 from llmc.repo.project import Project
@@ -89,7 +90,7 @@ def _refuse_if_busy(place: Path) -> None:
         )
     changed = git.tree_state(place, untracked=False).tracked
     if changed:
-        names = ", ".join(changed[:5]) + (" ..." if len(changed) > 5 else "")
+        names = some_files(changed)
         raise SourceBusy(
             f"{place} has uncommitted changes: {names}", hint="Commit or stash them there, then accept again."
         )
@@ -99,7 +100,7 @@ def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> No
     """Refuse before validation if untracked files in the source would be overwritten."""
     files = in_the_way(place, added_files(worktree, project.base))
     if files:
-        names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
+        names = some_files(files)
         raise SourceBusy(
             f"untracked files in {place} would be overwritten: {names}",
             hint="Move them away or commit them, then accept again.",

@@ -19,6 +19,7 @@ from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
+from llmc.base.text import some_files
 from llmc.base.tmux import answered
 from llmc.landing import merging, review, validation
 from llmc.landing.failing_base import BaseFails
@@ -306,7 +307,7 @@ def _gave_trouble(
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
         return LlmcError(
-            f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}, and is {record.status}",
+            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and is {record.status}",
             hint="Run `llmc up --detach`, then try again: the worker will resolve them.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
@@ -375,7 +376,7 @@ def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> No
     with fault_step("rebase.record"), project.store.transaction() as tx:
         record = tx.worker(name)
         if record.accept is not None:
-            tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="merge")
+            tx.emit("accept_failed", worker=name, reason=f"conflicts in {some_files(files)}", step="merge")
         tx.emit("rebase_conflicted", worker=name, files=files, base=record.rebase_base)
         tx.update(
             name,
@@ -463,7 +464,7 @@ def tell(project: Project, name: str) -> LlmcError:
     if record.validation_output:
         problem, does = f"{name} fails validation on top of {branch}", "is fixing it"
     else:
-        problem, does = f"{name} conflicts with {branch} in {_some(files)}", "is resolving them"
+        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
         return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
@@ -518,13 +519,9 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     """Refuse uncommitted changes; returns the status of the worktree."""
     changes = git.tree_state(Path(record.worktree_path))
     if not changes.clean:
-        names = ", ".join([*changes.tracked, *changes.untracked][:5])
+        names = some_files([*changes.tracked, *changes.untracked])
         raise Refused(
             f"{record.name} has uncommitted changes: {names}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
         )
     return changes
-
-
-def _some(files: tuple[str, ...]) -> str:
-    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")

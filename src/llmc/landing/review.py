@@ -11,6 +11,7 @@ from llmc.attention.raising import advice
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.names import WorkerName
+from llmc.base.text import some_files
 from llmc.landing import merging, rules
 from llmc.landing.rules import patch_id
 from llmc.records.state import State
@@ -147,7 +148,7 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     found = []
     dropped = merging.dropped_by_merges(project, shown.work)
     if dropped:
-        names = ", ".join(dropped[:5]) + (" ..." if len(dropped) > 5 else "")
+        names = some_files(dropped)
         found.append(f"a merge by the worker dropped the changes of {branch} in {names}")
     if not shown.conflicts:
         again = merging.brought_back(project, shown.work, shown.result, record.taken_back)
@@ -172,6 +173,7 @@ def remember(project: Project, review: Review, *, seen: bool = True) -> None:
                 reviewed_patch=patch_id(review.diff),
                 reviewed_sha=head if same else review.head,
                 reviewed_unix=now_unix(),
+                uncommitted=bool(review.dirty),
             )
         tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 

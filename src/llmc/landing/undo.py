@@ -15,7 +15,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.given import number, text
-from llmc.base.text import gist
+from llmc.base.text import gist, some_files
 from llmc.landing import fast_forward, merging, rebase, validation
 from llmc.records.event_log import EventLog
 from llmc.records.state import UndoJournal
@@ -310,7 +310,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
     except merging.Conflicts as error:
         raise Refused(
-            f"later commits changed the same lines in: {', '.join(error.files)}; nothing was undone",
+            f"later commits changed the same lines in: {some_files(error.files)}; nothing was undone",
             hint=f"Revert it by hand: git revert {commit[:12]}",
         ) from error
     if tree == git.tree_of(root, base):

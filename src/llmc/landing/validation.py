@@ -21,6 +21,7 @@ from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.base.files import private_dir, write_atomic
+from llmc.base.text import some_files
 from llmc.landing import failing_base, slots
 from llmc.landing.slots import NoSlot, Slot
 from llmc.records.worker import Assignment, WorkerRecord
@@ -472,7 +473,7 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
     changed = git.tree_state(worktree, untracked=False).tracked
     if changed:
         raise Refused(
-            f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {_some(changed)}",
+            f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit these files, or restore them.'",
         )
 
@@ -516,7 +517,3 @@ def _restore(worktree: Path, names: list[str]) -> None:
         exactly = "".join(f":(literal){name}\0" for name in names).encode("utf-8", "surrogateescape")
         flags = ["--source=HEAD", "--staged", "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"]
         git.git(worktree, "restore", "--quiet", *flags, input=exactly, timeout_s=300)
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")

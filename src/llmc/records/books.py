@@ -194,7 +194,7 @@ class Books(Struct):
         if not failures:
             return "is quarantined", ""
         times = "once" if len(failures) == 1 else f"{len(failures)} times"
-        return f"failed {times} (last cause: {failures[-1].cause or 'unknown'})", failures[-1].reason
+        return f"failed {times}", failures[-1].reason or failures[-1].cause
 
     def is_known(self, task: TaskKey) -> bool:
         """Whether llmc wrote its file, knows who made it, or has claimed it before."""

@@ -77,6 +77,7 @@ _LEFT: dict[str, Any] = {
     "commits_seen_unix": 0.0,
     "background_since_unix": 0.0,
     "rebase_due": False,
+    "uncommitted": False,
 }
 
 #: fields of one task, which must not carry over to the next

@@ -289,7 +289,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery | None = None
     #: the agent's latest report on this task
     report: Report | None = None
-    #: counts only in `needs_input` with the reason `question` or `permission`
+    #: the latest question; it is open only while the client waits for an answer
     asked: Asked | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
@@ -297,6 +297,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     reviewed_patch: str | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0
+    #: that review found uncommitted changes, so accept would refuse
+    uncommitted: bool = False
     #: a rebase started by llmc: set before git acts, cleared when it ends
     rebase_started_at_unix: float = 0.0
     #: HEAD before it, pinned; "" when no rebase is open

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from llmc.base.text import some_files
 from llmc.repo import git, own_objects
 from llmc.repo.project import Project
 
@@ -34,7 +35,7 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     )  # git-lfs hard-links them to the source's
     if not left:
         return []
-    names = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
+    names = some_files(left)
     return [
         f"{names}: still LFS pointers, because the source does not have the files. Run `git lfs pull` in {project.source}"
     ]

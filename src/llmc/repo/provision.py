@@ -9,6 +9,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
+from llmc.base.text import some_files
 from llmc.records.worker import WorkerRecord
 from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
@@ -167,7 +168,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         _write_anew(worktree, left.tracked)
         left = git.tree_state(worktree)
     if not left.clean:
-        names = ", ".join([*left.tracked, *left.untracked][:5])
+        names = some_files([*left.tracked, *left.untracked])
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."

@@ -33,7 +33,7 @@ from llmc.tasks.task_list import believed_tasks
 
 #: the period of the first digest
 DEFAULT_S = 24 * 3600.0
-#: a second digest this soon covers the same period
+#: a digest this soon after the first of its period covers the same period
 SAME_LOOK_S = 3600.0
 PLAIN_WIDTH = 80
 
@@ -41,26 +41,33 @@ _ACTION = re.compile(rb'"action": ?"([a-z_]+)"')
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """When the user last read a digest, and where its period started."""
+    """When the user first read the last digest, and where its period started."""
 
     at_unix: float
     since_unix: float
 
 
-def since_last_look(project: Project) -> float:
-    """Where a digest without --since starts: when the user last read one, else a day ago."""
-    now = now_unix()
-    try:
-        last = msgspec.json.decode(project.root.looked.read_bytes(), type=Look)
-    except (OSError, msgspec.MsgspecError):
-        return now - DEFAULT_S
-    if not last.since_unix <= last.at_unix <= now:  # the clock was set
+def since_last_look(project: Project, now: float) -> float:
+    """Where a digest without --since starts: at the user's last one, else a day ago. For an hour it is the same again."""
+    last = _last_look(project, now)
+    if last is None:
         return now - DEFAULT_S
     return last.since_unix if now - last.at_unix < SAME_LOOK_S else last.at_unix
 
 
+def _last_look(project: Project, now: float) -> Look | None:
+    try:
+        last = msgspec.json.decode(project.root.looked.read_bytes(), type=Look)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return last if last.since_unix <= last.at_unix <= now else None  # else the clock was set
+
+
 def remember_look(project: Project, found: Digest) -> None:
     """Record that the user read this; failure to write it must not hide the digest."""
+    last = _last_look(project, found.until_unix)
+    if last is not None and last.since_unix == found.since_unix:
+        return  # the same period again: its hour runs from the first time
     look = Look(at_unix=found.until_unix, since_unix=found.since_unix)
     with contextlib.suppress(LlmcError, OSError):
         write_atomic(project.root.looked, msgspec.json.encode(look))
@@ -71,7 +78,7 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
     problems: list[str] = []
     state = _state(project, problems)
     now = now_unix()
-    since = since_last_look(project) if since is None else since
+    since = since_last_look(project, now) if since is None else since
     # An attempt counts in full, including what happened before the period.
     rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
     tasks, held_up = _tasks(project, problems), _held_up(project, problems)

@@ -13,10 +13,10 @@ from llmc.config.edit import set_value
 from llmc.goals import goals
 from llmc.goals.goals import NewGoal
 from llmc.landing import pick
-from llmc.records.worker import Assignment
+from llmc.records.worker import AcceptJournal, Assignment
 from llmc.repo import provision, setup
 from llmc.repo.project import Project
-from llmc.workers import restore
+from llmc.workers import reset, restore
 from tests.support.repos import Repo, add_worker, make_project
 
 
@@ -81,6 +81,42 @@ def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
     with project.store.transaction() as tx:
         tx.update("w1", assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0))
     assert listed(project) == ["w1: an unfinished task"]
+
+
+def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> None:
+    """Break: one piece of advice for all: `pick` refuses files without a commit, `accept` a worker that is offline."""
+    _, worktree = add_worker(project)
+
+    def save() -> str:
+        (found,) = uninstall.work_in(project)
+        return found.save
+
+    def cleared() -> None:
+        with project.worker_lock("w1"):
+            reset.reset_worker(project, "w1")
+        (entry,) = uninstall.work_in(project)
+        assert entry.save.startswith("llmc trash restore w1/"), (
+            "what is left is in the trash, with its own command"
+        )
+        restore.restore_branch(project, restore.entries(project.root)[0], None)
+        assert listed(project) == []
+
+    to_trash = "llmc reset w1 (moves it to the trash), then llmc uninstall --dry-run"
+    worktree.write("new.txt", "not tracked\n")
+    assert save() == to_trash
+    cleared()
+    worktree.commit("b.txt", "b\n")
+    worktree.write("new.txt", "not tracked\n")
+    assert save() == to_trash
+    cleared()
+    worktree.commit("c.txt", "c\n")
+    assert save() == "llmc pick w1"
+    with project.worker_lock("w1"):
+        pick.pick(project, "w1", "kept")
+    assert listed(project) == []
+    with project.store.transaction() as tx:
+        tx.update("w1", accept=AcceptJournal(step="verify", started_unix=1.0, tip=""))
+    assert save() == "llmc accept w1"
 
 
 def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Project, source: Repo) -> None:

@@ -175,6 +175,16 @@ def test_what_a_worker_needs(
         assert item.text
 
 
+def test_accept_is_not_offered_for_work_that_it_refuses() -> None:
+    """Break: offer `accept` after a review that found uncommitted files."""
+    reviewed = {"commit_sha": "c0ffee", "reviewed_sha": "c0ffee"}
+    clean = found(record("needs_review", **reviewed), workers={"adam": Seen(False)})
+    assert clean["review:adam"].next == "llmc accept adam, or llmc reject adam"
+    dirty = found(record("needs_review", uncommitted=True, **reviewed), workers={"adam": Seen(False)})
+    assert dirty["review:adam"].next == "llmc reject adam, or llmc console adam (commit or remove its files)"
+    assert "uncommitted changes" in dirty["review:adam"].text
+
+
 def test_a_question_is_shown_with_its_words_and_options() -> None:
     """Break: say only that something is asked; or offer `answer` where it would be refused."""
     asked = {"text": "Which colour?", "options": ["Red", "Blue"], "answerable": True}

@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
-from llmc.base.text import json_text, printable, uncoloured, visible
+from llmc.base.text import json_text, printable, some_files, uncoloured, visible
 from llmc.cli import output
 from llmc.daemon.log import say
 from tests.support.texts import HOSTILE, acts_on_a_terminal
@@ -175,3 +176,13 @@ def test_the_daemons_lines_are_cleaned_too() -> None:
     shown = shown_by(lambda: say(f"12:00 adam: error ({HOSTILE})", bell=True))
     assert shown.endswith("\a\n")
     assert not acts_on_a_terminal(shown.removesuffix("\a\n"))
+
+
+def test_a_file_in_an_error_takes_one_line() -> None:
+    """An error may have several lines, as what a program printed has. Break: put names of files into one as git has them."""
+    assert some_files(["a\nb", "c\td", "\x1b[2J"]) == "a^Jb, c^Id, ^[[2J"
+    assert some_files([*"abcdef"]) == "a, b, c, d, e ..."
+    assert some_files([*"abc"], 2) == "a, b ..."
+    joined = re.compile(r"""["'], ["']\.join\([^\n]*\[:5\]""")
+    found = [path for path in SOURCE.rglob("*.py") if joined.search(path.read_text())]
+    assert found == [], "some_files() does that"

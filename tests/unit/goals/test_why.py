@@ -106,7 +106,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
     assert _next(view, status=S.ACTIVE) == ("counts as stalled unless there is activity", 1000.0)
-    assert "as soon as a slot is free" in _next(view, status=S.QUEUED)[0]
+    assert "at the next tick with a free slot" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what
@@ -140,5 +140,8 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     done = {**view.nodes, "S1.1.1": replace(view.nodes["S1.1.1"], status=NodeStatus.DONE)}
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
+    ready = why_node(replaced(view, assignments={}), view.nodes["S1.1.1"]).data["next"]["what"]
+    assert "at the next tick" in ready, "not at once, though workers are idle"
+    assert "`llmc goal tick`" in ready
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
     assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]

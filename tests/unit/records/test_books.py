@@ -72,7 +72,7 @@ def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
             [begun, hopeless_one],
             "cannot be done as written: Pay by card (there is no model 'opsu')",
         ),
-        ([begun, failure] * 3, "failed 3 times (last cause: crash): Pay by card (code 7)"),
+        ([begun, failure] * 3, "failed 3 times: Pay by card (code 7)"),
     ):
         (said,) = _held(tasks, fold(Books(), rows), [task]).values()
         assert said["text"] == f"task 7 {words}"

@@ -175,6 +175,21 @@ def test_the_last_failure_of_a_quarantined_task_is_one(last: list[str]) -> None:
         assert (waits.command, waits.ref, waits.why) == ("llmc tasks requeue 7", "r3", "task: no test")
 
 
+def test_a_held_task_is_named_once_and_not_when_it_landed_since() -> None:
+    """Break: name each attempt that ended in quarantine, whatever became of the task."""
+
+    def failed(at: float, task: str) -> list[Row]:
+        last = row(at + 5, "task_quarantined", task_id=task, cause="task", attempt=3)
+        return [assigned(at, task), last]
+
+    rows = [*failed(10, "3"), *failed(20, "3"), *failed(30, "6"), *failed(40, "6")]
+    assert [one.task_id for one in report(rows).held] == ["3", "6"]
+    rows += [assigned(50, "6"), *landed(60, "6", "c6")]
+    assert [one.task_id for one in report(rows).held] == ["3"]
+    assert [one.task_id for one in report(rows, completed={"3"}).held] == [], "closed by hand"
+    assert names(report(rows))["failed"] == ["3", "3", "6", "6"], "what was tried is still told"
+
+
 def test_over_budget_is_parked_whatever_else_is_said() -> None:
     """Break: let the first of several rows about one end decide."""
     parked = row(60, "task_parked", "auto-1", "used $6 of $5", task_id="3", cause="budget")

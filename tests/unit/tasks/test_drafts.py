@@ -4,7 +4,7 @@ import pytest
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
-from llmc.tasks.rules.draft import BadDraft, Draft, check, from_markdown, in_order, new_task
+from llmc.tasks.rules.draft import BadDraft, Draft, check, from_markdown, in_order, new_task, typed
 from llmc.tasks.rules.graph import needs
 from llmc.tasks.rules.task_drawing import mermaid, states, tree
 
@@ -115,3 +115,12 @@ def test_the_diagram() -> None:
         '    t1["2: Task 2 (waits)"]',
         "    t0 --> t1",
     ]
+
+
+def test_the_first_line_of_what_is_typed_is_the_subject() -> None:
+    """Break: take a whole text for a subject, which every list shows in a line."""
+    assert typed("Add the model") == Draft("Add the model")
+    assert typed("  Add the model\n\nWith a key.\nAnd an index.\n") == Draft(
+        "Add the model", "With a key.\nAnd an index."
+    )
+    assert typed("\n\nAdd it\n") == Draft("Add it")

@@ -43,6 +43,9 @@ _STEPS = {
 }
 
 
+_AT_A_TICK = "it is sent at the next tick with a free slot (`llmc goal tick` runs one now)"
+
+
 class Clock(Struct, frozen=True):
     """Now, and how times are shown: "4m ago", "in 2m"."""
 
@@ -111,7 +114,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if (pending := intents.pending(assignment)) is not None:
         return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
     if assignment.status is S.QUEUED:
-        return Next("it is sent as soon as a slot is free", assignment.backoff_until)
+        return Next(_AT_A_TICK, assignment.backoff_until)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next("counts as stalled unless there is activity", seen + idle_after(assignment, policy))
@@ -221,7 +224,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
-        return "it is sent as soon as a slot is free"
+        return _AT_A_TICK
     return f"it starts when {_some(waits)} is done" if waits else "its status follows its children"
 
 

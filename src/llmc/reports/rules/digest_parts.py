@@ -393,8 +393,10 @@ class _View:
         )
 
     def held(self) -> Iterable[Held]:
+        last = {attempt.task: attempt for attempt in self.history.attempts}  # they are in order
+        done = {TaskKey(self.facts.list_name, TaskId(task)) for task in self.facts.completed}
         for attempt in [*self.attempts(End.FAILED), *self.attempts(End.PARKED)]:
-            if attempt.hold:
+            if attempt.hold and last[attempt.task] is attempt and attempt.task not in done:
                 yield Held(
                     attempt.task.id,
                     self.subject(attempt),

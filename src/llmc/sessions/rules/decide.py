@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.base.names import carries, header_id
+from llmc.base.text import some_files
 from llmc.records import causes
 from llmc.records.transitions import Step, is_allowed, step
 from llmc.records.worker import BUSY, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
@@ -437,7 +438,7 @@ def unresolved(git: GitFacts) -> list[str]:
     elif not git.on_base:
         found.append("HEAD is not on top of the default branch")
     if git.marked:
-        found.append(f"conflict markers left in {', '.join(git.marked[:5])}")
+        found.append(f"conflict markers left in {some_files(git.marked)}")
     if git.dirty and not git.rebasing:
         found.append("uncommitted changes")
     return found

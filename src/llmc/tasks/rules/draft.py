@@ -56,6 +56,12 @@ def check(draft: Draft) -> Draft:
     return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
 
+def typed(text: str) -> Draft:
+    """A task as a user types it: the first line is the subject, the rest the description."""
+    subject, _, rest = text.strip().partition("\n")
+    return Draft(subject.strip(), rest.strip())
+
+
 def from_markdown(text: str, name: str) -> Draft:
     """Parse `# Subject` and the text below it, with optional front matter such as `priority: 1` between two `---`."""
     said, body = _head(text.replace("\r\n", "\n"))
