@@ -91,7 +91,7 @@ def test_problems_of_the_list_are_said(listed: Fleet) -> None:
         (files(listed) / f"{number}.json").write_text(json.dumps({**task, "id": number, "blockedBy": waits}))
     (files(listed) / "4.json").write_text(json.dumps({**task, "id": "5"}))
     problems = wait_until(lambda: _problems(listed, 3))
-    assert "4.json: its id is '5'" in problems[0]
+    assert "4.json: `id` is '5'" in problems[0]
     assert problems[1] == "task 3 depends on task 9, which does not exist"
     assert "1, 2" in problems[2]
     assert "problem: task 3 depends" in listed.llmc("tasks", "graph", code=1).err

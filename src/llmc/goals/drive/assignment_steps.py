@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive import liveness as live
 from llmc.goals.drive.hearing import hear
-from llmc.goals.drive.intents import DIAGNOSE, NUDGE, REMINDER, REPLAN, WITHDRAW
+from llmc.goals.drive.intents import DIAGNOSE, NUDGE, REMINDER, REPLAN, WITHDRAW, pending
 from llmc.goals.drive.liveness import Liveness, Merged, Run, Signals, State
 from llmc.goals.drive.policy import HOME
 from llmc.goals.drive.round import Round
@@ -282,7 +282,8 @@ def _settle_closed(work: Round, assignment: Assignment) -> None:
     if last is None:
         return
     withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
-    if last.result is Result.PENDING and not withdrawing:
+    open_one = pending(assignment)  # not always the last: an answer may come after it
+    if open_one is not None and not (withdrawing and open_one is last):
         work.drop_pending(assignment, f"the assignment is {assignment.status}")
     elif withdrawing:
         _settle_withdrawal(work, assignment, last)

@@ -89,9 +89,9 @@ def has_business(view: GoalView) -> bool:
 
 def _is_owed(assignment: Assignment) -> bool:
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
-    return last is not None and (
-        last.result is Result.PENDING or (last.purpose == intents.WITHDRAW and last.result is not Result.OK)
-    )
+    if intents.pending(assignment) is not None:
+        return True
+    return last is not None and last.purpose == intents.WITHDRAW and last.result is not Result.OK
 
 
 def at_work(view: GoalView) -> int:

@@ -136,15 +136,12 @@ class Round:
         return self._act(tried, entry, kind)
 
     def drop_pending(self, assignment: Assignment, why: str) -> Assignment:
-        """Drop the pending intent, with a note in its record."""
-        pending = intents.pending(assignment)
-        if pending is None:
-            return assignment
-        dropped = self.put(intents.given_up(assignment, pending, self.now, why))
-        self.note(
-            dropped, "dispatch.dropped", dispatchId=pending.dispatch_id, purpose=pending.purpose, reason=why
-        )
-        return dropped
+        """Drop every pending intent, with a note in its record: an answer may be pending beside its question."""
+        while (pending := intents.pending(assignment)) is not None:
+            assignment = self.put(intents.given_up(assignment, pending, self.now, why))
+            about = {"dispatchId": pending.dispatch_id, "purpose": pending.purpose}
+            self.note(assignment, "dispatch.dropped", **about, reason=why)
+        return assignment
 
     def _act(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
         self.room = replace(self.room, dispatches=self.room.dispatches - 1)
