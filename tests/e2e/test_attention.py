@@ -94,8 +94,11 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
 
     # An accept that fails says why, with the last lines of what failed; one that meets a dirty source says that.
     assert items["review:rev"]["next"] == "llmc review rev"
-    fleet.llmc("accept", "rev", code=1)
-    items = on_every_surface(fleet, "accept:rev")
+    refused = fleet.llmc("accept", "rev", code=1)
+    assert "main itself fails `echo one; echo 'E: two'; false`" in refused.err
+    assert f"less {fleet.root}/.llmc/slots/base.log" in refused.err, "it is not the worker's fault"
+    items = on_every_surface(fleet, "accept:rev", "base")
+    assert items["base"]["severity"] == "blocked"
     assert "failed at step validate" in items["accept:rev"]["text"]
     assert items["accept:rev"]["text"].endswith("one / E: two")
     assert "review:rev" not in items, "it says the same, and less"

@@ -577,3 +577,59 @@ def hook(fleet: Fleet, worker: str, **payload: str) -> None:
     argv = [sys.executable, "-I", "-S", hook_client.__file__, str(fleet.root / ".llmc/inbox" / worker)]
     body = json.dumps(payload).encode()
     subprocess.run([*argv, str(fleet.root / ".llmc/wake.sock")], input=body, env=env, check=True)
+
+
+@pytest.mark.req("0-043", "4-064")
+def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None:
+    """It is nobody's failure: no attempt counts, no task starts, the work waits and lands once the branch passes.
+
+    Break: catch BaseFails as any CommandFailed in `land`, or give out tasks while the state has a `failing_base`.
+    """
+    fleet = scripted
+    fleet.commit("check.sh", "test ! -e bad || { echo E: it is bad; false; }\n", "Add a check")
+    fleet.commit("bad", "bad\n", "Break main")
+    set_up(
+        fleet, **{"repo.validate": "sh check.sh", "auto.concurrency": "2", "auto.dirty_backoff_secs": "0.5"}
+    )
+    add(fleet, 1)
+    daemon = Daemon(fleet)
+    # Nothing ever passed in a slot: the base is checked in the worktree.
+    auto.wait_for(fleet, lambda: fleet.events("base_failed"))
+    add(fleet, 2)
+    (item,) = [item for item in fleet.llmc("status", "--json").json["attention"] if item["key"] == "base"]
+    assert (item["kind"], item["severity"], item["who"]) == ("base_fails", "blocked", "main")
+    assert item["text"].startswith("main itself fails `sh check.sh` (at ")
+    show = subprocess.run(item["next"].replace("less", "cat"), shell=True, capture_output=True, text=True)
+    assert "E: it is bad" in show.stdout
+    assert "main itself fails `sh check.sh`" in fleet.llmc("digest").out
+    fleet.commit("note", "x\n", "Another commit on a main that still fails")
+    auto.wait_for(fleet, lambda: len(fleet.events("base_failed")) == 2)
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    fix(fleet)
+    auto.wait_completed(fleet, 2)
+    assert auto.landed(fleet) == [1, 2]
+    assert seq(fleet, "base_passed") < seq(fleet, "task_assigned"), "task 2 started after that"
+    # A slot has worked: the base is checked there. A restart gives the task back, and nobody has work that waits.
+    fleet.commit("bad", "bad\n", "Break main again")
+    add(fleet, 3)
+    auto.wait_for(fleet, lambda: len(fleet.events("base_failed")) == 3)
+    assert daemon.stop() == 0
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: len(fleet.events("auto_started")) == 2)
+    fix(fleet)
+    auto.wait_completed(fleet, 3)
+    assert seq(fleet, "base_passed") < seq(fleet, "task_assigned"), "task 3 started again after that"
+    assert "base" not in auto.state(fleet)["attention"]
+    assert failures(fleet) == []
+    assert fleet.events("task_sent_back") == []
+    assert daemon.stop() == 0
+
+
+def fix(fleet: Fleet) -> None:
+    fleet.git("rm", "-q", "bad")
+    fleet.git("commit", "-q", "-m", "Fix main")
+
+
+def seq(fleet: Fleet, action: str) -> int:
+    """The number of the latest such event."""
+    return int(fleet.events(action)[-1]["seq"])

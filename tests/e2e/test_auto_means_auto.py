@@ -87,7 +87,7 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     client = scripted.dir / "claude-like"
     client.write_text(
         """#!/bin/sh
-        case "$1" in --version) echo '2.1.300 (Claude Code)';; *) echo not as root; exit 1;; esac
+        case "$1" in --version) echo '2.1.300 (Claude Code)';; *) cat "$0.says"; exit 1;; esac
         """
     )
     client.chmod(0o755)
@@ -101,6 +101,19 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "anna: Claude" not in shown
     # Its client ends at once: what that said last is the reason, here and in the status.
     scripted.llmc("init", "--trust", LLMC_AGENT=str(client))
-    said = "the agent exited immediately: not as root"
+    says = client.with_name("claude-like.says")
+    says.write_text("Failed to connect to api.example: ENOTFOUND\n\nNote: it may not be available.\n")
+    said = "the agent exited immediately: Failed to connect to api.example: ENOTFOUND"
     assert f"anna: not started: {said}" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
-    assert said in scripted.llmc("status").out
+    before = scripted.status("anna")["since_unix"]
+    says.write_text(
+        "--dangerously-skip-permissions cannot be used with root/sudo privileges\n(see the docs)\n"
+    )
+    scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
+    (item,) = [one for one in scripted.llmc("status", "--json").json["attention"] if one["who"] == "anna"]
+    assert (item["kind"], item["severity"]) == ("start_failed", "blocked")
+    assert item["next"] == "llmc config set defaults.env.IS_SANDBOX 1, then llmc up --detach"
+    assert item["since_unix"] > before, "the age of this failure, not of the first one"
+    assert "Resting" not in scripted.llmc("status").out
+    doctor = scripted.llmc("doctor", code=None, LLMC_AGENT=str(client)).out
+    assert "anna did not start" in doctor or "anna: did not start" in doctor

@@ -102,7 +102,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
         "overseer_daemon_started",
     ]
     shown = fleet.llmc("status").out
-    assert f"Overseer  Running  pid {overseer.process.pid}  daemon {second} up for" in shown
+    assert f"Overseer  Running  pid {overseer.process.pid}  daemon {second} up " in shown
     assert "remediation 1: completed" in shown
     state = auto.state(fleet)
     assert state["overseer_active"] is True

@@ -122,7 +122,7 @@ def test_what_init_makes_is_private(scripted: Fleet) -> None:
     (scripted.root / "config.toml").chmod(0o664)
     found = scripted.llmc("doctor", "--json", code=1).json["findings"]
     assert [row["kind"] for row in found] == ["permissions", "permissions"]
-    assert "write to" in found[0]["text"]
+    assert "is writable by other users" in found[0]["text"]
     assert "is writable by other users" in scripted.llmc("up", "--detach").err
     scripted.llmc("doctor", "--repair", "--yes")
     assert stat.S_IMODE(scripted.root.stat().st_mode) == 0o700

@@ -102,7 +102,7 @@ def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> N
 @pytest.mark.req("1-137", "1-144")
 def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
     """Break that fails it: validate after landing."""
-    scripted.set_up("adam", config={"repo.validate": "echo it is wrong; false"})
+    scripted.set_up("adam", config={"repo.validate": "test ! -e x.txt || { echo it is wrong; false; }"})
     scripted.up()
     scripted.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'Bad'")
     scripted.wait("adam", "needs_review")

@@ -25,6 +25,7 @@ from llmc.doctor.canary import require
 from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
 from llmc.notifications.notify import notify
+from llmc.records.items import Registration
 from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
@@ -211,7 +212,9 @@ def _start_the_missing(project: Project) -> Up:
 def _by_daemon(project: Project) -> list[WorkerRecord]:
     """The workers of the running daemon."""
     is_auto = control.is_auto(project)
-    return [record for record in project.store.read().workers.values() if is_auto or not record.auto]
+    daemon = control.live_registration(project) or Registration()
+    workers = project.store.read().workers.values()
+    return [record for record in workers if not record.auto or (is_auto and daemon.drives(record.name))]
 
 
 def _tell_of_others(project: Project, tell: Tell) -> None:

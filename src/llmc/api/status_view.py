@@ -46,22 +46,25 @@ def status_view(root: str, state: Raw, facts: Facts) -> Raw:
         "root": root,
         "daemon": daemon,
         "workers": [row for _, row in worker_rows(state, facts).values()],
-        "auto": auto_view(state, daemon),
+        "auto": auto_view(state, daemon, facts),
         "overseer": overseer_view(facts.overseer, facts.supervised, facts.now),
         "attention": [item._asdict() for item in attention(state, facts)],
     }
 
 
-def auto_view(state: Raw, daemon: Raw) -> Raw | None:
-    """Auto mode and its counters; None if it never ran. `wanted` without `running`: its daemon died or was replaced."""
-    workers = [record for record in state.get("workers", {}).values() if record.get("auto")]
+def auto_view(state: Raw, daemon: Raw, facts: Facts) -> Raw | None:
+    """Auto mode and its counters; None if it never ran. `wanted` without `running`: its daemon died or was replaced.
+
+    While it runs, `workers` are those in use: auto-1 up to that number.
+    """
+    workers = [name for name, record in state.get("workers", {}).items() if record.get("auto")]
     auto = state.get("auto", {})
     if not workers and not auto.get("tasks_completed"):
         return None
     return {
         "wanted": bool(state.get("auto_mode")),
         "running": bool(daemon["running"] and daemon["auto"]),
-        "workers": len(workers),
+        "workers": sum(facts.drives(name) for name in workers) if facts.auto_runs else len(workers),
         "tasks_completed": auto.get("tasks_completed", 0),
         "errors": auto.get("errors", 0),
         "parked_until_unix": auto.get("parked_until_unix") or None,

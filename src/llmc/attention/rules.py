@@ -101,7 +101,8 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
     # A daemon without auto mode does nothing for auto workers.
     busy = seen.acting or (facts.auto_runs if row["auto"] else facts.running)
     if status == "offline":
-        return _after_offline(row, facts)
+        # Auto mode restarts its workers itself, and does not use those beyond its concurrency.
+        return "" if row["auto"] and facts.auto_runs else _after_offline(row, facts)
     if has_dialog(row, seen):
         return f"llmc {'answer' if _can_be_answered(record, row, seen) else 'attach'} {name}"
     if row["held"]:
@@ -161,10 +162,16 @@ def _acting_command(row: Raw) -> str:
 
 def _after_offline(row: Raw, facts: Facts) -> str:
     """Its start failed with a reason that names the first command to run, or it was only stopped."""
-    up = UP_AUTO if row["auto"] and not facts.auto_runs else UP
-    _, found, rest = row["error_reason"].partition("`llmc ")
-    first = f"llmc {rest.partition('`')[0]}" if found else up
-    return up if first.split()[1] == "up" else f"{first}, then {up}"
+    up = UP_AUTO if row["auto"] else UP
+    first = _fix_in(row["error_reason"])
+    return f"{first}, then {up}" if first else up
+
+
+def _fix_in(reason: str) -> str:
+    """The command that a reason names, other than `llmc up`; "" for none."""
+    _, found, rest = reason.partition("`llmc ")
+    command = f"llmc {rest.partition('`')[0]}"
+    return command if found and command.split()[1] != "up" else ""
 
 
 def _after_error(row: Raw) -> str:
@@ -253,6 +260,8 @@ def _offline(row: Raw, command: str) -> _Found | None:
         return None  # the next run of auto mode starts it
     at = f": {_task(row)}" if _task(row) else ""
     why = row["error_reason"]
+    if why and row["cause"] == "config":
+        return "start_failed", "blocked", why + at, command
     if row["reason"] == "crashed":
         said = f"agent crashed ({why})" if why else "agent crashed"
         return "crash", "blocked" if at else "waiting", said + at, command
@@ -359,7 +368,7 @@ def _once(items: list[Item]) -> list[Item]:
     def is_said(item: Item) -> bool:
         if item.kind == "review" and ("accept_failed", item.who) in told:
             return True
-        if item.kind in ("offline", "crash") and ("trust", item.who) in told:
+        if item.kind in ("offline", "crash", "start_failed") and ("trust", item.who) in told:
             return True
         return item.kind in ("held", "dialog") and item.who in in_the_way
 
@@ -413,7 +422,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
     if run == "failed":  # even if a daemon runs now: the failure stays until auto mode runs again
         cause, why = text(auto.get("run_cause")), text(auto.get("run_reason"))
         said = f"auto mode failed ({cause}): {why}" if cause else f"auto mode failed: {why}"
-        first = FIRST.get(cause, "llmc logs daemon")
+        first = _fix_in(why) or FIRST.get(cause, "llmc logs daemon")
         yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {UP_AUTO}")
     elif run == "running":
         said = (
@@ -421,6 +430,9 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
             if facts.running
             else "auto mode is not running: its daemon was killed"
         )
+        # It was alive at its last heartbeat, or until a plain daemon took its place.
+        ended = (facts.daemon and facts.daemon.start_time_unix) if facts.running else facts.beat_unix
+        since = max(since, min(ended or 0.0, facts.now))
         yield Item("auto", "auto", "blocked", "auto mode", since, said, UP_AUTO)
     elif not facts.running:
         yield from _nobody(state, facts)

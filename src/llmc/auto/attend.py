@@ -21,11 +21,12 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
-from llmc.landing import accept_journal, post_accept, prompts, ways
+from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, Claim
 from llmc.records.causes import Cause
 from llmc.records.worker import Assignment, Status, WorkerRecord
+from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions, submit
@@ -155,6 +156,8 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         now=now,
         taking=not run.draining and not waiting.is_parked(state),
         landing=now >= state.source_repo_dirty_retry_after_unix,
+        ending=bool(run.draining),
+        **_base(run, project, record),
         resuming=waiting.may_resume(state, record.since_unix, now),
         claimed=task is not None and run.queue.source.renew(task.claim),
         completed=task is not None and run.queue.source.books().is_completed(task.task),
@@ -165,6 +168,38 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         is_tasks_budget=spent.concerns("task"),
         needed=steps.waits_for_answer(record) and _is_needed(run, project),
     )
+
+
+def _base(run: Run, project: Project, record: WorkerRecord) -> dict[str, bool]:
+    """Whether the default branch fails its own validation, and who checks it again. New work may be what fixes it."""
+    state = project.store.read()
+    if state.failing_base is None:
+        return {}
+    untried = record.commit_sha is not None and record.commit_sha not in run.not_judged
+    waits = any(r.status is Status.NEEDS_REVIEW and r.assignment for r in state.workers.values())
+    return {"base_fails": True, "base_due": untried or _base_is_due(project), "work_waits": waits}
+
+
+def _base_is_due(project: Project) -> bool:
+    try:
+        return validation.base_is_due(project, provision.refresh_base(project))
+    except LlmcError:  # the source does not answer now
+        return False
+
+
+def _look_at_base(run: Run, project: Project, record: WorkerRecord) -> bool:
+    """While others may have the worker's lock; a second worker does not wait for it."""
+    if not run.looking.acquire(blocking=False):
+        return False
+    try:
+        with project.worker_unlocked(record.name):
+            validation.look_at_base(project, record.name, provision.refresh_base(project))
+        run.look_again(record.name, 0.0)
+    except LlmcError as error:  # the source does not answer, or no slot got free
+        run.say(f"the default branch could not be checked: {error.message}")
+    finally:
+        run.looking.release()
+    return False
 
 
 def _is_needed(run: Run, project: Project) -> bool:
@@ -237,6 +272,8 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
             return give_up(run, project, record, todo)
         case steps.Tell():
             return tell_again(run, project, record)
+        case steps.LookAtBase():
+            return _look_at_base(run, project, record)
         case steps.Park(cause, reason):
             run.parks.park(project, record, cause, reason)
             return False
@@ -257,6 +294,8 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             run.drain(f"{run.max_tasks} tasks were started")
             return False
         state = project.store.read()
+        if state.failing_base is not None:  # found by another worker since
+            return False
         if project.config.auto.post_accept_command and a_command_comes_first(state):
             run.look_again(record.name, LANDING_S)
             return False

@@ -54,6 +54,10 @@ class Run(Struct):
     assigned: int = 0
     #: workers take tasks one at a time
     taking: threading.Lock = field(default_factory=threading.Lock)
+    #: one worker at a time checks the default branch
+    looking: threading.Lock = field(default_factory=threading.Lock)
+    #: commits that were tried on a default branch that fails itself
+    not_judged: set[str] = field(default_factory=set)
     #: since when work could not land, by claim and round
     refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)

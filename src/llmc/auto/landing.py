@@ -14,6 +14,7 @@ from llmc.base.panes import Pane
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
 from llmc.landing import accept, accept_journal, fast_forward, prompts, rebase, ways
+from llmc.landing.failing_base import BaseFails
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
 from llmc.records.causes import Cause
@@ -244,6 +245,10 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
+    except BaseFails as error:
+        run.not_judged.add(project.store.worker(record.name).commit_sha or "")
+        run.say(f"{record.name}: waits to land: {error.message}")
+        return False
     except CommandFailed as error:
         return _send_back(run, project, record, error)
     except LockTimeout:

@@ -85,11 +85,21 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     for title, found in groups.items():
         if found:
             lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
-    if auto := [worker for worker in view["workers"] if worker not in shown]:
+    if auto := [_as_used(worker, view["auto"]) for worker in view["workers"] if worker not in shown]:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
     return "\n".join([*lines, *overseer])
+
+
+def _as_used(worker: Raw, auto: Raw | None) -> Raw:
+    """An auto worker; one beyond the concurrency in use says so."""
+    number = worker["name"].rpartition("-")[2]
+    if auto is None or not auto["running"] or worker["status"] != "offline" or not number.isdecimal():
+        return worker
+    if int(number) <= auto["workers"]:
+        return worker
+    return {**worker, "reason": f"not used (concurrency is {auto['workers']})", "error_reason": ""}
 
 
 _SEVERITY_STYLES = {"blocked": "red", "waiting": "yellow", "notice": "dim"}

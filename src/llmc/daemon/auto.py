@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -96,6 +97,8 @@ class TaskPool:
 #: pause between two workers that resume after a park
 STAGGER_S = 2.0
 PULSE_S = 1.0
+#: how often to check whether a failing default branch has moved
+BASE_S = 1.0
 #: how long a config file may stay invalid while it is edited
 CONFIG_SETTLE_S = 2.0
 #: collects several changes of the task list
@@ -161,6 +164,8 @@ class AutoMode:
         self._ended = False
         self._missing_said = False
         self._persons_said = False
+        self._base_fails = False
+        self._base_next = 0.0
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
 
@@ -313,6 +318,7 @@ class AutoMode:
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
         if 0 < state.auto.source_repo_dirty_retry_after_unix <= now:
             self._poke_all(state, Status.NEEDS_REVIEW)
+        self._watch_base(state)
         if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):
             self._after_park(state)
         self._watch_persons(state)
@@ -325,6 +331,28 @@ class AutoMode:
                 tx.emit("auto_stopped", reason=self._run.draining)
             self._say(f"auto mode finished: {self._run.draining}")
             self._end(0)
+
+    def _watch_base(self, state: State) -> None:
+        """A default branch that fails is checked again when it moved; once it passes, work continues."""
+        fails = state.failing_base is not None
+        if fails != self._base_fails:
+            self._base_fails = fails
+            self._base_next = 0.0
+            if state.failing_base is not None:
+                what = (
+                    f"{self._project.config.repo.default_branch} itself fails `{state.failing_base.command}`"
+                )
+                self._say(f"{what}: no tasks are started until it passes")
+            else:
+                self._say("the default branch passes again; work continues")
+                self._look_for_work()
+        elif not fails or monotonic() < self._base_next:
+            return
+        local = Path(self._project.source).is_dir()
+        interval_s = BASE_S if local else self._project.config.defaults.patrol_interval_secs
+        self._base_next = monotonic() + interval_s
+        for status in (Status.NEEDS_REVIEW, Status.IDLE):
+            self._poke_all(state, status)
 
     def _watch_persons(self, state: State) -> None:
         """No hook reports that the user left, or cleared their draft."""
@@ -342,7 +370,8 @@ class AutoMode:
     def _is_taking(self, state: State) -> bool:
         """A worker is free, and new tasks are started."""
         free = any(is_free(state.workers.get(WorkerName(name))) for name in self.workers)
-        return free and not self._run.draining and not waiting.is_parked(state.auto)
+        waits = bool(self._run.draining) or waiting.is_parked(state.auto) or state.failing_base is not None
+        return free and not waits
 
     def _after_park(self, state: State) -> None:
         if self._run.parks.end_if_over(self._project):

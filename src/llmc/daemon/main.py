@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -458,8 +459,13 @@ class Daemon:
         return problem or f"{name}: stopped"
 
     def _register(self, agent: Agent, *, ready: bool) -> None:
-        about = {"agent": agent.name, "program": agent.program(), "version": self.agent_version}
+        about: dict[str, Any] = {
+            "agent": agent.name,
+            "program": agent.program(),
+            "version": self.agent_version,
+        }
         auto = self.auto is not None
+        about |= {"concurrency": len(self.auto.workers)} if self.auto is not None else {}
         write_registration(
             self.project.root, self.instance_id, self.started_unix, auto=auto, ready=ready, **about
         )

@@ -392,7 +392,10 @@ class _Pipeline:
             return self._validate_apart()
         if self.resumes:
             self._clear_away()
-        validation.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
+        journal = self.journal
+        validation.in_worktree(
+            self.project, self.record, journal.squash, journal.base, self.record.assignment
+        )
         return replace(self.journal, validated=self.journal.tree)
 
     def _validate_apart(self) -> AcceptJournal:

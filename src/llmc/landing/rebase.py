@@ -22,6 +22,7 @@ from llmc.base.processes import wait_until
 from llmc.base.text import some_files
 from llmc.base.tmux import answered
 from llmc.landing import merging, review, validation
+from llmc.landing.failing_base import BaseFails
 from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
 from llmc.records.transitions import NO_REBASE, step
@@ -158,7 +159,8 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(f"{name} made a commit during validation", hint="It will be validated again.")
-        code = (failed.returncode or 1) if failed else 0
+        blamed = failed is not None and not isinstance(failed, BaseFails)
+        code = (failed.returncode or 1) if failed and blamed else 0
         output = failed.output[-OUTPUT_CHARS:] if failed else ""
         with project.store.transaction() as tx:
             verdict = decide.after_validation(tx.worker(name), facts.head, code, output)

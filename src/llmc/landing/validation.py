@@ -20,16 +20,16 @@ from llmc.base import proc
 from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
-from llmc.base.files import write_atomic
+from llmc.base.files import private_dir, write_atomic
 from llmc.base.text import some_files
-from llmc.landing import slots
+from llmc.landing import failing_base, slots
 from llmc.landing.slots import NoSlot, Slot
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import git, provision, trash, user_commands
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 
-__all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "run", "validate", "verify"]
+__all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "look_at_base", "run", "verify"]
 
 #: the key of the attention item about validation
 ITEM = "validation"
@@ -37,13 +37,6 @@ ITEM = "validation"
 PATIENCE = 10.0
 #: how many passed trees a slot remembers
 REMEMBERED = 50
-
-
-def validate(project: Project, name: str, worktree: Path, *, so: str = "nothing landed") -> None:
-    """Run it in the worktree, with its output in the worker's log; `so` is appended to the error."""
-    done = run(project, name, worktree)
-    if not done.ok:
-        raise failure(project, name, done, so=so)
 
 
 def run(project: Project, name: str, worktree: Path) -> proc.Done:
@@ -87,7 +80,7 @@ def in_slot(project: Project) -> bool:
     if project.config.repo.validate_in == "worktree":
         _all_is_well(project)
         return False
-    known = [_recall(project, one) for one in slots.every(project)]
+    known = [_recall(project, one.memory) for one in slots.every(project)]
     if any(memory.passed for memory in known):
         return True
     tried = [memory for memory in known if memory.failed]
@@ -129,6 +122,25 @@ def failing(project: Project, log: str, commit: str, command: str) -> proc.Done 
     return failed.done if failed else None
 
 
+def base_is_due(project: Project, base: str) -> bool:
+    """Whether the default branch, which is known to fail, is to be checked again."""
+    found = project.store.read().failing_base
+    return found is not None and failing_base.is_due(found, base, _fingerprint(project), now_unix())
+
+
+def look_at_base(project: Project, log: str, base: str) -> None:
+    """The default branch was known to fail: is it still so? Where nobody can tell, the next task shows it."""
+    before = project.store.read().failing_base
+    if not project.config.repo.validate or not in_slot(project):
+        failing_base.forget(project)
+        return
+    try:
+        with slots.taken(project) as slot:
+            _Check(project, log, slot, slot.path).base_again(base, moved=not before or before.commit != base)
+    except NoSlot:
+        failing_base.forget(project)
+
+
 class _Failed(Struct, frozen=True):
     """A failed command; `what` names it."""
 
@@ -145,7 +157,7 @@ class _Check:
         self.name = name
         self.slot = slot
         self.shown_as = shown_as
-        self.memory = _recall(project, slot)
+        self.memory = _recall(project, slot.memory)
 
     def all(self, commit: str, base: str, task: Assignment | None) -> None:
         began = time.monotonic()
@@ -165,16 +177,18 @@ class _Check:
         return self._passes(commit, command, command)
 
     def _validate(self, commit: str, base: str) -> None:
-        """Run [repo].validate. A failure is the worker's only if the base is known to pass, or known to fail by itself."""
+        """Run [repo].validate. A failure is the worker's only if the base is known to pass."""
         failed = self._passes(commit, self.repo.validate, "validation")
         if failed is not None and not self._has_passed(base):
+            if failing_base.known(self.project, base, _fingerprint(self.project)):
+                raise failing_base.failure(self.project, base, failed.done)
             worked = bool(self.memory.passed)
             if self._base_passes(base):
                 # The base may have passed only because of its fresh setup: retry the commit with a fresh one.
                 failed = self._passes(commit, self.repo.validate, "validation")
             elif worked:
-                self._say_that_the_base_fails(base)
-                raise self._blame(failed, f"; it also fails on {self.repo.default_branch} itself")
+                self._note_failing(base)
+                raise failing_base.failure(self.project, base, failed.done)
             else:
                 raise NoSlot(
                     f"`{self.repo.validate}` fails in {self.slot.path} on {self.repo.default_branch} itself"
@@ -183,9 +197,10 @@ class _Check:
             raise self._blame(failed)
         self._passed(commit)
 
-    def _blame(self, failed: _Failed, more: str = "") -> CommandFailed:
-        so = f"nothing landed{more}"
-        return user_commands.failure(self.project, self.name, failed.done, what=failed.what, so=so)
+    def _blame(self, failed: _Failed) -> CommandFailed:
+        return user_commands.failure(
+            self.project, self.name, failed.done, what=failed.what, so="nothing landed"
+        )
 
     def _passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
         """Run one command on a commit; retried once after a setup. Returns the failure, None if it passed."""
@@ -242,40 +257,43 @@ class _Check:
         return git.tree_of(self.project.root.path, commit) in self.memory.passed
 
     def _base_passes(self, base: str) -> bool:
-        """Try once per tree, from scratch: a broken cache must not look like a broken base."""
-        import shutil  # saves 2 ms in most commands
-
+        """Try from scratch: a broken cache must not look like a broken base. A failure holds for a while."""
         tree = git.tree_of(self.project.root.path, base)
-        if self.memory.failed == tree:
+        age_s = now_unix() - self.memory.failed_unix
+        if self.memory.failed == tree and 0 <= age_s < max(
+            failing_base.LEAST_S, PATIENCE * self.memory.took_s
+        ):
             return False
         began = time.monotonic()
         if self._passes(base, self.repo.validate, "validation", anew=True) is None:
             self._passed(base)
             return True
-        shutil.copyfile(self.slot.output, self.slot.base_output)
+        _copy(self.slot.output, self.slot.base_output)
         self._did_not_work(tree, time.monotonic() - began)
         return False
 
     def _passed(self, commit: str) -> None:
         tree = git.tree_of(self.project.root.path, commit)
         if self.memory.passed[-1:] != (tree,):
-            kept = (*(other for other in self.memory.passed if other != tree), tree)[-REMEMBERED:]
-            self._remember(Memory(passed=kept))
+            self.memory = _remember(self.project, self.slot.memory, _with(self.memory, tree))
         _all_is_well(self.project)
+        failing_base.forget(self.project)
 
     def _did_not_work(self, tree: str, took_s: float) -> None:
-        self._remember(replace(self.memory, failed=tree, failed_unix=now_unix(), took_s=took_s))
+        known = replace(self.memory, failed=tree, failed_unix=now_unix(), took_s=took_s)
+        self.memory = _remember(self.project, self.slot.memory, known)
 
-    def _remember(self, memory: Memory) -> None:
-        self.memory = replace(memory, checks=_fingerprint(self.project))
-        write_atomic(self.slot.memory, msgspec.json.encode(self.memory))
+    def base_again(self, base: str, *, moved: bool) -> None:
+        """A slot that never worked cannot tell what is wrong with a new base."""
+        worked = bool(self.memory.passed)
+        if not self._base_passes(base) and (worked or not moved):
+            self._note_failing(base)
+        else:
+            failing_base.forget(self.project)
 
-    def _say_that_the_base_fails(self, base: str) -> None:
-        branch = self.repo.default_branch
-        text = f"`{self.repo.validate}` fails on {branch} itself ({base[:12]}), so no work can pass"
-        show = f"less {shlex.quote(str(self.slot.base_output))}"
-        with self.project.store.transaction() as tx:
-            tx.raise_item(ITEM, kind="validation", severity="waiting", who=branch, text=text, next=show)
+    def _note_failing(self, base: str) -> None:
+        _copy(self.slot.base_output, failing_base.output_of(self.project.root))
+        failing_base.note(self.project, base, _fingerprint(self.project), self.memory.took_s)
 
 
 def _say_where_it_runs(project: Project, why: NoSlot) -> None:
@@ -286,18 +304,36 @@ def _say_where_it_runs(project: Project, why: NoSlot) -> None:
         tx.raise_item(ITEM, kind="validation", severity="notice", who="slots", text=text, next=show)
 
 
+def _copy(output: Path, kept: Path) -> None:
+    import shutil  # 2 ms that hardly any command needs
+
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(output, kept)
+
+
 def _all_is_well(project: Project) -> None:
     if ITEM in project.store.read().attention:
         with project.store.transaction() as tx:
             tx.clear_item(ITEM)
 
 
-def _recall(project: Project, one: Slot) -> Memory:
+def _recall(project: Project, file: Path) -> Memory:
     try:
-        memory = msgspec.json.decode(one.memory.read_bytes(), type=Memory)
+        memory = msgspec.json.decode(file.read_bytes(), type=Memory)
     except (OSError, msgspec.MsgspecError):
         return Memory()
     return memory if memory.checks == _fingerprint(project) else Memory()
+
+
+def _with(memory: Memory, tree: str) -> Memory:
+    """A tree passed; that the base failed does not count any more."""
+    return Memory(passed=(*(other for other in memory.passed if other != tree), tree)[-REMEMBERED:])
+
+
+def _remember(project: Project, file: Path, memory: Memory) -> Memory:
+    memory = replace(memory, checks=_fingerprint(project))
+    write_atomic(file, msgspec.json.encode(memory))
+    return memory
 
 
 def _fingerprint(project: Project) -> str:
@@ -338,7 +374,7 @@ def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) 
             check_in_slot(project, record, commit, base)
             return
     if is_wanted(project, None):
-        in_worktree(project, record, commit)
+        in_worktree(project, record, commit, base)
 
 
 def check_in_slot(
@@ -350,7 +386,9 @@ def check_in_slot(
     check_commit(project, record.name, commit, base, worktree=worktree, task=task)
 
 
-def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assignment | None = None) -> None:
+def in_worktree(
+    project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
+) -> None:
     """Raises CommandFailed. The worktree must have the commit, or one with the same tree, checked out."""
     worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
@@ -361,9 +399,66 @@ def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assig
 
     refuse_hidden_changes(record)
     with _leaving_nothing(project, record, worktree):
-        validate(project, record.name, worktree)
-        if task is not None:
+        done = run(project, record.name, worktree)
+        if done.ok and task is not None:
             verify(project, record.name, worktree, task)
+    if not done.ok and not _Worktree(project, record).base_passes(base):
+        raise failing_base.failure(project, base, done)
+    if not done.ok:
+        raise failure(project, record.name, done, so="nothing landed")
+    if project.config.repo.validate:
+        _Worktree(project, record).passed(commit)
+
+
+class _Worktree:
+    """What is known of the validation in worktrees, and the base in this one."""
+
+    def __init__(self, project: Project, record: WorkerRecord) -> None:
+        self.project = project
+        self.record = record
+        self.path = Path(record.worktree_path)
+        self.file = project.root.slots / "worktrees.json"
+        self.memory = _recall(project, self.file)
+
+    def passed(self, commit: str) -> None:
+        tree = git.tree_of(self.path, commit)
+        if self.memory.passed[-1:] != (tree,):
+            private_dir(self.project.root.slots)
+            _remember(self.project, self.file, _with(self.memory, tree))
+        failing_base.forget(self.project)
+
+    def base_passes(self, base: str) -> bool:
+        """Checked once for each commit; a base that cannot be checked out counts as one that passes."""
+        checks = _fingerprint(self.project)
+        if git.tree_of(self.path, base) in self.memory.passed:
+            return True
+        if failing_base.known(self.project, base, checks):
+            return False
+        began = time.monotonic()
+        done = self._try(base)
+        if done is None or done.ok:
+            if done is not None:
+                self.passed(base)
+            return True
+        private_dir(self.project.root.slots)
+        write_atomic(failing_base.output_of(self.project.root), done.stdout.encode(errors="replace"))
+        failing_base.note(self.project, base, checks, time.monotonic() - began)
+        return False
+
+    def _try(self, base: str) -> proc.Done | None:
+        """With the files of the base; HEAD stays, so after a kill these are changes that the next accept clears away."""
+        before = git.tree_state(self.path)
+        git.git(self.path, "update-index", "-q", "--refresh", check=False, timeout_s=600)
+        if not before.clean or not self._read("-m", "HEAD", base):
+            return None
+        try:
+            return run(self.project, self.record.name, self.path)
+        finally:
+            self._read("--reset", "HEAD")
+            clear_away(self.project, self.record, before)
+
+    def _read(self, *args: str) -> bool:
+        return git.git(self.path, "read-tree", "-u", *args, check=False, timeout_s=600).ok
 
 
 def refuse_hidden_changes(record: WorkerRecord) -> None:

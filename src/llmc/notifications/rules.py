@@ -36,7 +36,7 @@ KINDS: dict[str, str] = {
 
 #: the notice kind for each kind of attention item; others use their severity
 _OF_ITEMS = {
-    **dict.fromkeys(("crash", "error", "conflict", "login", "trust"), "worker_error"),
+    **dict.fromkeys(("crash", "start_failed", "error", "conflict", "login", "trust"), "worker_error"),
     **dict.fromkeys(("question", "dialog", "input"), "needs_input"),
     "review": "needs_review",
     "quarantined": "task_quarantined",

@@ -94,6 +94,8 @@ ACTIONS: dict[str, str] = {
     "fleet_parked": "the fleet is parked (`cause`, `until_unix`)",
     "fleet_resumed": "the fleet resumed after a park (`cause`)",
     "source_dirty": "uncommitted changes in the source prevent landing (`retry_in_s`, `attempt`)",
+    "base_failed": "the default branch itself fails `repo.validate`: nothing can land, and auto mode starts no tasks (`commit`, `command`)",
+    "base_passed": "the default branch passes again, or is no longer validated (`commit`: the one that failed, `command`)",
     "post_accept": "the post-accept command ran (`task_id`, `code`, `elapsed_s`)",
     "usage_recorded": (
         "tokens an agent used since the last such event (`task_id`, `model`, `input_tokens`, `output_tokens`, "

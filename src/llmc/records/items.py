@@ -36,6 +36,7 @@ KINDS: dict[str, str] = {
     "held": "the worker is on hold; `notice` in the first hour, then `waiting`",
     "offline": "a worker with a task has no running agent",
     "crash": "the agent of a worker crashed",
+    "start_failed": "the agent of a worker does not start: it exited immediately, or was not ready in time",
     "error": "a worker stopped with an error",
     "conflict": "a worker gave up on rebase conflicts, or aborted the rebase",
     "accept_failed": "the last accept of a worker failed; its commits are unchanged",
@@ -67,7 +68,8 @@ KINDS: dict[str, str] = {
     "canary": "this client version was not tested by the canary, or failed it",
     "disk": "the disk of the root is nearly full",
     "git_config": "settings in the root's clone would have run a program or redirected git; they were removed",
-    "validation": "the default branch itself fails validation, or no slot is usable and work is validated in the worktrees",
+    "base_fails": "the default branch itself fails `repo.validate`: nothing can land, and auto mode starts no tasks",
+    "validation": "no slot is usable, so work is validated in the worktrees",
 }
 
 #: items about a worker, removed with it
@@ -125,6 +127,8 @@ class Registration(NamedTuple):
     #: the agent it runs, and its client version
     agent: str = ""
     version: str = ""
+    #: how many auto workers it drives: auto-1 up to that number
+    concurrency: int | None = None
 
     @classmethod
     def read(cls, row: object) -> "Registration | None":
@@ -133,6 +137,7 @@ class Registration(NamedTuple):
             return None
         pid, auto = row.get("pid"), row.get("auto")
         ticks, instance = row.get("start_ticks"), row.get("instance_id")
+        concurrency = row.get("concurrency")
         return cls(
             pid if type(pid) is int else None,
             ticks if isinstance(ticks, str) else None,
@@ -142,7 +147,13 @@ class Registration(NamedTuple):
             row.get("ready") is True,
             text(row.get("agent")),
             text(row.get("version")),
+            concurrency if type(concurrency) is int else None,
         )
+
+    def drives(self, worker: str) -> bool:
+        """Whether an auto worker is one of its own; where it does not say how many those are, each is."""
+        _, _, name = worker.rpartition("-")
+        return self.concurrency is None or not name.isdecimal() or int(name) <= self.concurrency
 
 
 class Facts(NamedTuple):
@@ -164,12 +175,18 @@ class Facts(NamedTuple):
     canary: Mapping[str, Any] | None = None
     #: the source is clean again since the last accept
     source_is_free: bool = False
+    #: last heartbeat of auto mode; 0: unknown
+    beat_unix: float = 0.0
     #: formats a local time
     clock: Any = str
 
     @property
     def auto_runs(self) -> bool:
         return self.running and self.daemon is not None and self.daemon.auto is True
+
+    def drives(self, worker: str) -> bool:
+        """Whether auto mode runs and has this auto worker."""
+        return self.auto_runs and self.daemon is not None and self.daemon.drives(worker)
 
     def seen(self, worker: str) -> Seen:
         return self.workers.get(worker, Seen())

@@ -42,6 +42,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
+        beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
 
@@ -78,6 +79,14 @@ def _seen(root: str, record: Mapping[str, Any], panes: Panes | None, glance: Gla
         return Seen(False, rests=True, acting=acting)
     said = glance(record.get("agent"), record.get("config_dir"), pane.pid)
     return Seen(pane.attached, said.dialog, said.rests, acting)
+
+
+def _changed(path: str) -> float:
+    """When a file was last written; 0 where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _disk_free(root: str) -> int | None:

@@ -103,6 +103,18 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
 
 
+class FailingBase(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit of the default branch that fails `repo.validate` (landing/failing_base.py)."""
+
+    commit: str
+    command: str
+    #: the configuration that the command ran with
+    checks: str = ""
+    #: when it was last checked, and how long that took
+    at_unix: float = 0.0
+    took_s: float = 0.0
+
+
 class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of an undo (landing/undo.py); written before each step, so that it can resume after a crash."""
 
@@ -142,6 +154,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     attention: dict[str, Raised] = {}
     #: an undo in progress or interrupted, or one that ended and was not reported to the user yet
     undo: UndoJournal | None = None
+    #: the default branch fails its own validation: nothing can land, and auto mode starts no tasks
+    failing_base: FailingBase | None = None
     #: a supervisor watches the daemon; a killed supervisor leaves this set (see its lock)
     overseer_active: bool = False
     #: number of the latest event, and the events of the latest write (see records/store.py)

@@ -27,7 +27,7 @@ from llmc.base.urls import scrub, scrub_all
 from llmc.config.paths import Root
 from llmc.records import events, transitions
 from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
-from llmc.records.state import VERSION, Raised, State, UndoJournal, keep_unknown
+from llmc.records.state import VERSION, FailingBase, Raised, State, UndoJournal, keep_unknown
 from llmc.records.worker import Status, WorkerRecord
 
 #: what to do without a usable state.json
@@ -110,6 +110,10 @@ class Transaction:
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """Record the undo in progress; None: none."""
         self.state = replace(self.state, undo=journal)
+
+    def remember_failing_base(self, failing: FailingBase | None) -> None:
+        """The default branch fails its own validation; None: it does not."""
+        self.state = replace(self.state, failing_base=failing)
 
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""

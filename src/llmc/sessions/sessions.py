@@ -187,22 +187,22 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     if after.status is not Status.OFFLINE:
         return None
     if not after.error_reason:
-        said = _last_line(project, after)
+        said = _why_it_exited(project, after)
         problem = "the agent exited immediately" + (f": {said}" if said else f"; see `llmc peek {name}`")
         _record_failure(project, after, problem)
         return problem
     return after.error_reason
 
 
-def _last_line(project: Project, record: WorkerRecord) -> str:
-    """The last line that an exited program printed, without tmux's own line about its exit."""
+def _why_it_exited(project: Project, record: WorkerRecord) -> str:
+    """From what an exited program printed, without tmux's own line about its exit."""
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return ""
     with suppress(LlmcError):
         lines = project.tmux.capture(pane, history=200).splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.startswith("Pane is dead")]
-        return written_out(said[-1])[:300] if said else ""
+        said = [line for line in lines if not line.startswith("Pane is dead")]
+        return written_out(reader_of(record.agent).start_failure(said))
     return ""
 
 
@@ -423,7 +423,8 @@ def _hook_argv(project: Project, name: str) -> list[str]:
 
 def _record_failure(project: Project, record: WorkerRecord, problem: str, *, untrusted: bool = False) -> None:
     with project.store.transaction() as tx:
-        tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)
+        since = {"since_unix": tx.now} if tx.worker(record.name).status is Status.OFFLINE else {}
+        tx.update(record.name, error_reason=problem, cause=Cause.CONFIG, **since)
         if not untrusted:
             return
         again = "llmc init --trust && llmc up --detach"

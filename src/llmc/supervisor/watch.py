@@ -180,7 +180,7 @@ class Progress(Struct):
             auto.parked_until_unix,
             auto.source_repo_dirty_retry_after_unix,
             self._rows,
-            wall if waits else 0.0,
+            wall if waits or state.failing_base is not None else 0.0,
         )
         return self._quiet.see(mark, now)
 

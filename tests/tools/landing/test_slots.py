@@ -17,8 +17,10 @@ from llmc.base.proc import ShuttingDown
 from llmc.base.processes import is_alive
 from llmc.config.edit import set_value
 from llmc.doctor.registry import diagnose, examine, repair_all
-from llmc.landing import slots, validation
+from llmc.landing import failing_base, slots, validation
+from llmc.landing.failing_base import BaseFails
 from llmc.landing.slots import Slot
+from llmc.records.state import FailingBase
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import setup
 from llmc.repo.project import Project
@@ -247,12 +249,12 @@ def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Proj
     """Break: run the command on whatever is there, and call the commit validated."""
     project = configured(project, validate=f"echo ran >> '{tmp_path}/ran'")
     record, worktree = add_worker(project)
-    commit, _ = work(worktree)
+    commit, base = work(worktree)
     same = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}~1", "-m", "As one").strip()
-    validation.in_worktree(project, record, same)
+    validation.in_worktree(project, record, same, base)
     worktree.commit("more.txt", "more\n")
     with pytest.raises(Refused, match=f"w1 does not have {commit[:12]} checked out"):
-        validation.in_worktree(project, record, commit)
+        validation.in_worktree(project, record, commit, base)
     assert (tmp_path / "ran").read_text().split() == ["ran"]
 
 
@@ -391,7 +393,7 @@ def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_pat
         check(project, record, commit, base)
     runs = len((tmp_path / "runs").read_text().splitlines())
     assert runs == 3, "the base is tried once for each tree"
-    validation.validate(project, record.name, worktree.path)
+    assert validation.run(project, record.name, worktree.path).ok
     # Files for every slot, as the configuration wants them: from now on it works.
     (Path(project.source) / ".env").write_text("x\n")
     set_value(project.root.config, "repo.copy", [".env"])
@@ -409,22 +411,84 @@ def test_a_base_that_fails_is_tried_again_but_seldom(project: Project) -> None:
     assert validation._may_try_again(memory, 900.0), "the clock was set back"
 
 
-def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(project: Project, source: Repo) -> None:
-    """The slot has worked, so it is main that fails. Break: NoSlot for every base that fails."""
-    project = configured(project, validate="! grep -q bad a.txt")
+def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(
+    project: Project, source: Repo, tmp_path: Path
+) -> None:
+    """The slot has worked, so it is main that fails. Break: NoSlot for every base that fails.
+
+    Or check the base after each failure: the verdict is remembered, and a pass ends it.
+    """
+    project = configured(
+        project, validate=f"git log -1 --format=%s >> '{tmp_path}/runs'; ! grep -q bad a.txt"
+    )
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     check(project, record, commit, base)
-    red = source.commit("a.txt", "bad\n")
+    red = source.commit("a.txt", "bad\n", "Red")
     worktree.git("fetch", "-q", "origin")
     worktree.git("rebase", "-q", "origin/main")
-    with pytest.raises(CommandFailed, match="it also fails on main itself"):
-        check(project, record, worktree.head(), red)
-    assert ["fails on main itself" in text for text in items(project)] == [True]
+    for _ in range(2):
+        with pytest.raises(BaseFails, match=r"^main itself fails `git log .*, nothing landed$"):
+            check(project, record, worktree.head(), red)
+    assert (tmp_path / "runs").read_text().splitlines().count("Red") == 1
+    assert ["main itself fails" in text for text in items(project)] == [True]
     assert validation.in_slot(project)
+    # A command that failed by chance must not block for ever: a pass of the same commit ends it.
+    validation.look_at_base(project, "w1", red)
+    assert project.store.read().failing_base is not None
+    project = configured(project, validate="true")
+    assert validation.base_is_due(project, red), "the configuration changed"
+    validation.look_at_base(project, "w1", red)
+    assert (project.store.read().failing_base, items(project)) == (None, [])
+    project = configured(project, validate="! grep -q bad a.txt")
+    with pytest.raises(validation.NoSlot):  # nothing passed here with this command
+        check(project, record, worktree.head(), red)
     fixed = worktree.commit("a.txt", "good again\n")
     check(project, record, fixed, red)
     assert items(project) == []
+
+
+def test_when_a_failing_base_is_checked_again() -> None:
+    """Break: never again for the same commit; or each time."""
+    failed = FailingBase(commit="c1", command="make test", checks="x", at_unix=1000.0, took_s=30.0)
+    assert not failing_base.is_due(failed, "c1", "x", 1299.0)
+    assert failing_base.is_due(failed, "c1", "x", 1301.0)
+    assert failing_base.is_due(failed, "c1", "x", 900.0), "the clock was set back"
+    assert failing_base.is_due(failed, "c2", "x", 1001.0)
+    assert failing_base.is_due(failed, "c1", "y", 1001.0)
+    assert not failing_base.is_due(replace(failed, took_s=0.1), "c1", "x", 1030.0)
+
+
+def test_a_red_base_is_seen_in_the_worktree_too(project: Project, source: Repo, tmp_path: Path) -> None:
+    """Nothing of the worktree is lost by it. Break: blame the work where no slot is used."""
+    red = source.commit("a.txt", "bad\n", "Red")
+    validate = f"cat a.txt >> '{tmp_path}/runs'; touch made; echo x >> a.txt; ! grep -q bad a.txt"
+    project = configured(project, validate=validate, validate_in="worktree")
+    record, worktree = add_worker(project)
+    worktree.write("kept.cache", "ignored\n")
+    commit, base = work(worktree)
+    assert base == red
+    for _ in range(2):
+        with pytest.raises(BaseFails):
+            validation.in_worktree(project, record, commit, base)
+    assert (worktree.head(), worktree.git("status", "--porcelain")) == (commit, "")
+    assert (worktree.path / "kept.cache").read_text() == "ignored\n"
+    assert (tmp_path / "runs").read_text().split() == ["bad"] * 3, "the base once, the work twice"
+    # The work fixes it: it passes, and what is known of the base is over. On that base, bad work is to blame.
+    fixed = worktree.commit("a.txt", "good\n")
+    validation.in_worktree(project, record, fixed, base)
+    assert project.store.read().failing_base is None
+    bad = worktree.commit("a.txt", "bad\n")
+    with pytest.raises(CommandFailed) as blamed:
+        validation.in_worktree(project, record, bad, fixed)
+    assert not isinstance(blamed.value, BaseFails)
+    assert (tmp_path / "runs").read_text().split() == [*["bad"] * 3, "good", "bad"]
+    # A base that nobody knows, and that passes.
+    (project.root.slots / "worktrees.json").unlink()
+    with pytest.raises(CommandFailed) as blamed:
+        validation.in_worktree(project, record, bad, fixed)
+    assert not isinstance(blamed.value, BaseFails)
+    assert worktree.git("status", "--porcelain") == ""
 
 
 def test_a_worker_is_blamed_without_another_run_where_the_base_is_known_to_pass(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llmc.api.status_view import status_view
-from llmc.attention.rules import attention
+from llmc.attention.rules import attention, next_command, worker_view
 from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen
@@ -221,6 +221,54 @@ def test_auto_mode_looks_after_its_own(status: str) -> None:
     assert found(worker, **running) == {}
     held = found({**worker, "held": True}, **running)
     assert "held:adam" in held
+
+
+@pytest.mark.parametrize("reason", ["down", "crashed", "added"])
+def test_an_agent_that_does_not_start_needs_you(reason: str) -> None:
+    """Break: list an offline worker only where it has a task; or name `llmc up` alone, which has just failed."""
+    why = (
+        "the agent exited immediately: cannot be used with root/sudo. In a container: `llmc config set a.b 1`"
+    )
+    failed = record("offline", reason=reason, error_reason=why, cause="config", since_unix=77.0)
+    (item,) = found(failed).values()
+    assert (item.key, item.severity, item.text, item.since_unix) == (
+        "start_failed:adam",
+        "blocked",
+        why,
+        77.0,
+    )
+    assert item.next == "llmc config set a.b 1, then llmc up --detach"
+    auto = {"run": "failed", "run_cause": "config", "run_reason": why, "run_unix": 9.0}
+    (item,) = found(auto=auto, running=False, daemon=None).values()
+    assert item.next == "llmc config set a.b 1, then llmc up --auto --detach"
+
+
+def test_an_auto_worker_that_auto_mode_has_needs_no_command() -> None:
+    """It restarts by itself, or is not used. Break: `llmc up --detach` for every worker that is offline."""
+    for name, drives in (("auto-1", True), ("auto-2", False)):
+        row = worker_view({"name": name, "status": "offline", "auto": True}, False)
+        facts = Facts(NOW, running=True, daemon=AUTO._replace(concurrency=1))
+        assert (next_command(row, Seen(), facts), facts.drives(name)) == ("", drives)
+        assert next_command(row, Seen(), Facts(NOW)) == "llmc up --auto --detach"
+    state = {"workers": {name: {"name": name, "auto": True} for name in ("auto-1", "auto-2")}}
+    running = Facts(NOW, running=True, daemon=AUTO._replace(concurrency=1))
+    assert status_view("/root", state, running)["auto"]["workers"] == 1
+    assert status_view("/root", state, Facts(NOW))["auto"]["workers"] == 2
+    assert Registration.read({"pid": 1, "concurrency": 3}) == Registration(1, concurrency=3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "since"),
+    [
+        ({"running": False, "daemon": None, "beat_unix": NOW - 2}, NOW - 2),
+        ({"running": False, "daemon": None, "beat_unix": NOW + 60}, NOW),
+        ({"running": False, "daemon": None}, 9.0),
+        ({"daemon": Registration(7, auto=False, start_time_unix=NOW - 5), "beat_unix": NOW - 600}, NOW - 5),
+    ],
+)
+def test_since_when_auto_mode_does_not_run(facts: dict[str, object], since: float) -> None:
+    """Not since it started. Break: leave the heartbeat out."""
+    assert found(auto=RUN, **facts)["auto"].since_unix == since
 
 
 RUN: dict[str, object] = {"run": "running", "run_unix": 9.0}

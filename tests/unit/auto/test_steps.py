@@ -324,9 +324,30 @@ def test_a_task_has_its_time(status: Status) -> None:
     assert over == GiveUp(Cause.AGENT, "timed out after 3600 s")
 
 
+def test_a_default_branch_that_fails_is_charged_to_nobody() -> None:
+    """Break: Assign in `_free`, or Accept in `_land`, without a look at `base_fails`; or let the GiveUp count."""
+    fails = Situation(now=200.0, base_fails=True)
+    due = replace(fails, base_due=True)
+    assert next_step(worker(S.IDLE), fails) == Wait()
+    assert next_step(worker(S.IDLE), due) == steps.LookAtBase()
+    assert next_step(worker(S.IDLE), replace(due, work_waits=True)) == Wait(), "its accept shows it"
+    assert next_step(worker(S.IDLE), replace(due, taking=False)) == Wait()
+    assert next_step(at_work(S.NEEDS_REVIEW), fails) == Wait()
+    assert next_step(at_work(S.NEEDS_REVIEW), due) == Accept()
+    assert next_step(at_work(S.NEEDS_REVIEW), replace(due, landing=False)) == Wait()
+    given_back = next_step(at_work(S.NEEDS_REVIEW), replace(fails, ending=True))
+    assert isinstance(given_back, GiveUp)
+    assert not given_back.counts
+    assert not given_back.hold
+
+
 situations = st.builds(
     Situation,
     now=st.floats(0, 1e6),
+    base_fails=st.booleans(),
+    base_due=st.booleans(),
+    work_waits=st.booleans(),
+    ending=st.booleans(),
     taking=st.booleans(),
     landing=st.booleans(),
     resuming=st.booleans(),
@@ -359,13 +380,15 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         assert record.assignment is None
         assert record.status is S.IDLE
         assert situation.taking
+        assert not situation.base_fails
     if isinstance(todo, Accept):
         assert has_task
         assert record.status is S.NEEDS_REVIEW
         assert situation.landing
     if isinstance(todo, GiveUp):
         assert has_task
-        assert todo.counts == (record.cause != Cause.TMUX or record.status is not S.OFFLINE)
+        waited = situation.base_fails and record.status is S.NEEDS_REVIEW
+        assert todo.counts == (not waited and (record.cause != Cause.TMUX or record.status is not S.OFFLINE))
         assert todo.cause not in (Cause.LIMIT, Cause.API) or record.status in (S.ERROR,)
         told = record.delivery is None or record.delivery.at_unix < TASK.since_unix
         met = not told and record.delivery is not None and record.delivery.met_a_person

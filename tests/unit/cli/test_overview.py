@@ -323,7 +323,7 @@ def test_small_things() -> None:
     assert wrap("", 9, 2) == []
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
-        "commits found: self-review pending"
+        "commits found: self-review is due"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
@@ -365,6 +365,15 @@ def test_auto_workers_stand_by_themselves() -> None:
         "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
     ]
     assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto --detach"
+
+
+def test_an_auto_worker_beyond_the_concurrency_is_not_used() -> None:
+    """Break: show it as one that was stopped."""
+    workers = [row(f"auto-{number}", "offline", 9, auto=True, reason="down") for number in (1, 2)]
+    view = {**fleet(*workers, auto=True), "auto": {**AUTO, "workers": 1}}
+    lines = render(view, NOW, 80, plain).splitlines()
+    assert "not used (concurrency is 1)" in lines[lines.index("  auto-2  [offline]  9s") + 1]
+    assert "not used" not in lines[lines.index("  auto-1  [offline]  9s") + 1]
 
 
 def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:

@@ -124,6 +124,8 @@ def test_nothing_is_concluded_from_a_tmux_that_does_not_answer(status: Status) -
 def test_an_agent_that_nobody_knows() -> None:
     """Break: leave out the instance; every start would be a finding until its first hook."""
     assert kinds(found_in(worker(Status.OFFLINE, instance=""), pane=PaneState.ALIVE)) == ["session_unknown"]
+    failed = worker(Status.OFFLINE, error_reason="exited: not as root", cause="config")
+    assert kinds(found_in(failed)) == ["start_failed"], "an agent that does not start is a problem"
     assert found_in(worker(Status.OFFLINE, instance="i1"), pane=PaneState.ALIVE) == []
     assert found_in(worker(Status.OFFLINE), pane=PaneState.DEAD) == [], "that is how a crash is kept"
 

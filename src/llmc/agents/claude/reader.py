@@ -1,5 +1,6 @@
 """Reads the hooks, status files and transcripts of Claude Code."""
 
+from collections.abc import Sequence
 from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ class ClaudeReader:
 
     def event(self, hook: HookEvent) -> AgentEvent:
         return event_of(hook)
+
+    def start_failure(self, lines: Sequence[str]) -> str:
+        from llmc.agents.claude.start_failure import reason_of  # hardly any command needs it
+
+        return reason_of(lines)
 
     def state(self, config_dir: Path, pid: int) -> ClientState:
         record = status_record(str(config_dir), pid)

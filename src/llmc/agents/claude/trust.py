@@ -64,7 +64,7 @@ class ClaudeTrust:
     def left(self, place: Path, *, is_ours: bool) -> str:
         if not self.has(place) or (is_ours and self._has_only(place)):
             return ""
-        return f"{self._named(str(place))}: delete hasTrustDialogAccepted there to make Claude Code ask again"
+        return f"{self._named(str(place))}: remove hasTrustDialogAccepted there to make Claude Code ask again"
 
     def _named(self, path: str) -> str:
         return f"projects.{json.dumps(path)} in {self.file}"

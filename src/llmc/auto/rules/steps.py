@@ -67,6 +67,10 @@ class Tell(Struct, frozen=True):
     """Send a prompt that the task needs at the next check; if the user is in the way, another worker does the task."""
 
 
+class LookAtBase(Struct, frozen=True):
+    """The default branch failed its own validation; it is checked again before tasks are given out."""
+
+
 class Park(Struct, frozen=True):
     """Park the fleet: a usage limit, or an API outage."""
 
@@ -106,6 +110,7 @@ Step = (
     | AskToFinish
     | GiveUp
     | Tell
+    | LookAtBase
     | Park
     | Resume
     | Stop
@@ -122,6 +127,13 @@ class Situation(Struct, frozen=True):
     taking: bool = True
     #: work may land: the source is not known to be blocked
     landing: bool = True
+    #: the default branch fails its own validation: no task starts, and no attempt counts
+    base_fails: bool = False
+    #: the default branch must be validated again: by an accept of waiting work, else by a free worker
+    base_due: bool = False
+    work_waits: bool = False
+    #: the run ends when no worker has a task
+    ending: bool = False
     #: a worker that a limit stopped may continue
     resuming: bool = True
     #: according to the ledger, the worker has its task; or the task is completed
@@ -149,7 +161,7 @@ def in_its_way(todo: Step) -> frozenset[Obstacle]:
             return _HAS_IT | _LEFT_IT  # it types into the agent, or stops it
         case Accept():
             return _HAS_IT | {Obstacle.DIALOG}  # an agent with a dialog is not resting
-        case Unchanged() | Park() | Stop() | Restart() | Wait():
+        case Unchanged() | LookAtBase() | Park() | Stop() | Restart() | Wait():
             return _HAS_IT
 
 
@@ -207,10 +219,28 @@ def _failed(record: WorkerRecord) -> Step:
 
 def _without_task(record: WorkerRecord, situation: Situation) -> Step:
     if record.status is Status.IDLE:
-        return Assign() if situation.taking else Wait()
+        return _free(situation)
     if record.current_prompt or record.status is Status.NO_CHANGES or record.reason == decide.FOUND_COMMITS:
         return Clean()
     return Wait()  # the user talks with it
+
+
+def _free(situation: Situation) -> Step:
+    if not situation.taking:
+        return Wait()
+    if not situation.base_fails:
+        return Assign()
+    return LookAtBase() if situation.base_due and not situation.work_waits else Wait()
+
+
+def _land(situation: Situation) -> Step:
+    if not situation.landing:
+        return Wait()
+    if not situation.base_fails or situation.base_due:
+        return Accept()
+    if situation.ending:
+        return GiveUp(Cause.COMMAND, "the default branch itself fails its validation", counts=False)
+    return Wait()
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
@@ -228,7 +258,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             # Landing would only repeat the same conflicts, so the task starts over on the latest default branch.
             return GiveUp(Cause.TASK, "it aborted the rebase, and its work conflicts with the default branch")
         case Status.NEEDS_REVIEW:
-            return Accept() if situation.landing else Wait()
+            return _land(situation)
         case Status.NEEDS_INPUT:
             return _stopped(record, task, situation)
         case Status.REBASING if record.cause and passes_by_itself(Cause(record.cause)):

@@ -10,6 +10,7 @@ from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.doctor.rules.records import mends
 from llmc.landing import rebase
+from llmc.records.causes import Cause
 from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project, agent_for
@@ -71,6 +72,12 @@ def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
         yield Finding(
             "is offline, but an agent is running in its session", "run `llmc up --detach` to restart it"
         )
+
+
+def _not_started(worker: WorkerFacts) -> Iterator[Finding]:
+    record = worker.record
+    if record.status is Status.OFFLINE and record.cause == Cause.CONFIG and record.error_reason:
+        yield Finding(f"did not start: {record.error_reason}", "fix the cause, then run `llmc up --detach`")
 
 
 def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
@@ -263,6 +270,7 @@ CHECKS = (
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
+    WorkerCheck("start_failed", "sessions", "the agent of a worker does not start", _not_started),
     WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
     WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),

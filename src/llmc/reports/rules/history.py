@@ -353,6 +353,12 @@ class _Reader:
         else:
             self._interrupted(f"remediation {count} started", row)
 
+    def base_failed(self, row: Row) -> None:
+        self._interrupted("no tasks were started", row)
+
+    def base_passed(self, row: Row) -> None:
+        self._interrupted("the default branch passed again", row)
+
     def supervisor_restarted(self, row: Row) -> None:
         self._interrupted("the supervisor restarted the daemon", row)
 
@@ -461,6 +467,8 @@ _HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
     "fleet_parked": _Reader.fleet_parked,
     "fleet_resumed": _Reader.fleet_resumed,
     "source_dirty": _Reader.source_dirty,
+    "base_failed": _Reader.base_failed,
+    "base_passed": _Reader.base_passed,
     "post_accept": _Reader.post_accept,
     "overseer_failure": _Reader.supervisor_found,
     "overseer_remediation": _Reader.supervisor_remediated,
