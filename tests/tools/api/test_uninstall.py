@@ -95,10 +95,9 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
         with project.worker_lock("w1"):
             reset.reset_worker(project, "w1")
         (entry,) = uninstall.work_in(project)
-        assert entry.save.startswith("llmc trash restore w1/"), (
-            "what is left is in the trash, with its own command"
-        )
-        restore.restore_branch(project, restore.entries(project.root)[0], None)
+        command, _, name = entry.save.rpartition(" ")
+        assert command == "llmc trash restore", "what is left is in the trash, with its own command"
+        restore.restore_branch(project, restore.find(project.root, name), None)
         assert listed(project) == []
 
     to_trash = "llmc reset w1 (moves it to the trash), then llmc uninstall --dry-run"
