@@ -166,4 +166,4 @@ def test_the_trust_of_the_checkout_goes_or_is_named(
     else:
         assert trusted == {str(source.path)}
         (said,) = left
-        assert f'projects."{source.path}" in {config}: delete hasTrustDialogAccepted' in said
+        assert f'projects."{source.path}" in {config}: remove hasTrustDialogAccepted' in said
