@@ -184,7 +184,7 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
         alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"{kill}:kill")
         alone.llmc("accept", "adam")
     else:
-        assert "adam committed more while its work landed" in alone.llmc("accept", "adam").err
+        assert "adam made new commits while its work was landing" in alone.llmc("accept", "adam").err
     assert (alone.log()[0], alone.status("adam")["status"]) == ("X", "idle")
     (late,) = pinned_late() - before
     work_left = [row["what"] for row in alone.llmc("uninstall", "--dry-run", "--json").json["work"]]

@@ -46,8 +46,8 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 @click.option(
     "--canary/--no-canary",
     default=None,
-    help="With --auto: test the client in a scratch session first; costs one short prompt "
-    "[default: after an update of the client or of tmux]",
+    help="With --auto, first test the client in a scratch session (uses one short prompt) "
+    "[default: after a client or tmux update]",
 )
 @json_option
 @click.pass_context

@@ -163,7 +163,7 @@ def release(ctx: click.Context, worker: str, as_json: bool) -> None:
 
 @click.command("attach")
 @worker_argument
-@click.option("--read-only", "-r", is_flag=True, help="Ignore keys; only watch")
+@click.option("--read-only", "-r", is_flag=True, help="Watch only; ignore keyboard input")
 @click.pass_context
 def attach(ctx: click.Context, worker: str, read_only: bool) -> None:
     """Attach to a worker's terminal

@@ -110,7 +110,7 @@ def _show(done: Accepted, branch: str, as_json: bool) -> None:
         print_json({"worker": name, "commit": commit or None, "subject": subject, "reviewed": done.reviewed})
     if done.late:
         back = f"llmc trash restore {acceptance.short(done.late)}"
-        late = f"{name} committed more while its work landed; to restore it: {back}"
+        late = f"{name} made new commits while its work was landing; to restore them: {back}"
         note(paint(late, "yellow", err=True))
     if as_json:
         return

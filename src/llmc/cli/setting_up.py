@@ -136,7 +136,7 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
 @click.command("add")
 @click.argument("name")
 @click.option("--model", help="Claude model of this worker [default: defaults.model]")
-@click.option("--role-prompt", default="", help="Text added before each task of this worker")
+@click.option("--role-prompt", default="", help="Text to put before each of this worker's tasks")
 @click.option(
     "--excluded-from-pool", is_flag=True, help="Exclude this worker from automatic selection by `llmc start`"
 )
@@ -242,7 +242,7 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
     if kept:
         say("--yes would save unlanded work next to the root")
     for what in left:
-        say(f"would not remove: {what}")
+        say(f"would keep: {what}")
 
 
 def how_to_remove() -> str:

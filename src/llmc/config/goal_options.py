@@ -89,7 +89,7 @@ class Goals(Table, frozen=True, kw_only=True):
         float, duration("Minimum time before the same instruction is sent again", ge=0)
     ] = 300.0
     max_in_progress: Annotated[
-        int, Meta(ge=1, le=245, description="Maximum number of plan items in progress, over all goals")
+        int, Meta(ge=1, le=245, description="Maximum number of plan items in progress across all goals")
     ] = 6
     reminders: Annotated[
         int, Meta(ge=0, le=100, description="How many times you are reminded of an open question")

@@ -178,7 +178,7 @@ class Worker(Table, frozen=True, kw_only=True):
     role_prompt: Annotated[
         str,
         Meta(
-            description="Text added before each task of this worker",
+            description="Text to put before each of this worker's tasks",
             examples=["You are Adam, a senior engineer focused on backend systems."],
         ),
     ] = ""
@@ -284,7 +284,7 @@ class Notify(Table, frozen=True, kw_only=True):
         "overseer_failure",
         "overseer_ended",
     )
-    bell: Annotated[bool, Meta(description="Ring the bell of the terminal that llmc runs in")] = False
+    bell: Annotated[bool, Meta(description="Ring the bell of the terminal running llmc")] = False
     desktop: Annotated[bool, Meta(description="Show desktop notifications with notify-send")] = False
     command: Annotated[
         str,

@@ -326,7 +326,7 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         problems = tuple(map(str, found))
         attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
         prompt = prompts.repair_prompt(first, problems, said.text)
-    text = f"no valid answer from the planner after {len(attempts)} attempts; the last problem: {attempts[-1].problems[0]}"
+    text = f"the planner gave no valid answer after {len(attempts)} attempts; last problem: {attempts[-1].problems[0]}"
     hint = "Write the plan by hand, or clarify the problem statement and plan again."
     return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 

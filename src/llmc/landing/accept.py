@@ -536,7 +536,7 @@ class _Pipeline:
         if problem:  # it has landed in the source; an unreachable remote is not a failure
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)
-            self.progress(f"warning: the source was not pushed to its remote: {problem}")
+            self.progress(f"warning: cannot push the source to its remote: {problem}")
         return replace(self.journal, step=self._after_landing())
 
     def _after_landing(self) -> str:

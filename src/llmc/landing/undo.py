@@ -70,7 +70,9 @@ def target(project: Project) -> Target:
         return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
     newest = _newest_accept(project)
     if newest is None:
-        raise NotFound("no accept to undo", hint="Run `llmc events` to see what happened.")
+        raise NotFound(
+            "nothing to undo: no work was accepted", hint="Run `llmc events` to see what happened."
+        )
     return newest
 
 

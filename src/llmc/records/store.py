@@ -280,7 +280,7 @@ class Store:
             backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint=f"Restore the backup: cp {backup} {self.root.state}. Or {REBUILD}"
+                hint=f"To restore the backup, run `cp {backup} {self.root.state}`; or {REBUILD}"
                 if backup.exists()
                 else f"To recover, {REBUILD} To stop all agents, run `llmc down`.",
             ) from error
@@ -302,7 +302,7 @@ class Store:
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
-                hint=f"Restore the backup: cp {self.root.state_backup} {self.root.state}. Or {REBUILD}",
+                hint=f"To restore the backup, run `cp {self.root.state_backup} {self.root.state}`; or {REBUILD}",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:

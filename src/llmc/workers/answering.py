@@ -160,7 +160,7 @@ class _Dialog:
     def _not_recognised(self) -> Refused:
         name = self.record.name
         return Refused(
-            f"nothing was typed: the dialog of {name} may not be the question it asked",
+            f"answer not sent: {name} may be showing a different dialog now",
             hint=f"llmc attach {name}",
         )
 

@@ -150,7 +150,7 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.INVALID
     assert failed.text == (
-        "no valid answer from the planner after 3 attempts; the last problem: $: starts with text; expected only JSON"
+        "the planner gave no valid answer after 3 attempts; last problem: $: starts with text; expected only JSON"
     )
     assert failed.validation_errors[-1] == "attempt 3: $: starts with text; expected only JSON"
     assert len(failed.validation_errors) == 3
@@ -173,7 +173,7 @@ FAILING = {
     "prints no text": (
         "head -c 5000 /dev/urandom",
         Failure.INVALID,
-        "no valid answer from the planner after",
+        "the planner gave no valid answer after",
     ),
     "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),

@@ -243,7 +243,7 @@ def read_contexts(raw: Mapping[str, Any]) -> dict[str, Context]:
     found = {}
     for label, table in raw.items():
         if not isinstance(table, Mapping):
-            raise BadContext(f"`{label}` is not a table; write [{label}], and below it prologue and epilogue")
+            raise BadContext(f"`{label}` must be a table: put prologue and epilogue under [{label}]")
         for key, value in table.items():
             if key not in ("prologue", "epilogue"):
                 raise BadContext(f"unknown key `{key}` in [{label}]; valid keys are prologue and epilogue")
