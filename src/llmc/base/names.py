@@ -1,8 +1,9 @@
 """Types for names that must not be mixed up."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType
+
+from llmc.base.patterns import pattern
 
 #: a worker's name
 WorkerName = NewType("WorkerName", str)
@@ -55,7 +56,7 @@ OVERSEER = WorkerName("overseer")
 HEADER = "[llmc "
 
 #: alone on the first line, except for a client's own prefix. Elsewhere, it is a quote
-_HEADER = re.compile(
+_HEADER = pattern(
     r"\A(?:\s|\[(?:Image|Pasted text) #\d+[^\]\n]*\])*\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\][^\S\n]*(?:\n|\Z)"
 )
 

@@ -5,11 +5,11 @@ launch a pane gets marks, as pane options, which tmux keeps when the pane moves 
 alone proves nothing: after a restart of the server the same id is another pane.
 """
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from llmc.base.names import PaneId, SessionName
+from llmc.base.patterns import pattern
 
 #: the launch (`instance`), its worker, and its first process: a pane respawned by the user is theirs
 MARK, WORKER, PROCESS = "@llmc", "@llmc_worker", "@llmc_pid"
@@ -17,7 +17,7 @@ _FIELDS = (
     *("pane_id", "pane_pid", "pid", "pane_dead", "pane_dead_status", "pane_dead_signal", "session_attached"),
     *(PROCESS, MARK, WORKER, "session_name"),  # the name last: users may put anything into theirs
 )
-_ID = re.compile(r"%[0-9]+")
+_ID = pattern(r"%[0-9]+")
 _VARIABLE = b"LLMC_INSTANCE="
 FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
 

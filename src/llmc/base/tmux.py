@@ -15,17 +15,18 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
+from llmc.base.patterns import pattern
 
 T = TypeVar("T")
 
 WIDTH, HEIGHT = 500, 100
 #: no server. Any other "error connecting to" (permissions, descriptors) proves nothing.
-_NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
+_NO_SERVER = pattern(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
 #: a server whose last session was just killed still answers before it exits
-_SERVER_LEAVES = re.compile(r"^(server exited|lost server)", re.M)
-_SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
+_SERVER_LEAVES = pattern(r"^(server exited|lost server)", re.M)
+_SERVER_LEFT = r"^(server exited|lost server|no server running on |error connecting to )"
 #: the user may open or close the session between our check and our command
-_TRY_AGAIN = re.compile(f"{_SERVER_LEFT.pattern}|^(duplicate session|can't find session)", re.M)
+_TRY_AGAIN = pattern(f"{_SERVER_LEFT}|^(duplicate session|can't find session)", re.M)
 _TRIES = 5
 #: how long a server may take to exit
 LEAVING_S = 2.0

@@ -5,7 +5,6 @@ repository they would be ignored, in a worktree the agent's own would decide wha
 """
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from msgspec import Struct
 from llmc.base.aside import Aside
 from llmc.base.errors import Refused, ToolFailed
 from llmc.base.files import private_dir
+from llmc.base.patterns import pattern
 from llmc.landing import rules
 from llmc.repo import git
 from llmc.repo.project import Project
@@ -21,7 +21,7 @@ from llmc.repo.project import Project
 _MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 #: do not let git guess an identity
 _CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
-_REVERTS = re.compile(r"\bThis reverts commit ([0-9a-f]{40,64})\b")
+_REVERTS = pattern(r"\bThis reverts commit ([0-9a-f]{40,64})\b")
 _ROW = "--format=%m%H%n%T%n%P%n%an%n%ae%n%aI%n%B"
 
 

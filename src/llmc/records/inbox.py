@@ -2,17 +2,17 @@
 
 import contextlib
 import os
-import re
 from typing import Any
 
 import msgspec
 
 from llmc.base.files import read_given
+from llmc.base.patterns import pattern
 from llmc.config.paths import Root
 from llmc.records.hook_events import HookEvent, Malformed
 
 #: the names hook_client.py gives: time, then pid; other files are not read or removed
-_EVENT = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\.json")
+_EVENT = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.json")
 
 
 #: maximum size of an event; the client's own payloads are far smaller

@@ -15,13 +15,14 @@ from msgspec import Struct
 from llmc.base.errors import LlmcError
 from llmc.base.files import read_text, write_atomic
 from llmc.base.locks import Rank, lock
+from llmc.base.patterns import pattern
 from llmc.repo import git
 from llmc.repo.copied_files import exclude
 from llmc.repo.project import Place, Project
 
-_NAME = re.compile(r"^project_name[ \t]*:[ \t]*(.*)$", re.MULTILINE)
-_LIST = re.compile(r"^projects[ \t]*:(?P<value>.*)$")
-_ITEM = re.compile(r"^[ \t]*-[ \t]+(?P<value>.*)$")
+_NAME = pattern(r"^project_name[ \t]*:[ \t]*(.*)$", re.MULTILINE)
+_LIST = pattern(r"^projects[ \t]*:(?P<value>.*)$")
+_ITEM = pattern(r"^[ \t]*-[ \t]+(?P<value>.*)$")
 _FILES = (".serena/project.local.yml", ".serena/project.yml")
 
 

@@ -5,7 +5,6 @@ git forbids submodules from a local path by default. llmc allows only the source
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -143,6 +142,8 @@ def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
     command = ["submodule", "update", "--init", "--quiet", "--", module.path]
     own = store / module.name if store else None
     if own is not None and own.is_dir():
+        from urllib.parse import quote  # slow to import, and only submodules need it
+
         # As a URL git copies the objects; with a path it would hard-link the user's.
         allowed = [
             "-c",

@@ -242,7 +242,7 @@ def test_parts_that_are_empty_leave_no_gap() -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        ({"ui": "text"}, "not a table"),
+        ({"ui": "text"}, "must be a table"),
         ({"ui": {"prolog": ""}}, "unknown key `prolog`"),
         ({"ui": {"epilogue": 1}}, "not a string"),
     ],
