@@ -65,7 +65,7 @@ def _accept(made: Fleet, project: Project) -> Callable[[], float]:
 
 def _start_up() -> float:
     """The cost of the command before it does anything."""
-    return program_ms([python(), "-c", "import llmc.cli.landing, llmc.landing.accept"], os.environ)
+    return program_ms([python(), "-c", "import llmc.cli.accept_work, llmc.landing.accept"], os.environ)
 
 
 def _rebased(worktree: Path) -> str:

@@ -42,9 +42,9 @@ def _run(argv: list[str]) -> int:
 
         code = commands.answer(argv)
     elif argv and argv[0] == "accept":
-        from llmc.cli import landing
+        from llmc.cli import accept_work
 
-        code = landing.dispatch(argv)
+        code = accept_work.dispatch(argv)
     elif argv and argv[0] != "hook":
         from llmc.cli import fast
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.registry import reader_of
 from llmc.base.names import header_id
 from llmc.base.panes import Pane
 from llmc.records.worker import Outcome

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.registry import reader_of
+from llmc.agents.kinds import reader_of
 from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from llmc.agents import registry
+from llmc.agents import kinds
 from llmc.agents.agent_events import AgentEvent, Box, Composer, Shown, What
 from llmc.agents.protocol import (
     Agent,
@@ -46,7 +46,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> None:
         module = ModuleType(f"llmc.agents.{NAME}.{name}")
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(registry, "AGENTS", (*registry.AGENTS, NAME))
+    monkeypatch.setattr(kinds, "AGENTS", (*kinds.AGENTS, NAME))
 
 
 def _glance(config_dir: str, pid: int) -> Glance:

@@ -119,8 +119,8 @@ def test_the_status_for_people_loads_no_click_and_no_goals(root: Path) -> None:
 
 
 def test_an_accept_loads_only_what_lands() -> None:
-    """Break: import click in cli/landing.py, daemon/chores.py in api/acceptance.py, or the typist in landing/rebase.py."""
-    _, modules = loaded("-c", "import llmc.cli.landing, llmc.landing.accept")
+    """Break: import click in cli/accept_work.py, daemon/chores.py in api/acceptance.py, or the typist in landing/rebase.py."""
+    _, modules = loaded("-c", "import llmc.cli.accept_work, llmc.landing.accept")
     unwanted = {
         "click",
         "llmc.goals",
@@ -137,7 +137,7 @@ def test_an_accept_loads_only_what_lands() -> None:
 
 def test_an_accept_looks_at_the_source_before_it_loads_the_rest() -> None:
     """Break: import landing/accept.py at the top of api/acceptance.py."""
-    _, modules = loaded("-c", "import llmc.cli.landing")
+    _, modules = loaded("-c", "import llmc.cli.accept_work")
     later = {"accept", "merging", "rebase", "review", "validation", "ways"}
     assert below(modules, {f"llmc.landing.{name}" for name in later}) == set()
 

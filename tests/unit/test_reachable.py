@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import llmc
-from llmc.agents.registry import AGENTS
+from llmc.agents.kinds import AGENTS
 from llmc.cli.commands import COMMANDS, PLACES
 from tests.support.reach import BODY, Name, Package, words_of
 
@@ -48,7 +48,7 @@ def test_every_name_is_reached_from_a_command() -> None:
     field that is set and never read; a rule that only its marked test called (whose report it is).
     """
     commands = [Name(PLACES[name], name) for name in COMMANDS]
-    # loaded by the name of the agent: agents/registry.py, agents/glance.py
+    # loaded by the name of the agent: agents/kinds.py, agents/glance.py
     faces = (("kind", "KIND"), ("glance", "glance"))
     commands += [Name(f"llmc.agents.{name}.{module}", face) for name in AGENTS for module, face in faces]
     unreached = Package(SOURCE).unreached(

@@ -3,7 +3,7 @@
 from typing import overload
 
 from llmc.agents.agent_events import PANE_DIED, REPORT, AgentEvent, What
-from llmc.agents.registry import reader_of
+from llmc.agents.kinds import reader_of
 from llmc.config.paths import Root
 from llmc.records import inbox
 from llmc.records.hook_events import HookEvent, Malformed

@@ -1,6 +1,6 @@
 """What llmc needs from an agent: how to start it (`Agent`), and how to read what it writes (`Reader`).
 
-`agents/registry.py` finds the implementations.
+`agents/kinds.py` finds the implementations.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ Only the modules that press keys may use it (`sessions/typist.py`, `workers/answ
 from typing import Protocol
 
 from llmc.agents.agent_events import Composer, Shown
-from llmc.agents.registry import kind_of
+from llmc.agents.kinds import kind_of
 
 
 class Screen(Protocol):

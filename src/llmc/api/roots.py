@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from llmc.agents.registry import agent_named
+from llmc.agents.kinds import agent_named
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
 from llmc.config.paths import Root as Root

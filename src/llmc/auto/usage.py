@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Meter
-from llmc.agents.registry import reader_of
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
 from llmc.auto.rules.costs import Delta, Reading, Row, Verdict, cost_of, measure

@@ -10,8 +10,8 @@ from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
     from llmc.api.acceptance import Undone
+from llmc.cli.accept_work import land
 from llmc.cli.arguments import complete_worker, confirm, project_of, worker_argument
-from llmc.cli.landing import land
 
 
 @click.command("accept")

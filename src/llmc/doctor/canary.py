@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import What
+from llmc.agents.kinds import reader_of, tool_children
 from llmc.agents.protocol import ClientStatus, Prompt
-from llmc.agents.registry import reader_of, tool_children
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused

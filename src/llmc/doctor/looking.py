@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.registry import reader_of
+from llmc.agents.kinds import reader_of
 from llmc.auto import prices
 from llmc.auto.rules.costs import complaint
 from llmc.base import locks, processes

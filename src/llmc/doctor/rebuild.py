@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientState, ClientStatus, Transcript
-from llmc.agents.registry import reader_of
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError

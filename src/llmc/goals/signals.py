@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llmc.agents.registry import reader_of
+from llmc.agents.kinds import reader_of
 from llmc.auto.rules.waiting import is_parked
 from llmc.base.clock import now_unix
 from llmc.base.files import json_row

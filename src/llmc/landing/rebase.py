@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.agents.kinds import tool_children
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.registry import tool_children
 from llmc.attention.raising import advice
 from llmc.base import proc
 from llmc.base.clock import now_unix

@@ -9,8 +9,8 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.agents.kinds import agent_named
 from llmc.agents.protocol import Agent
-from llmc.agents.registry import agent_named
 from llmc.base import locks, urls
 from llmc.base.errors import LlmcError, NotFound
 from llmc.base.names import OVERSEER, SessionName

@@ -121,7 +121,7 @@ def report(
     }
     if update:
         payload["update"] = update
-    from llmc.agents.registry import reader_of  # every command identifies its caller, few report
+    from llmc.agents.kinds import reader_of  # every command identifies its caller, few report
 
     record = project.store.worker(who.name)
     transcript = reader_of(record.agent).transcript(record.transcript_path)

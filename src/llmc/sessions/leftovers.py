@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from llmc import hook_client
+from llmc.agents.kinds import reader_of, tool_children
 from llmc.agents.protocol import ClientStatus, Transcript
-from llmc.agents.registry import reader_of, tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError
 from llmc.base.names import carries, header_line

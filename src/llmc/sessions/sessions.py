@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
+from llmc.agents.kinds import kind_of, reader_of, tool_children
 from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
-from llmc.agents.registry import kind_of, reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, Box, Composer, What
 from llmc.agents.hooks import event_of
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.registry import reader_of
 from llmc.agents.screens import screen_of
 from llmc.base import processes
 from llmc.base.clock import now_unix

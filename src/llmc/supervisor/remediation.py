@@ -17,8 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
-from llmc.agents.registry import reader_of
 from llmc.auto.usage import record_usage
 from llmc.base import processes
 from llmc.base.clock import monotonic, now_unix

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
-from llmc.agents.registry import reader_of
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row, read_text

@@ -9,8 +9,8 @@ import os
 import time
 
 from llmc.agents.agent_events import Shown
+from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientState, ClientStatus
-from llmc.agents.registry import reader_of
 from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
+from llmc.agents.kinds import tool_children
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.registry import tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.trust import ClaudeTrust
+from llmc.agents.claude.trusted_dirs import ClaudeTrust
 from llmc.api import uninstall
 from llmc.base.names import TaskId
 from llmc.config.edit import set_value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.registry import tool_children
+from llmc.agents.kinds import tool_children
 from llmc.base import proc, processes
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.hook_client import PORTABLE

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from llmc.agents.glance import glance
 from llmc.agents.hooks import event_of
+from llmc.agents.kinds import tool_children
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.registry import tool_children
 from llmc.auto.usage import Meters
 from llmc.base.names import PaneId, PromptId, SessionName
 from llmc.base.panes import Pane

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.trust import ClaudeTrust
+from llmc.agents.claude.trusted_dirs import ClaudeTrust
 from llmc.api import seeing
 from llmc.base.errors import LlmcError, Refused
 from llmc.config import trust

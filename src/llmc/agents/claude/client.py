@@ -17,7 +17,7 @@ from llmc.agents.claude.layout import (
     TOOL_HOOKS,
 )
 from llmc.agents.claude.print_mode import PrintMode
-from llmc.agents.claude.trust import ClaudeTrust
+from llmc.agents.claude.trusted_dirs import ClaudeTrust
 from llmc.agents.protocol import Agent, Launch, OneShot, Trust
 from llmc.base import proc
 from llmc.base.errors import LlmcError
