@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-#: after so many new objects Python looks for cycles among them: the imports of a command make fewer
+#: Python looks for reference cycles after this many new objects; the imports of a command create fewer
 OBJECTS_BEFORE_GC = 50_000
 
 

@@ -7,10 +7,13 @@ def glance(agent: object, config_dir: object, pid: int) -> Glance:
     """`agent` and `config_dir` as in a worker's record."""
     if not isinstance(config_dir, str) or not config_dir:
         return Glance()
-    # Records of an older llmc name no agent. agents/kinds.py is not light.
-    name = agent if isinstance(agent, str) and agent.isidentifier() else "claude"
-    module = __import__(
-        f"llmc.agents.{name}.glance", fromlist=["glance"]
-    )  # importlib would cost more than the rest
-    found: Glance = module.glance(config_dir, pid)
+    try:
+        return _read(str(agent), config_dir, pid)
+    except ImportError:  # a record without an agent, or with an unknown one: `kind_of` reads it the same way
+        return _read("claude", config_dir, pid)
+
+
+def _read(agent: str, config_dir: str, pid: int) -> Glance:
+    """By the agent's own module. agents/kinds.py is not light, and importlib would cost more than the rest."""
+    found: Glance = __import__(f"llmc.agents.{agent}.glance", fromlist=["glance"]).glance(config_dir, pid)
     return found

@@ -8,8 +8,10 @@ import pytest
 
 from llmc.agents.claude.reader import ClaudeReader
 from llmc.agents.claude.transcripts import ClaudeTranscript
+from llmc.agents.glance import glance
 from llmc.agents.protocol import ClientState, ClientStatus
 from llmc.base.processes import start_of
+from llmc.records.items import Glance
 
 
 def rows(path: Path, *operations: tuple[str, str | None]) -> Path:
@@ -77,3 +79,9 @@ def status_file(folder: Path, **record: str | None) -> ClientState:
     (folder / "sessions").mkdir()
     (folder / f"sessions/{os.getpid()}.json").write_text(json.dumps(record))
     return ClaudeReader().state(folder, os.getpid())
+
+
+@pytest.mark.parametrize("agent", ["nope", "", None, 7, "../x", "protocol"])
+def test_a_record_of_an_unknown_agent_is_read_as_claude_code(tmp_path: Path, agent: object) -> None:
+    """`kind_of` does the same. Break: import the module of the agent without a fallback in agents/glance.py."""
+    assert glance(agent, str(tmp_path), os.getpid()) == Glance()
