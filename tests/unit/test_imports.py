@@ -104,7 +104,7 @@ def test_version_and_help_load_next_to_nothing(option: str) -> None:
     assert "llmc" in out
     assert below(modules, HEAVY | {"subprocess", "shutil", "textwrap"}) == set()
     assert below(modules, {"llmc"}) <= {
-        *("llmc", "llmc.base", "llmc.base.patterns", "llmc.base.text"),
+        *("llmc", "llmc.base", "llmc.base.text", "llmc.base.text"),
         *("llmc.cli", "llmc.cli.commands", "llmc.cli.output"),
     }
 

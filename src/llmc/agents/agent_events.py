@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from llmc.base.names import ClaudeSessionId
-from llmc.records.causes import Cause
-from llmc.records.worker import Asked
+from llmc.records.worker import Asked, Cause
 
 #: events that llmc itself puts into an inbox
 REPORT, PANE_DIED = "Report", "PaneDied"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
-from llmc.records.tokens import Spent, Tokens
+from llmc.records.worker import Spent, Tokens
 
 if TYPE_CHECKING:
     from llmc.agents.screens import Screen

@@ -52,7 +52,7 @@ def after_interrupt(project: Project, name: str) -> str:
 
 def next_to_accept(project: Project) -> str:
     """The worker reviewed last, if it is still waiting for review; else the only one waiting."""
-    from llmc.workers.catch_up import catch_up
+    from llmc.workers.patrol import catch_up
     from llmc.workers.start import reviewed_last
 
     if not project.daemon_runs():

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from llmc.notifications import notify
+from llmc.notifications import notifiers, notify
 from llmc.notifications.notifiers import Outcome as Outcome
 from llmc.notifications.notifiers import Result as Result
 from llmc.notifications.notify import Incident as Incident
@@ -17,6 +17,11 @@ class Notices(Struct, frozen=True):
     on: tuple[str, ...]
     channels: list[str]
     incidents: list[Incident]
+
+
+def options() -> list[str]:
+    """The options of [notify] that set a channel."""
+    return [f"notify.{name}" for name in (*notifiers.CHANNELS, "urls")]
 
 
 def notices(project: Project) -> Notices:

@@ -13,7 +13,7 @@ from llmc.repo.project import Project
 from llmc.sessions.rules.prompt_text import normalise
 from llmc.sessions.submit import Receipt
 from llmc.workers import start
-from llmc.workers.catch_up import catch_up
+from llmc.workers.patrol import catch_up
 
 
 def choose(project: Project, name: str | None) -> str:

@@ -26,7 +26,8 @@ from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
 from llmc.notifications.notify import notify
 from llmc.records.items import Registration
-from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.records.statuses import AT_WORK
+from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
@@ -265,9 +266,7 @@ def _at_work(project: Project) -> dict[str, bool]:
         workers = project.store.read().workers
     except (StateError, NotFound):
         return {}
-    return {
-        name: record.auto for name, record in workers.items() if record.status in (*BUSY, Status.REBASING)
-    }
+    return {name: record.auto for name, record in workers.items() if record.status in AT_WORK}
 
 
 def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:

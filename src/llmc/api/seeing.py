@@ -15,6 +15,7 @@ from llmc.base.panes import FORMAT, Panes, parse
 from llmc.config import root_layout, trust
 from llmc.records.items import Facts, Glance, Raw
 from llmc.records.sight import agent_pane, look
+from llmc.records.statuses import LIVE, Status
 
 if TYPE_CHECKING:
     from llmc.api.status_view import GoalsSeen, Page
@@ -23,21 +24,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 FOLLOW_S = 0.1
-#: as records/worker.py says; a test compares
-STATUSES = frozenset(
-    [
-        "offline",
-        "idle",
-        "working",
-        "needs_input",
-        "needs_review",
-        "reviewing",
-        "rejected",
-        "rebasing",
-        "no_changes",
-        "error",
-    ]
-)
+STATUSES = frozenset(Status)
 
 
 class Unreadable(Exception):
@@ -129,7 +116,7 @@ def current(root: str) -> tuple[Raw, Facts]:
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
     elif any(map(_may_be_resolved, state.get("workers", {}).values())):
-        from llmc.workers.catch_up import see_what_was_resolved
+        from llmc.workers.patrol import see_what_was_resolved
 
         see_what_was_resolved(root)
         state = read_state(root)
@@ -195,7 +182,7 @@ def pending(root: str, worker: str) -> bool:
 
 def catch_up(root: str) -> None:
     """Apply pending hook events, because no daemon is running."""
-    from llmc.workers.catch_up import catch_up as apply
+    from llmc.workers.patrol import catch_up as apply
 
     apply(root)
 
@@ -230,7 +217,7 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
         alive = panes is None or (pane is not None and not pane.dead)
         if alive and not (pane and pane.attached) and self_review_waits(record):
             return True
-        if record.get("status") not in ("offline", "error") and not alive:
+        if record.get("status") in LIVE and not alive:
             return True
         if _may_be_resolved(record):
             return True
@@ -264,7 +251,7 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
         missing = [view for view in views if view["status"] not in statuses]
         if not missing:
             return Waited(views)
-        stuck = next((v for v in missing if v["status"] in ("error", "offline")), None)
+        stuck = next((v for v in missing if v["status"] not in LIVE), None)
         if stuck:
             why = stuck["error_reason"] or stuck["reason"]
             return Waited(views, f"{stuck['name']} is {stuck['status']}: {why}")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from llmc.attention.rules import AT_WORK as AT_WORK
 from llmc.attention.rules import WORDS as WORDS
 from llmc.attention.rules import attention, worker_rows
 from llmc.base.given import number, text
@@ -13,6 +12,7 @@ from llmc.records.items import Facts as Facts
 from llmc.records.items import Raw as Raw
 from llmc.records.items import Registration
 from llmc.records.items import counts as counts
+from llmc.records.statuses import AT_WORK as AT_WORK
 
 
 class GoalsSeen(NamedTuple):

@@ -13,7 +13,7 @@ from llmc.records.task import PRIORITIES as PRIORITIES
 from llmc.records.task import Task as Task
 from llmc.repo.project import Project
 from llmc.tasks import task_list, task_orders
-from llmc.tasks.rules import task_drawing
+from llmc.tasks.rules import graph
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import typed
 from llmc.tasks.source import source_of
@@ -46,7 +46,7 @@ class TaskBoard(Struct, frozen=True):
             return f"it {said}: {gist(reason)}" if reason else ""
         if word and kept is not None:
             return gist(kept.reason)
-        if self.found.states.get(task.id) == task_drawing.QUESTION:
+        if self.found.states.get(task.id) == graph.QUESTION:
             return f"completed before; to run it again: llmc tasks requeue {task.id}; to keep it completed: llmc tasks done {task.id}"
         return ""
 
@@ -111,7 +111,7 @@ def releasable(project: Project, found: TaskBoard) -> Collection[str]:
 def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
     """The dependency graph, as lines."""
     overview = found.found
-    draw_lines = task_drawing.mermaid if mermaid else task_drawing.tree
+    draw_lines = graph.mermaid if mermaid else graph.tree
     return draw_lines(list(overview.tasks.values()), overview.edges, overview.states)
 
 

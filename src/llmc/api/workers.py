@@ -20,9 +20,9 @@ from llmc.sessions.submit import Receipt as Receipt
 from llmc.workers import answering, nuke, reset
 from llmc.workers import start as starting
 from llmc.workers.answering import answer as answer
-from llmc.workers.catch_up import catch_up
 from llmc.workers.fleet import bring_up
 from llmc.workers.nuke import Removed as Removed
+from llmc.workers.patrol import catch_up
 from llmc.workers.reset import Reset as Reset
 
 #: names for workers that `start --new` adds

@@ -10,10 +10,10 @@ from typing import Any
 
 from llmc.base.given import number, text
 from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen
+from llmc.records.statuses import AT_WORK, FREE, LIVE
 
 #: a hold this old may have been forgotten
 HELD_S = 3600.0
-AT_WORK = ("working", "reviewing", "rejected", "rebasing")
 #: reasons of a worker whose client asks; its status file says so too, if it has one
 ASKS = ("question", "permission")
 #: reasons of a worker whose conflicts need the user (sessions/rules/decide.py)
@@ -297,7 +297,7 @@ def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
         options = [text(one) for one in asked.get("options") or ()]
         listed = "".join(f" [{number}] {one}" for number, one in enumerate(options, 1))
         return "question", "blocked", f"{said}{listed}", command
-    severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
+    severity = "waiting" if row["status"] in FREE else "blocked"
     return "dialog", severity, "a dialog is open and needs an answer", command
 
 
@@ -440,7 +440,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
 
 def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     workers = (state.get("workers") or {}).values()
-    alive = [record for record in workers if record.get("status", "offline") not in ("offline", "error")]
+    alive = [record for record in workers if record.get("status") in LIVE]
     if alive:
         # The time of its end is unknown; it was alive when a worker last changed.
         began = facts.daemon.start_time_unix if facts.daemon else None

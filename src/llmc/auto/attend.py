@@ -24,8 +24,7 @@ from llmc.base.names import WorkerName
 from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, Claim
-from llmc.records.causes import Cause
-from llmc.records.worker import Assignment, Status, WorkerRecord
+from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed

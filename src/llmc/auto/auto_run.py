@@ -10,8 +10,7 @@ from llmc.auto.usage import Spending
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
-from llmc.records.causes import Cause
-from llmc.records.worker import Assignment, WorkerRecord
+from llmc.records.worker import Assignment, Cause, WorkerRecord
 from llmc.tasks.queue import TaskQueue
 
 

@@ -17,10 +17,9 @@ from llmc.landing import accept, accept_journal, fast_forward, prompts, rebase, 
 from llmc.landing.failing_base import BaseFails
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
-from llmc.records.causes import Cause
 from llmc.records.state import State
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project

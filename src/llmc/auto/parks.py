@@ -9,8 +9,7 @@ from llmc.auto.rules import waiting
 from llmc.base.clock import now_unix
 from llmc.base.names import WorkerName
 from llmc.landing import rebase
-from llmc.records.causes import Cause, passes_by_itself
-from llmc.records.worker import Status, WorkerRecord
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import submit
 from llmc.sessions.persons import is_person_there
@@ -118,4 +117,4 @@ class Parks(Struct, frozen=True):
 
 def _waits_for_the_api(record: WorkerRecord) -> bool:
     stops = record.status in (Status.NEEDS_INPUT, Status.REBASING) and record.assignment is not None
-    return stops and bool(record.cause) and passes_by_itself(Cause(record.cause))
+    return stops and bool(record.cause) and Cause(record.cause).passes_by_itself

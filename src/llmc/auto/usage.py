@@ -20,8 +20,7 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskKey, task_of
 from llmc.config.paths import OverseerRoot
 from llmc.records.event_log import EventLog, ts_of
-from llmc.records.tokens import Spent, Tokens
-from llmc.records.worker import Metered, WorkerRecord
+from llmc.records.worker import Metered, Spent, Tokens, WorkerRecord
 from llmc.repo.project import Project
 
 

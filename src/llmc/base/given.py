@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: nothing llmc reads is nested deeper; deeper data could not be copied or written again
 MOST_DEPTH = 64

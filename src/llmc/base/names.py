@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: a worker's name
 WorkerName = NewType("WorkerName", str)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from llmc.base.names import PaneId, SessionName
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: the launch (`instance`), its worker, and its first process: a pane respawned by the user is theirs
 MARK, WORKER, PROCESS = "@llmc", "@llmc_worker", "@llmc_pid"

@@ -1,12 +1,28 @@
-"""Untrusted text for a terminal: control characters made visible, width measured in cells. Pure."""
+"""Untrusted text for a terminal: control characters made visible, width measured in cells. Pure, and light."""
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from llmc.base.patterns import pattern
+
+class _Later:
+    """A pattern that is compiled on first use."""
+
+    def __init__(self, text: str, flags: int) -> None:
+        self._text, self._flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(re.compile(self._text, self._flags), name)
+        setattr(self, name, found)
+        return found
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Like `re.compile`, which takes up to a millisecond."""
+    return cast("re.Pattern[str]", _Later(text, flags))
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 T = TypeVar("T")
 

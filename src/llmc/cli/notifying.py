@@ -46,7 +46,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
     if not outcomes:
         raise Refused(
             "no notification channel is configured",
-            hint="Set one: llmc config set notify.command, notify.webhook, notify.desktop, notify.bell or notify.urls",
+            hint=f"Set one of {', '.join(notices.options())} with `llmc config set`.",
         )
     if as_json:
         print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])

@@ -3,7 +3,7 @@
 import math
 import re
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"

@@ -12,10 +12,22 @@ import msgspec
 from msgspec import inspect
 
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
-from llmc.config.load import EDIT_HINT, check_text, read_text, unusable
+from llmc.config.load import (
+    EDIT_HINT,
+    Found,
+    bare,
+    check,
+    check_text,
+    extra,
+    fields,
+    is_table,
+    nearest,
+    read_text,
+    root_type,
+    unusable,
+)
 from llmc.config.model import Config, Worker
 from llmc.config.options import check_worker_name
-from llmc.config.problems import Found, bare, check, extra, fields, is_table, nearest, root_type
 from llmc.config.schema import initial_text as initial_text
 from llmc.config.schema import to_toml
 from llmc.config.toml_text import (

@@ -1,18 +1,217 @@
-"""Read config.toml: a typed Config or a list of problems; and warnings about conflicting settings."""
+"""Read config.toml: a typed Config, or every problem in it; and warnings about conflicting settings.
 
+msgspec stops at the first problem, so the checks here go through the parsed table themselves.
+"""
+
+import functools
+import math
+import operator
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
+from msgspec import inspect
 from msgspec.structs import replace
 
 from llmc.base.errors import ConfigError, NotFound
+from llmc.base.text import closest
 from llmc.config.durations import format_duration
 from llmc.config.model import Config
-from llmc.config.problems import Found, check, root_type
-from llmc.config.toml_text import join_key, line_of
+from llmc.config.toml_text import Path as KeyPath
+from llmc.config.toml_text import join_key, line_of, quoted
+
+Found = list[tuple[KeyPath, str]]
+_Number = inspect.IntType | inspect.FloatType
+_BOUNDS: tuple[tuple[str, str, Callable[[float, float], bool]], ...] = (
+    ("gt", "more than", operator.gt),
+    ("ge", "at least", operator.ge),
+    ("lt", "less than", operator.lt),
+    ("le", "at most", operator.le),
+)
+
+
+@functools.cache
+def root_type() -> inspect.Type:
+    return inspect.type_info(Config)
+
+
+def bare(kind: inspect.Type) -> inspect.Type:
+    """The type without its description."""
+    return bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def extra(kind: inspect.Type, name: str) -> object:
+    """The `extra` of an option in model.py."""
+    return (kind.extra or {}).get(name) if isinstance(kind, inspect.Metadata) else None
+
+
+def fields(kind: inspect.StructType) -> dict[str, inspect.Field]:
+    return {field.encode_name: field for field in kind.fields}
+
+
+def is_table(kind: inspect.Type) -> bool:
+    """Whether it has its own `[header]`; a dict of plain values is an option."""
+    inner = bare(kind)
+    if isinstance(inner, inspect.DictType):
+        return is_table(inner.value_type)
+    return isinstance(inner, inspect.StructType)
+
+
+def check(value: object, kind: inspect.Type, path: KeyPath, found: Found) -> object:
+    """The value with durations in seconds; problems are appended to `found`."""
+    before = len(found)
+    parse = extra(kind, "parse")
+    if callable(parse):
+        try:
+            value = parse(value)
+        except ValueError as error:
+            found.append((path, str(error)))
+            return value
+    value = _check_bare(value, bare(kind), path, found)
+    test = extra(kind, "check")
+    if callable(test) and len(found) == before and (problem := test(value)):
+        found.append((path, str(problem)))
+    return value
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown key."""
+    names = {name.lower(): name for name in known}
+    if near := closest(key.lower(), names, 0.5):
+        return f'did you mean "{names[near]}"?'
+    return f"known keys: {', '.join(sorted(names.values()))}" if names else "no keys are known here"
+
+
+def expected(kind: inspect.Type) -> str:
+    """A type, for error messages."""
+    match bare(kind):
+        case inspect.LiteralType(values=values):
+            return " or ".join(f'"{value}"' for value in values)
+        case inspect.UnionType(types=types):
+            return " or ".join(expected(one) for one in types if not isinstance(one, inspect.NoneType))
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return f"an array of {expected(item).removeprefix('a ').removeprefix('an ')}s"
+        case inspect.StructType() | inspect.DictType():
+            return "a table"
+        case other:
+            return _WORDS.get(type(other), "another type")
+
+
+_WORDS: dict[type[inspect.Type], str] = {
+    inspect.StrType: "a string",
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+}
+
+
+def _check_bare(value: object, kind: inspect.Type, path: KeyPath, found: Found) -> object:
+    match kind, value:
+        case inspect.StructType(), dict():
+            return _check_struct(value, kind, path, found)
+        case inspect.DictType(), dict():
+            return _check_dict(value, kind, path, found)
+        case ((inspect.VarTupleType() | inspect.ListType()), list()):
+            return [check(item, kind.item_type, (*path, str(i)), found) for i, item in enumerate(value)]
+        case inspect.UnionType(), _:
+            return _check_union(value, kind, path, found)
+        case ((inspect.IntType() | inspect.FloatType()), _) if _is_number(value, kind):
+            return _check_number(value, kind, path, found)
+        case inspect.StrType(), str():
+            return _check_str(value, kind, path, found)
+        case inspect.BoolType(), bool():
+            return value
+        case inspect.LiteralType(), str() | int() if value in kind.values:
+            return value
+    found.append((path, f"expected {expected(kind)}, got {_described(value)}"))
+    return value
+
+
+def _check_struct(table: dict[str, object], kind: inspect.StructType, path: KeyPath, found: Found) -> object:
+    known = fields(kind)
+    for key in table.keys() - known.keys():
+        found.append(((*path, key), f"unknown key; {nearest(key, known)}"))
+    checked = {}
+    for name, field in known.items():
+        inner = (*path, name)
+        if name in table:
+            checked[name] = check(table[name], field.type, inner, found)
+        elif field.required and isinstance(bare(field.type), inspect.StructType):
+            checked[name] = check({}, field.type, inner, found)  # reports its missing keys
+        elif field.required:
+            found.append((inner, f"missing; expected {expected(field.type)}"))
+    return checked
+
+
+def _check_dict(table: dict[str, object], kind: inspect.DictType, path: KeyPath, found: Found) -> object:
+    for key in table:
+        check(key, kind.key_type, (*path, key), found)
+    return {key: check(item, kind.value_type, (*path, key), found) for key, item in table.items()}
+
+
+def _check_union(value: object, kind: inspect.UnionType, path: KeyPath, found: Found) -> object:
+    """The first type that fits; else the problem of the only one, or of the union."""
+    choices = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    for one in choices:
+        problems: Found = []
+        checked = check(value, one, path, problems)
+        if not problems:
+            return checked
+    found.extend(
+        problems if len(choices) == 1 else [(path, f"expected {expected(kind)}, got {_described(value)}")]
+    )
+    return value
+
+
+def _is_number(value: object, kind: _Number) -> TypeGuard[float]:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
+
+
+def _check_number(value: float, kind: _Number, path: KeyPath, found: Found) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        found.append((path, f"expected a finite number, got {value}"))
+        return value
+    for name, words, holds in _BOUNDS:
+        bound = getattr(kind, name)
+        if bound is not None and not holds(value, bound):
+            found.append((path, f"must be {words} {bound:.15g}, got {_described(value)}"))
+    return value
+
+
+def _check_str(value: str, kind: inspect.StrType, path: KeyPath, found: Found) -> object:
+    if kind.min_length and len(value) < kind.min_length:
+        found.append((path, "must not be empty"))
+    elif kind.pattern and not re.search(kind.pattern, value):
+        found.append((path, f"{_described(value)} does not match {kind.pattern}"))
+    return value
+
+
+def _described(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a table"
+        case list():
+            return "an array"
+        case str():
+            return _short(quoted(value))
+        case int() if abs(value) >= 10**18:
+            return "a huge number"
+        case int() | float():
+            return f"{value}"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:56]}..."
+
 
 EDIT_HINT = "Fix it with `llmc config edit`, then run `llmc config check`."
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import NODEFAULT, inspect
 
+from llmc.config.load import bare, expected, extra, fields, is_table, root_type
 from llmc.config.model import Config, Defaults
-from llmc.config.problems import bare, expected, extra, fields, is_table, root_type
 from llmc.config.toml_text import Path, join_key, quoted
 
 

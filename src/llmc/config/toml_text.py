@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 _TOKEN = pattern(
     r'"""(?:\\.|[^\\])*?"""(?:""?(?!"))?'  # up to two quotes may stand before the closing three

@@ -30,9 +30,8 @@ from llmc.config.model import Config
 from llmc.daemon.log import say
 from llmc.daemon.watches import Heartbeat
 from llmc.notifications import notify, rules
-from llmc.records.causes import Cause
 from llmc.records.state import State
-from llmc.records.worker import Status, WorkerRecord
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import setup
 from llmc.repo.project import Project
 from llmc.reports.digest import report, text_of

@@ -33,9 +33,8 @@ from llmc.daemon.lanes import Lane, Rounds, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
-from llmc.records.causes import Cause
 from llmc.records.state import State
-from llmc.records.worker import Status
+from llmc.records.worker import Cause, Status
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of

@@ -38,9 +38,8 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
-from llmc.records.causes import Cause
 from llmc.records.store import Store
-from llmc.records.worker import WorkerRecord
+from llmc.records.worker import Cause, WorkerRecord
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake, sessions, typist
 from llmc.sessions.submit import submit

@@ -38,8 +38,9 @@ from llmc.goals.model import (
 )
 from llmc.goals.planner import repo_context
 from llmc.goals.store.goal_store import GoalStore
+from llmc.notifications import notifiers
 from llmc.records.event_log import EventLog
-from llmc.records.tokens import Spent
+from llmc.records.worker import Spent
 from llmc.repo.project import Project
 from llmc.tasks.source import TaskSource, source_of
 
@@ -107,7 +108,7 @@ class GoalSpending:
 
 
 #: channels for questions: those of [notify], plus inbox and notify
-CHANNELS = ("inbox", "notify", "bell", "desktop", "command", "webhook")
+CHANNELS = ("inbox", "notify", *notifiers.CHANNELS)
 
 
 class Planner(Protocol):

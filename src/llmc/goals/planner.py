@@ -25,7 +25,7 @@ from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
 from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
 from llmc.goals.plan.plan_prompt import MANIFESTS, READMES, PromptTemplate, RepoFacts, snapshot
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
-from llmc.records.tokens import Spent
+from llmc.records.worker import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 

@@ -26,7 +26,7 @@ from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
-from llmc.records.tokens import Spent
+from llmc.records.worker import Spent
 from llmc.repo.project import Project, agent_for
 
 #: the worker name of planning in `llmc usage`

@@ -26,7 +26,7 @@ from llmc.records.books import QUARANTINED, Books
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.task import Task
-from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
@@ -197,7 +197,7 @@ def _of_worker(
         run=Run.IN_FLIGHT if moves else Run.NONE,
         session_key=session_key(assignment.agent_id, record.name),
         session_id=record.claude_session_id or "",
-        reachable=record.status in (*BUSY, Status.NEEDS_INPUT) and not record.held,
+        reachable=(record.status.is_busy or record.status is Status.NEEDS_INPUT) and not record.held,
         session_updated_at=grew,
         agent_wrote_at=wrote,
         committed_at=committed,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from llmc.base.aside import Aside
+from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
 from llmc.base.text import some_files

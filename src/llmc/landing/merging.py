@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.base.aside import Aside
+from llmc.base.clock import Aside
 from llmc.base.errors import Refused, ToolFailed
 from llmc.base.files import private_dir
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 from llmc.landing import rules
 from llmc.repo import git
 from llmc.repo.project import Project

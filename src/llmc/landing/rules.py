@@ -3,7 +3,7 @@
 import itertools
 import re
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: programs that sign commits; some are also first names, so only a version may follow the name
 _AGENTS = (

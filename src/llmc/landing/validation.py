@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base import proc
-from llmc.base.aside import Aside
-from llmc.base.clock import now_unix
+from llmc.base.clock import Aside, now_unix
 from llmc.base.errors import Refused
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.text import some_files

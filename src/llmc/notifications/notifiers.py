@@ -24,6 +24,7 @@ from msgspec import Struct
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.text import json_text
+from llmc.config.model import Notify
 from llmc.notifications.rules import scrubbed
 
 APPRISE_HINT = "pip install 'llmc[notify]'"
@@ -200,3 +201,12 @@ def apprise(url: str) -> Channel:
             raise NotTold("the service rejected the message")
 
     return send
+
+
+#: every channel with an option of its own in [notify]; a new one is a function and a row here
+CHANNELS: Mapping[str, Callable[[Notify], Channel | None]] = {
+    "bell": lambda options: bell if options.bell else None,
+    "desktop": lambda options: desktop if options.desktop else None,
+    "command": lambda options: command(options.command) if options.command else None,
+    "webhook": lambda options: webhook(options.webhook) if options.webhook else None,
+}

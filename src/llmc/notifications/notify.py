@@ -268,18 +268,9 @@ def settings_of(project: Project) -> Notify:
 
 def channels_of(settings: Notify) -> dict[str, Channel]:
     """The configured channels, by name; a name contains no address."""
-    found: dict[str, Channel] = {}
-    if settings.bell:
-        found["bell"] = notifiers.bell
-    if settings.desktop:
-        found["desktop"] = notifiers.desktop
-    if settings.command:
-        found["command"] = notifiers.command(settings.command)
-    if settings.webhook:
-        found["webhook"] = notifiers.webhook(settings.webhook)
-    for number, url in enumerate(settings.urls, 1):
-        found[f"url-{number}"] = notifiers.apprise(url)
-    return found
+    made = {name: make(settings) for name, make in notifiers.CHANNELS.items()}
+    found = {name: channel for name, channel in made.items() if channel is not None}
+    return found | {f"url-{number}": notifiers.apprise(url) for number, url in enumerate(settings.urls, 1)}
 
 
 def problems(project: Project) -> list[str]:

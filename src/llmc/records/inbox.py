@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from llmc.base.files import read_given
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.hook_events import HookEvent, Malformed
 

@@ -1,9 +1,11 @@
-"""A worker's record. Pure data."""
+"""A worker's record, with the tokens it used and the causes of its failures. Pure data; prices are in auto/rules/costs.py."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from llmc.base.names import (
     OVERSEER,
@@ -15,46 +17,92 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
-from llmc.records.tokens import Tokens
+from llmc.records.statuses import Status as Status
 
 
-class Status(StrEnum):
-    """The status of a worker."""
+class Cause(StrEnum):
+    """The cause of a failure, which decides how it is handled."""
 
-    #: no agent is running
-    OFFLINE = "offline"
-    #: ready for a task
-    IDLE = "idle"
-    #: busy with a task
-    WORKING = "working"
-    #: stopped and needs your input
-    NEEDS_INPUT = "needs_input"
-    #: committed and waiting for review
-    NEEDS_REVIEW = "needs_review"
-    #: reviewing its own work before you do
-    REVIEWING = "reviewing"
-    #: working on changes you requested
-    REJECTED = "rejected"
-    #: resolving conflicts with the default branch
-    REBASING = "rebasing"
-    #: reported that nothing needs to change
-    NO_CHANGES = "no_changes"
-    #: stopped by a failure; needs a command from you
-    ERROR = "error"
-
-    @property
-    def is_free(self) -> bool:
-        """Ready for a task, with nothing left of the last one."""
-        return self in (Status.IDLE, Status.NO_CHANGES)
+    #: the agent did something wrong
+    AGENT = "agent"
+    #: the user is in the way; not a failure
+    PERSON = "person"
+    #: its process died
+    CRASH = "crash"
+    #: a usage limit; passes by itself
+    LIMIT = "limit"
+    #: the API is overloaded or unreachable; passes by itself
+    API = "api"
+    #: logged out or refused; never retried
+    AUTH = "auth"
+    #: disk full; never retried
+    DISK = "disk"
+    #: invalid settings; never retried
+    CONFIG = "config"
+    TASK = "task"
+    GIT = "git"
+    COMMAND = "command"
+    BUDGET = "budget"
+    TMUX = "tmux"
+    #: llmc's own fault
+    BUG = "bug"
 
     @property
-    def is_live(self) -> bool:
-        """Whether it has an agent, as far as known."""
-        return self not in (Status.OFFLINE, Status.ERROR)
+    def passes_by_itself(self) -> bool:
+        return self in (Cause.LIMIT, Cause.API)
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether a retry cannot help."""
+        return self in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
 
 
-#: the statuses in which a worker's agent works on a task
-BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of one message, or a sum; named as in the API."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return _tokens(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+
+    def since(self, earlier: "Tokens") -> "Tokens":
+        """The increase since `earlier`; 0 for counts that decreased."""
+        pairs = zip(astuple(self), astuple(earlier), strict=True)
+        return _tokens(*(max(0, now - before) for now, before in pairs))
+
+    def __bool__(self) -> bool:
+        return self != Tokens()
+
+    @property
+    def new(self) -> int:
+        """The tokens that limits count: all but cache reads.
+
+        Every step reads the whole context again, from the cache and at a fraction of the price. Counting it would
+        measure steps instead of work, and would dominate every limit.
+        """
+        return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
+
+
+def _tokens(*counts: int) -> Tokens:
+    return Tokens(**dict(zip(Tokens.__struct_fields__, counts, strict=True)))
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and their cost, as far as known."""
+
+    tokens: Tokens = Tokens()
+    cost: float = 0.0
+    #: by model, tokens not included in the cost, which may have a price now
+    unpriced: Mapping[str, Tokens] = {}
+
+    def __add__(self, other: "Spent") -> "Spent":
+        unpriced = {**self.unpriced}
+        for model, tokens in other.unpriced.items():
+            unpriced[model] = unpriced.get(model, Tokens()) + tokens
+        return Spent(tokens=self.tokens + other.tokens, cost=self.cost + other.cost, unpriced=unpriced)
 
 
 class Outcome(StrEnum):

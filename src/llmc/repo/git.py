@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 from llmc.base.urls import split
 
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmc.base.aside import Aside
+from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic

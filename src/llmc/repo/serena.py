@@ -15,7 +15,7 @@ from msgspec import Struct
 from llmc.base.errors import LlmcError
 from llmc.base.files import read_text, write_atomic
 from llmc.base.locks import Rank, lock
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 from llmc.repo import git
 from llmc.repo.copied_files import exclude
 from llmc.repo.project import Place, Project

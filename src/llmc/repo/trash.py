@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, private_dir
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo import git

@@ -15,8 +15,8 @@ from llmc.base.errors import Refused, ToolFailed, UsageError
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
-from llmc.base.patterns import pattern
 from llmc.base.processes import ancestors
+from llmc.base.text import pattern
 from llmc.base.tmux import Tmux
 from llmc.repo.project import Project
 

@@ -24,9 +24,8 @@ from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, answered, shell_join
-from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
-from llmc.records.worker import Asked, Delivery, Outcome, Status, WorkerRecord
+from llmc.records.worker import Asked, Cause, Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake, leftovers
 from llmc.sessions.rules import decide

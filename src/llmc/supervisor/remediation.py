@@ -198,7 +198,7 @@ class Remediation(Struct, frozen=True):
     duration_s: float
     problem: str
     log: Path
-    #: the kind of failure (records/causes.py), if known
+    #: the kind of failure (records/worker.py), if known
     cause: str = ""
 
 

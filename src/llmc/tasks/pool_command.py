@@ -8,8 +8,8 @@ from pathlib import Path
 from llmc.base.errors import NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_text
-from llmc.records.causes import Cause
 from llmc.records.task import Task
+from llmc.records.worker import Cause
 from llmc.repo import user_commands
 from llmc.repo.project import Project
 from llmc.tasks import task_list

@@ -18,8 +18,17 @@ from llmc.repo.project import Project
 from llmc.tasks.rules import draft as drafts
 from llmc.tasks.rules.claims import believed
 from llmc.tasks.rules.draft import BadDraft, Draft
-from llmc.tasks.rules.graph import Needs, Stuck, completed_ids, cycle, dangling, needs, stuck_in
-from llmc.tasks.rules.task_drawing import is_in_question, states
+from llmc.tasks.rules.graph import (
+    Needs,
+    Stuck,
+    completed_ids,
+    cycle,
+    dangling,
+    is_in_question,
+    needs,
+    states,
+    stuck_in,
+)
 from llmc.tasks.source import TaskSource, source_of
 
 #: maximum length of a task's subject, and of why it failed, in an attention item

@@ -14,7 +14,7 @@ from llmc.records import inbox
 from llmc.records.books import Books, Claim, Made, is_told_again
 from llmc.records.hook_events import HookEvent, Malformed
 from llmc.records.task import Task, is_id
-from llmc.records.worker import BUSY, WorkerRecord
+from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, of_fleet
 from llmc.tasks import task_list
 from llmc.tasks.rules import claims
@@ -116,7 +116,7 @@ class Origins:
     def at_work(self) -> frozenset[str]:
         """Workers whose agents are busy."""
         records = self._project.store.read().workers.values()
-        return frozenset(record.name for record in records if record.status in BUSY)
+        return frozenset(record.name for record in records if record.status.is_busy)
 
     def _adopt(self, task_id: TaskId, worker: str) -> None:
         """Propose a task that appeared when an agent announced one, but that no hook named: the user decides."""

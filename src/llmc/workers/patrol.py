@@ -1,4 +1,4 @@
-"""Patrol of one worker, and recovery after a crash, under the worker's lock."""
+"""Patrol of one worker, and recovery after a crash, under the worker's lock; by a command if no daemon is running."""
 
 import os
 from contextlib import suppress
@@ -8,13 +8,14 @@ from msgspec import Struct
 
 from llmc.agents.protocol import ClientStatus
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, ToolFailed
 from llmc.base.panes import Pane
 from llmc.base.tmux import Unknown
 from llmc.landing import accept, accept_journal, rebase
-from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.records.statuses import UNDER_WAY
+from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision
-from llmc.repo.project import Project
+from llmc.repo.project import Project, open_project
 from llmc.sessions import intake, leftovers, sessions, submit
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken
@@ -58,7 +59,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
 
 
 #: the statuses that have a rule
-CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
+CONCERNED = (*UNDER_WAY, Status.NEEDS_REVIEW)
 
 
 class Patrolled(Struct, frozen=True):
@@ -194,3 +195,25 @@ def _end_turn(project: Project, record: WorkerRecord) -> None:
         tx.emit(verdict.action, worker=name, **verdict.details)
         if verdict.change:
             tx.move(name, verdict.change)
+
+
+def catch_up(root: str) -> None:
+    """Apply pending events to every worker. A worker whose lock is busy is updated by the holder."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        try:
+            with project.worker_lock(name, timeout_s=0.05):
+                rebase.resolved_by_hand(project, project.store.worker(name))
+                sessions.reconcile(project, name)
+                with suppress(LlmcError):  # still due: the next command tries again
+                    self_review.attend(project, project.store.worker(name))
+        except (LockTimeout, NotFound):  # another process has it, or has just removed it
+            continue
+
+
+def see_what_was_resolved(root: str) -> None:
+    """Wake the daemon, which would otherwise see it only at its next patrol."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))

@@ -239,7 +239,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
             f"{name} is an auto worker",
             hint="Restore it to a worker that is not an auto worker, or as a branch.",
         )
-    if record.status not in (Status.IDLE, Status.NO_CHANGES, Status.OFFLINE):
+    if not record.status.is_free and record.status is not Status.OFFLINE:
         raise Refused(
             f"cannot restore to {name}: its status is {record.status}, not idle",
             hint=f"Run `llmc reset {name}` first; its work goes to the trash.",

@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
-from llmc.records.worker import BUSY, SelfReview, Status, WorkerRecord
+from llmc.records.worker import Cause, SelfReview, Status, WorkerRecord
 from llmc.sessions.rules.decide import ABORTED, ABORTED_BY_HAND, INTERRUPTED, GitFacts, unresolved
 
 #: commits without a Stop count as the end of the turn after this time
@@ -98,7 +97,7 @@ def decide(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> De
         return background_left(record, seen, limits, clock)
     if record.self_review is SelfReview.DUE:
         return None  # its turn has ended, and llmc acts next
-    if record.status in BUSY or (record.status is Status.NEEDS_INPUT and record.reason == INTERRUPTED):
+    if record.status.is_busy or (record.status is Status.NEEDS_INPUT and record.reason == INTERRUPTED):
         return commits_without_stop(record, seen, seen.git, clock)
     if record.status is Status.REBASING:
         return stalled_rebase(record, seen, seen.git, clock)
@@ -113,7 +112,7 @@ def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock:
         return Remember({"commits_seen_unix": clock.now})
     if seen.turn_runs or seen.dialog_open or clock.age_s(record.commits_seen_unix) < NO_STOP_S:
         return None
-    if seen.client_idle and record.status in BUSY:
+    if seen.client_idle and record.status.is_busy:
         # Seen as an interruption within seconds; the user may be thinking, so the wait starts there.
         return None
     if seen.client_unknown and clock.age_s(seen.last_trace_unix) < NO_STOP_S:

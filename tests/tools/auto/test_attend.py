@@ -18,8 +18,7 @@ from llmc.base.panes import Pane
 from llmc.goals import dispatch
 from llmc.goals.drive.intents import NUDGE
 from llmc.goals.model import Mode, Result
-from llmc.records.causes import Cause
-from llmc.records.worker import Assignment
+from llmc.records.worker import Assignment, Cause
 from llmc.repo.project import Project, open_project
 from llmc.sessions import submit
 from llmc.tasks import queue

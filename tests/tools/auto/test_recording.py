@@ -24,8 +24,7 @@ from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Price, Repo
 from llmc.config.paths import Root
 from llmc.records.store import Store
-from llmc.records.tokens import Spent, Tokens
-from llmc.records.worker import Assignment, WorkerRecord
+from llmc.records.worker import Assignment, Spent, Tokens, WorkerRecord
 from llmc.repo.project import Project
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files

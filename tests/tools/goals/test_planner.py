@@ -28,7 +28,7 @@ from llmc.goals.planner import (
     replan_goal,
     split_work,
 )
-from llmc.records.tokens import Spent
+from llmc.records.worker import Spent
 from tests.support.goal_plans import Json, node, plan, small_plan
 from tests.support.loopback_api import STRUCTURED, LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, Refused
-from llmc.config.goal_options import GoalPlanner
+from llmc.config.model import GoalPlanner
 from llmc.config.paths import Root
 from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused

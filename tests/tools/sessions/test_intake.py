@@ -17,7 +17,7 @@ from llmc import hook_client
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.records.worker import Status, WorkerRecord
-from llmc.workers.catch_up import catch_up
+from llmc.workers.patrol import catch_up
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

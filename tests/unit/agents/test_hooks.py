@@ -13,8 +13,8 @@ from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.hooks import NAMES
 from llmc.agents.claude.layout import HOOKS, NEED_A_PERSON, TOOL_HOOKS
 from llmc.agents.hooks import event_of
-from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent, Malformed
+from llmc.records.worker import Cause
 
 #: hooks that llmc only notes
 NOTED = {"Notification", "SubagentStop", "PostCompact"}

@@ -19,8 +19,7 @@ from llmc.base.names import PaneId, PromptId, SessionName
 from llmc.base.panes import Pane
 from llmc.records.hook_events import HookEvent
 from llmc.records.items import Glance
-from llmc.records.tokens import Tokens
-from llmc.records.worker import Asked, Delivery, Outcome, Status, WorkerRecord
+from llmc.records.worker import Asked, Delivery, Outcome, Status, Tokens, WorkerRecord
 from llmc.sessions import leftovers, sessions, typist
 from llmc.sessions.rules.decide import Facts, GitFacts, judge
 from llmc.supervisor.remediation import RemediationLog

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from llmc.agents.claude.transcripts import ClaudeTranscript
-from llmc.records.tokens import Tokens
+from llmc.records.worker import Tokens
 
 
 def row(message_id: str, output: int, model: str = "opus") -> str:

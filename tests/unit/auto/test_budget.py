@@ -18,7 +18,7 @@ from llmc.auto.rules.costs import (
     verdict,
 )
 from llmc.config.model import Budget, Price
-from llmc.records.tokens import Spent, Tokens
+from llmc.records.worker import Spent, Tokens
 
 OPUS = Price(input=15.0, output=75.0, cache_write=18.75, cache_read=1.5)
 COUNTS = st.sampled_from([0, 1, 250_000, 10**6, 10**9])

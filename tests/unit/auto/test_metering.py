@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from llmc.auto.rules.costs import Delta, Reading, measure
 from llmc.base.names import TaskId
-from llmc.records.tokens import Tokens
-from llmc.records.worker import Assignment, Metered
+from llmc.records.worker import Assignment, Metered, Tokens
 
 
 def tokens(count: int) -> Tokens:

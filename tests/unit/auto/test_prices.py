@@ -29,7 +29,7 @@ from llmc.doctor.looking import config_advice, open_any
 from llmc.doctor.registry import notes
 from llmc.doctor.rules.facts import Facts
 from llmc.records.store import Store
-from llmc.records.tokens import Tokens
+from llmc.records.worker import Tokens
 
 TODAY = date(2026, 11, 16)
 #: what the client calls opus, sonnet, haiku and fable today, and an older one

@@ -32,11 +32,11 @@ from llmc.auto.rules.steps import (
 )
 from llmc.base.names import PromptId, TaskId
 from llmc.landing.accept_journal import STEPS
-from llmc.records.causes import Cause
 from llmc.records.state import AutoState, State
 from llmc.records.worker import (
     AcceptJournal,
     Assignment,
+    Cause,
     Delivery,
     Obstacle,
     Outcome,

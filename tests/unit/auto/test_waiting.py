@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.auto.rules import waiting
-from llmc.records.causes import Cause
 from llmc.records.state import NOT_DIRTY, AutoState
+from llmc.records.worker import Cause
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=BERLIN).timestamp()

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from llmc.base.aside import Aside
+from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError
 
 

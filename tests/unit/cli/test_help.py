@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
-from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
+from llmc.attention.rules import DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.commands import COMMANDS, answer
 from llmc.cli.directing import detach_keys
 from llmc.records.items import Facts, Registration, Seen
+from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status
 
 

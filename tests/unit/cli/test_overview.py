@@ -12,9 +12,8 @@ from llmc.api.status_view import overseer_view
 from llmc.attention.rules import next_command, worker_items, worker_view
 from llmc.base.text import cells, printable, shortened, wrap
 from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
-from llmc.records.causes import Cause
 from llmc.records.items import Facts, Raw, Registration, Seen
-from llmc.records.worker import Outcome, Status
+from llmc.records.worker import Cause, Outcome, Status
 
 AT_WORK = ("working", "reviewing", "rejected", "rebasing")
 RESTING = ("idle", "no_changes", "offline")

@@ -16,7 +16,7 @@ def loaded(text: str = "") -> Config:
 
 @pytest.mark.req("3-116", "3-117", "3-118")
 def test_the_defaults_are_those_of_the_document() -> None:
-    """Break: change a default in config/goal_options.py."""
+    """Break: change a default in config/model.py."""
     goals = loaded().overseer.goals
     assert goals.enabled is False
     assert (goals.tick_every, goals.idle_after, goals.max_retries) == (120.0, 900.0, 2)

@@ -201,9 +201,3 @@ def test_each_root_has_its_own_tmux_server() -> None:
         assert all(c.isascii() and (c.isalnum() or c == "-") for c in name)
         assert len(name) < 50
     assert Root(Path("/a/llmc")).tmux_server == names[0]
-
-
-def test_the_statuses_of_the_hot_commands_are_the_model_s() -> None:
-    from llmc.records.worker import Status
-
-    assert {str(status) for status in Status} == seeing.STATUSES

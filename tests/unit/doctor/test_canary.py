@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from llmc.agents.claude.hooks import NAMES
 from llmc.doctor.rules.canary_verdict import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
-from llmc.records.causes import Cause
+from llmc.records.worker import Cause
 
 GOOD = Observed(
     launched=True,

@@ -9,10 +9,17 @@ from msgspec.structs import fields, replace
 from llmc.agents.agent_events import AgentEvent
 from llmc.agents.hooks import event_of
 from llmc.base.names import PromptId, TaskId
-from llmc.records import causes
-from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
-from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Report, Status, WorkerRecord
+from llmc.records.worker import (
+    AcceptJournal,
+    Assignment,
+    Cause,
+    Delivery,
+    Outcome,
+    Report,
+    Status,
+    WorkerRecord,
+)
 from llmc.sessions.rules.decide import (
     ABORTED_BY_HAND,
     CONFLICTS_LEFT,
@@ -383,7 +390,7 @@ def test_screen_text_is_no_input() -> None:
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_a_cause_passes_by_itself_or_needs_a_person_or_neither(cause: Cause) -> None:
-    assert not (causes.passes_by_itself(cause) and causes.needs_a_person(cause))
+    assert not (cause.passes_by_itself and cause.needs_a_person)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +415,7 @@ def test_stop_failure_labels(error: str, cause: Cause) -> None:
     verdict = judge(worker(S.WORKING), event(failure(error, "the client's words")), Facts())
     assert verdict.change is not None
     assert verdict.change.fields == {"error_reason": "the client's words", "cause": cause}
-    assert (verdict.change.to is S.ERROR) == causes.needs_a_person(cause)
+    assert (verdict.change.to is S.ERROR) == cause.needs_a_person
 
 
 def test_a_failure_without_words_is_named_by_its_label() -> None:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from llmc.agents.claude.transcripts import readable
 from llmc.agents.hooks import event_of
 from llmc.config.paths import OverseerRoot, Root
-from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import apply
-from llmc.records.worker import Status, WorkerRecord
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.sessions.rules import decide, prompt_text
 from llmc.sessions.rules.decide import Facts, judge
 from llmc.supervisor.rules.remedy import End, Outcome, ended, printable

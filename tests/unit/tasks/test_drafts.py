@@ -5,8 +5,7 @@ import pytest
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
 from llmc.tasks.rules.draft import BadDraft, Draft, check, from_markdown, in_order, new_task, typed
-from llmc.tasks.rules.graph import needs
-from llmc.tasks.rules.task_drawing import mermaid, states, tree
+from llmc.tasks.rules.graph import mermaid, needs, states, tree
 
 WRITTEN = """---
 priority: 1

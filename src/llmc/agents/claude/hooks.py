@@ -6,9 +6,8 @@ from typing import Any
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.layout import ASK, TOOL_HOOKS
 from llmc.base.names import ClaudeSessionId
-from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
-from llmc.records.worker import Asked
+from llmc.records.worker import Asked, Cause
 
 #: the hook that tells of each event
 NAMES = {

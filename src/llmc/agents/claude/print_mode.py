@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmc.agents.protocol import Agent, Answer
-from llmc.records.tokens import Spent, Tokens
+from llmc.records.worker import Spent, Tokens
 
 #: a planner looks at the repository, and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"

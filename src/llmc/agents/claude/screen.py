@@ -13,7 +13,7 @@ the bottom. If anything differs, nothing is typed.
 """
 
 from llmc.agents.agent_events import Box, Composer, Shown
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 _RULE = pattern(r"^[─━]{20,}")
 _PLACEHOLDER = pattern(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: what the client prints, and how to fix it
 _FIXES = (

@@ -15,7 +15,7 @@ from llmc.agents.protocol import Passage, Prompt
 from llmc.base import given
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId
-from llmc.records.tokens import Tokens
+from llmc.records.worker import Tokens
 
 Row = dict[str, Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from llmc.agents.claude import layout
 from llmc.agents.scripted.command_line import VERSION, Options, UsageError
-from llmc.base.patterns import pattern
 from llmc.base.processes import start_of
+from llmc.base.text import pattern
 
 _UUID = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from llmc.base.names import TaskKey
 from llmc.config.model import Budget, Price
-from llmc.records.tokens import Spent as Spent
-from llmc.records.tokens import Tokens
-from llmc.records.worker import Assignment, Metered
+from llmc.records.worker import Assignment, Metered, Tokens
+from llmc.records.worker import Spent as Spent
 
 #: default cache prices, as a fraction of the input price
 CACHE_WRITE = 1.25

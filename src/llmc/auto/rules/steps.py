@@ -2,10 +2,9 @@
 
 from msgspec import Struct
 
-from llmc.records.causes import Cause, needs_a_person, passes_by_itself
 from llmc.records.worker import (
-    BUSY,
     Assignment,
+    Cause,
     Delivery,
     Obstacle,
     Outcome,
@@ -18,7 +17,6 @@ from llmc.sessions.rules import decide
 #: why a goal's task is kept back: it has an open question
 BLOCKED = "blocked"
 #: a task is in progress, and costs
-_UNDER_WAY = (*BUSY, Status.NEEDS_INPUT, Status.REBASING)
 #: reasons of a resting worker that asked nothing
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
@@ -214,7 +212,7 @@ def _failed(record: WorkerRecord) -> Step:
     cause = Cause(record.cause) if record.cause else Cause.AGENT
     if cause is Cause.CONFIG and record.assignment.model:  # the task's own model is not available
         return GiveUp(Cause.TASK, record.error_reason, counts=False, hold="quarantined")
-    return Stop(cause, record.error_reason) if needs_a_person(cause) else GiveUp(cause, record.error_reason)
+    return Stop(cause, record.error_reason) if cause.needs_a_person else GiveUp(cause, record.error_reason)
 
 
 def _without_task(record: WorkerRecord, situation: Situation) -> Step:
@@ -244,7 +242,7 @@ def _land(situation: Situation) -> Step:
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
-    if situation.over_budget and record.status in _UNDER_WAY:  # committed work still lands
+    if situation.over_budget and record.status.is_under_way:  # committed work still lands
         hold = "parked" if situation.is_tasks_budget else ""
         return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
     if met_a_person(record.delivery, task):
@@ -261,7 +259,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _land(situation)
         case Status.NEEDS_INPUT:
             return _stopped(record, task, situation)
-        case Status.REBASING if record.cause and passes_by_itself(Cause(record.cause)):
+        case Status.REBASING if record.cause and Cause(record.cause).passes_by_itself:
             return _resume_or_park(record, Cause(record.cause), situation)
     if situation.busy_s > situation.task_timeout_s:
         return GiveUp(Cause.AGENT, f"timed out after {situation.task_timeout_s:g} s")
@@ -269,7 +267,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
         return Tell()
-    if situation.near_budget and not task.told_of_budget and record.status in BUSY:
+    if situation.near_budget and not task.told_of_budget and record.status.is_busy:
         return AskToFinish(situation.near_budget)
     return Wait()
 
@@ -299,7 +297,7 @@ def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
     cause = Cause(record.cause) if record.cause else None
-    if cause is not None and passes_by_itself(cause):
+    if cause is not None and cause.passes_by_itself:
         return _resume_or_park(record, cause, situation)
     if cause is not None:
         return GiveUp(cause, record.error_reason)

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
-from llmc.records.causes import Cause
 from llmc.records.state import AutoState
+from llmc.records.worker import Cause
 
 #: maximum waits, which double: for a limit, and for the API
 LIMIT_CAP_S = 3600.0

@@ -10,8 +10,7 @@ from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.doctor.rules.records import mends
 from llmc.landing import rebase
-from llmc.records.causes import Cause
-from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project, agent_for
 from llmc.repo.rules.git_lock import STALE_LOCK_S
@@ -181,7 +180,7 @@ def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
 def _at_rest(worker: WorkerFacts) -> Tree | None:
     """The worktree, if no agent is working in it; a worker in error is reset as a whole."""
     status = worker.record.status
-    return None if status is Status.ERROR or status in BUSY else _readable(worker)
+    return None if status is Status.ERROR or status.is_busy else _readable(worker)
 
 
 def _rebase(worker: WorkerFacts) -> Iterator[Finding]:

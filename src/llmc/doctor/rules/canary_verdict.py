@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from llmc.agents.agent_events import PANE_DIED, What
-from llmc.records import causes
+from llmc.records.worker import Cause
 from llmc.sessions.rules.decide import NORMAL_EXITS
 
 #: what an event in the log means, if the row does not name its hook
@@ -61,7 +61,7 @@ class Observed(Struct, frozen=True):
     turn_ended: bool | None = None
     #: the client's name for an API error
     api_error: str = ""
-    api_cause: causes.Cause = causes.Cause.AGENT
+    api_cause: Cause = Cause.AGENT
     #: idle according to its status file, although no hook reported the end of its turn
     rests: bool = False
     cleared: bool | None = None
@@ -84,7 +84,7 @@ class Probe(Struct, frozen=True):
 def _account_is_good(seen: Observed) -> bool | None:
     if not seen.turn_ended:
         return None
-    return not causes.needs_a_person(seen.api_cause) if seen.api_error else True
+    return not seen.api_cause.needs_a_person if seen.api_error else True
 
 
 def _ended_well(seen: Observed) -> bool | None:

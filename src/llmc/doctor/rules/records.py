@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from llmc.base.names import header_id
 from llmc.doctor.rules.facts import WorkerFacts
-from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
-from llmc.records.worker import Status, WorkerRecord
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.sessions.rules import decide
 
 #: tolerated difference between two clocks, or before and after a clock correction

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: agents must not push by accident; llmc lands by explicit path or URL
 NO_PUSH = "llmc-workers-do-not-push"

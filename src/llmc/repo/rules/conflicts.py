@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 CONTEXT_LINES = 5
 #: maximum lines of one region, and of all regions in a prompt

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.base.names import carries, header_id
 from llmc.base.text import some_files
-from llmc.records import causes
 from llmc.records.transitions import Step, is_allowed, step
-from llmc.records.worker import BUSY, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
+from llmc.records.worker import Cause, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
 
 #: the prefix of its prompt id
 KIND = "review"
@@ -202,9 +201,9 @@ def client_says(
     message that starts its own turn, fires none either: the worker is working again. A dialog that the client opens
     by itself in the middle of a task waits for the user; auto mode handles those of its own workers.
     """
-    if is_waiting and record.status in BUSY and for_s >= DIALOG_AFTER_S and record.assignment is None:
+    if is_waiting and record.status.is_busy and for_s >= DIALOG_AFTER_S and record.assignment is None:
         return step(Status.NEEDS_INPUT, DIALOG)
-    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not is_open(record):
+    if is_idle and record.status.is_busy and for_s >= INTERRUPTED_AFTER_S and not is_open(record):
         return step(Status.NEEDS_INPUT, INTERRUPTED)
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
     if is_busy and resting and for_s >= BUSY_AFTER_S:
@@ -292,7 +291,7 @@ def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
         # A turn started by the user: its current commits are in review.
         return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
-    if record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
+    if not record.status.is_under_way:
         return Verdict(action="agent_stopped", details=details)
     if event.background_running:
         since = event.at_unix if event.only_shells_running else 0.0
@@ -373,7 +372,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
     if rounds < MAX_ROUNDS:
         return Verdict(None, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
     text = f"its conflicts are unresolved after {rounds} rounds: {'; '.join(left)}"
-    failed = step(Status.ERROR, CONFLICTS_LEFT, error_reason=text[:500], cause=causes.Cause.GIT)
+    failed = step(Status.ERROR, CONFLICTS_LEFT, error_reason=text[:500], cause=Cause.GIT)
     return Verdict(failed, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
 
 
@@ -402,7 +401,7 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
         Status.ERROR,
         "validation fails after the rebase",
         error_reason=text,
-        cause=causes.Cause.COMMAND,
+        cause=Cause.COMMAND,
         failed_sha=head,
     )
     return Verdict(failed, fields, "validation_failed", details)
@@ -457,7 +456,7 @@ def _stopped(git: GitFacts) -> str:
 def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     """The transition after the end of a turn; None if the status stays."""
     if git.rebasing:  # its own rebase; one of ours has a status and rounds
-        return step(Status.NEEDS_INPUT, _stopped(git)) if record.status in BUSY else None
+        return step(Status.NEEDS_INPUT, _stopped(git)) if record.status.is_busy else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
         reason = DONE if reviewed else "stopped with commits"
@@ -481,14 +480,12 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
     change = None
     fields: dict[str, Any] = {}
     # An answered question leaves no trace here, so a turn may also fail in needs_input.
-    at_work = record.status in (*BUSY, Status.REBASING, Status.NEEDS_INPUT)
-    if causes.needs_a_person(cause) and at_work:
+    at_work = record.status.is_under_way
+    if cause.needs_a_person and at_work:
         change = step(Status.ERROR, error, error_reason=text, cause=cause)
-    elif record.status in BUSY:
+    elif record.status.is_busy:
         change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
-    elif (
-        record.status is Status.REBASING and record.assignment is not None and causes.passes_by_itself(cause)
-    ):
+    elif record.status is Status.REBASING and record.assignment is not None and cause.passes_by_itself:
         # Its rebase stays open; auto mode sends its conflicts again once the limit is over.
         fields = {"error_reason": text, "cause": cause, "since_unix": event.at_unix}
     return Verdict(change, fields, "agent_failed", details)
@@ -497,7 +494,7 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
 def _question(record: WorkerRecord, event: AgentEvent) -> Verdict:
     asked = event.asked
     reason = "question" if event.is_question else "permission"
-    change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
+    change = step(Status.NEEDS_INPUT, reason) if record.status.is_busy else None
     fields: dict[str, Any] = {"asked": asked}
     if record.status is Status.NEEDS_INPUT:  # the previous one was answered, which fires no hook
         fields["reason"] = reason
@@ -535,5 +532,5 @@ def _exited(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     fields = {"crash_count": earlier + 1, "last_crash_unix": event.at_unix}
     if record.status is Status.ERROR:
         return Verdict(None, fields, "agent_exited", details)
-    crashed = step(Status.OFFLINE, "crashed", error_reason=text, cause=causes.Cause.CRASH)
+    crashed = step(Status.OFFLINE, "crashed", error_reason=text, cause=Cause.CRASH)
     return Verdict(crashed, fields, "agent_exited", details)

@@ -5,7 +5,7 @@ import unicodedata
 
 from llmc.base.errors import UsageError
 from llmc.base.names import PromptId, header_line
-from llmc.base.patterns import pattern
+from llmc.base.text import pattern
 
 #: longer prompts go into a file that the agent is told to read
 MAX_TYPED_BYTES = 100_000

@@ -33,7 +33,7 @@ class End(Struct, frozen=True):
 
     outcome: Outcome
     problem: str = ""
-    #: the kind of failure (records/causes.py), if known
+    #: the kind of failure (records/worker.py), if known
     cause: str = ""
     #: its process or its session is gone: a retry may help
     crashed: bool = False
