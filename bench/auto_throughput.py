@@ -6,6 +6,7 @@ Measures the time per merged task: at most twice the loop's, which is at least h
 import os
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.support.fleet import Fleet
@@ -65,7 +66,7 @@ def _measure(case: str, *, many: bool) -> Row:
         fleet_ms, loop_ms = [], []
         for number in range(ROUNDS):
             loop_ms.append(loop.run(TASKS) / TASKS)
-            fleet_ms.append(clock_ms(lambda number=number: _through_the_fleet(made, project, number)) / TASKS)
+            fleet_ms.append(clock_ms(partial(_through_the_fleet, made, project, number)) / TASKS)
     floor_ms = statistics.median(loop_ms)
     rates = f"{60000 / statistics.median(fleet_ms):.0f} against {60000 / floor_ms:.0f} tasks a minute"
     return row(NAME, case, fleet_ms, "a shell loop", floor_ms, target=TARGET, note=rates)

@@ -60,7 +60,7 @@ def _check(made: Fleet, project: Project) -> Callable[[], float]:
 
 
 def _command(made: Fleet, project: Project) -> Callable[[], float]:
-    return lambda: clock_ms(lambda: validation.validate(project, "adam", made.worktree("adam")))
+    return lambda: clock_ms(lambda: validation.run(project, "adam", made.worktree("adam")))
 
 
 def _bare_git(made: Fleet) -> Callable[[], float]:

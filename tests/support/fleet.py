@@ -237,7 +237,8 @@ class Fleet:
         """Start the daemon: as a fork, or `cold` as a program that imports everything itself."""
         # Each fleet has a new root, but no new client: to try it every time would cost seconds.
         known = ("--no-canary",) if "--auto" in args else ()
-        self.llmc("up", "--detach", *args, *known, **({zygote.COLD: "1"} if cold else {}))
+        env: dict[str, Any] = {zygote.COLD: "1"} if cold else {}
+        self.llmc("up", "--detach", *args, *known, **env)
 
     def status(self, worker: str) -> dict[str, Any]:
         view = self.llmc("status", "--json", cwd=self.root).json

@@ -243,7 +243,8 @@ class World:
         given = [d.dispatch_id for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
         merged = [self.jobs[d] for d in given if d in self.jobs and self.jobs[d].merged]
         kept = [self.jobs[d] for d in given if d in self.jobs and not self.jobs[d].withdrawn]
-        return (merged or kept or [None])[-1]
+        found = merged or kept
+        return found[-1] if found else None
 
     def signals(self, assignment: Assignment, *, sampled: bool = False) -> Signals:
         job = self.job_of(assignment)

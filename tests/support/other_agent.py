@@ -28,7 +28,7 @@ from llmc.agents.screens import Screen
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
 from llmc.records.items import Glance
-from llmc.records.tokens import Tokens
+from llmc.records.worker import Tokens
 
 NAME = "other"
 _STATUSES = {

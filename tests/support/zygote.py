@@ -102,7 +102,7 @@ class _Zygote:
             request = {
                 "argv": argv,
                 "cwd": str(cwd),
-                "env": dict(env),
+                "env": dict(env or os.environ),
                 "in": os.devnull if stdin is None else str(given),
                 "out": str(out),
                 "err": str(err),
@@ -238,7 +238,7 @@ class _Forked:
         return self._code
 
 
-def _fork_detached(argv: Sequence[str], output: Path, env: Mapping[str, str]) -> Any:
+def _fork_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Any:
     """As proc.spawn_detached, for llmc itself: a session of its own, no file of ours, its output in a file."""
     assert list(argv[:3]) == [sys.executable, "-m", "llmc"], argv
     pid = os.fork()
@@ -252,7 +252,7 @@ def _fork_detached(argv: Sequence[str], output: Path, env: Mapping[str, str]) ->
         {
             "argv": list(argv[3:]),
             "cwd": "/",
-            "env": dict(env),
+            "env": dict(env or os.environ),
             "in": os.devnull,
             "out": str(output),
             "err": str(output),
