@@ -78,8 +78,11 @@ def status(root: str) -> Raw:
     return status_view(root, *current(root))
 
 
-def status_for_people(project: "Project") -> "Page":
-    """The same, with commit subjects and next commands. Raises an error if the state cannot be read."""
+def status_for_people(project: "Project", known: dict[str, str] | None = None) -> "Page":
+    """The same, with commit subjects and next commands. Raises an error if the state cannot be read.
+
+    `known`: subjects by commit, for a caller who asks again and again; new ones are added.
+    """
     from llmc.api.status_view import Page, status_view
     from llmc.attention.rules import next_command
     from llmc.goals.ticks import last_tick
@@ -89,7 +92,9 @@ def status_for_people(project: "Project") -> "Page":
     root = str(project.root.path)
     state, facts = current(root)
     view = status_view(root, state, facts)
-    known = subjects(project, [worker["commit_sha"] for worker in view["workers"] if worker["commit_sha"]])
+    known = {} if known is None else known
+    commits = {worker["commit_sha"] for worker in view["workers"] if worker["commit_sha"]}
+    known |= subjects(project, sorted(commits - known.keys()))
     for worker in view["workers"]:
         worker["subject"] = known.get(worker["commit_sha"] or "", "")
         record = state["workers"][worker["name"]]

@@ -44,6 +44,8 @@ class Rank(IntEnum):
     GOALS = 9
     #: of Serena's project list, which all roots of a user share
     SERENA = 10
+    #: of the comments on a worker's changes; held only for a moment
+    REVIEW = 11
 
 
 #: how long a lock may outlive its process

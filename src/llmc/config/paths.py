@@ -132,6 +132,11 @@ class Root(Struct, frozen=True):
         return self.path / root_layout.SLOTS
 
     @property
+    def reviews(self) -> Path:
+        """Comments on the changes of each worker (reviews/comments.py)."""
+        return self.path / root_layout.REVIEWS
+
+    @property
     def tmux_server(self) -> str:
         return root_layout.tmux_server(str(self.path))
 

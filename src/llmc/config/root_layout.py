@@ -32,6 +32,7 @@ TRASH = ".llmc/trash"
 TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
+REVIEWS = ".llmc/reviews"
 #: git settings that could not be used
 SET_ASIDE = ".llmc/set-aside"
 #: reverted git settings, while state.json could not be written

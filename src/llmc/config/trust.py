@@ -86,6 +86,11 @@ def is_registered(root: str) -> bool:
     return known is not None and known == _id_of(root) and owner_of(root) is None
 
 
+def registered() -> list[str]:
+    """Every registered root that is still there."""
+    return [root for root in _read_registry() if is_registered(root)]
+
+
 def register(root: str) -> bool:
     """Register a root that the user chose; False if the registry cannot be written."""
     if is_registered(root):

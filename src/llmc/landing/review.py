@@ -143,6 +143,14 @@ def _what_lands(project: Project, name: str, head: str) -> _Shown:
         return _Shown(work, work.parting, head, found.files)
 
 
+def tree_on(project: Project, name: str, base: str, head: str) -> str:
+    """An earlier commit of a worker on another base, as a tree; with conflicts the commit itself."""
+    try:
+        return merging.merged_tree(project, merging.work_of(project, name, base, head))
+    except merging.Conflicts:
+        return head
+
+
 def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[str, ...]:
     branch = project.config.repo.default_branch
     found = []

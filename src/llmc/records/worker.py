@@ -334,6 +334,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     current_prompt: str = ""
     #: its subject, if the first line may differ: a task from the list follows its label's prologue
     current_subject: str = ""
+    #: the prompt that started the task: comments on its work belong to it
+    task_prompt: str = ""
     delivery: Delivery | None = None
     #: the agent's latest report on this task
     report: Report | None = None

@@ -70,6 +70,7 @@ def start_task(
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=name, reason="start", ref=pinned)
     wanted = project.config.defaults.self_review.enabled if self_review is None else self_review
+    prompt_id = submit.new_prompt_id(submit.TASK)
     return submit.submit(
         project,
         name,
@@ -77,6 +78,8 @@ def start_task(
         full_prompt,
         clear=True,
         then=Status.WORKING,
+        prompt_id=prompt_id,
+        task_prompt=prompt_id,
         current_prompt=prompt,
         current_subject=subject,
         self_review=SelfReview.WANTED if wanted else SelfReview.NO,
@@ -135,14 +138,14 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
 
 
-def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
+def reject(project: Project, name: str, feedback: str, prompt_id: PromptId | None = None) -> submit.Receipt:
     """Request changes, in the same conversation; the caller holds the worker's lock."""
     # Check before resuming anything interrupted: a rejection must not land the work.
     review.refuse_unless_waiting(project, intake.apply_pending(project, name), "rejected")
     record = finish_interrupted(project, name)
     review.refuse_unless_waiting(project, record, "rejected")
     prompt = reject_prompt(project, review.look(project, record), feedback)
-    return submit.submit(project, name, "reject", prompt, then=Status.REJECTED)
+    return submit.submit(project, name, "reject", prompt, then=Status.REJECTED, prompt_id=prompt_id)
 
 
 def reviewed_last(state: State) -> WorkerRecord | None:

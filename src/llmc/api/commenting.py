@@ -1,0 +1,130 @@
+"""A review with comments on lines: the diff in rows, drafts that are kept, rounds, and one request that sends them all."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import NotFound
+from llmc.landing import fresh_review
+from llmc.landing.review import Review
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.reviews import comments
+from llmc.reviews.rules import anchors, talk
+from llmc.reviews.rules.anchors import Anchor as Anchor
+from llmc.reviews.rules.anchors import Fit as Fit
+from llmc.reviews.rules.anchors import row_of as row_of
+from llmc.reviews.rules.diff_rows import DiffFile as DiffFile
+from llmc.reviews.rules.diff_rows import DiffRow as DiffRow
+from llmc.reviews.rules.diff_rows import Kind as Kind
+from llmc.reviews.rules.diff_rows import files_of
+from llmc.reviews.rules.talk import Comment as Comment
+from llmc.reviews.rules.talk import Placed as Placed
+from llmc.reviews.rules.talk import Round as Round
+from llmc.reviews.rules.talk import Talk
+from llmc.sessions.submit import Receipt
+
+
+class Page(Struct, frozen=True):
+    """A worker's change, with the comments on it."""
+
+    worker: str
+    #: the change as accept would land it, or the work so far
+    review: Review
+    files: tuple[DiffFile, ...]
+    comments: tuple[Placed, ...]
+    rounds: tuple[Round, ...]
+    #: the round that the user is in
+    round: int
+    #: only what changed since this round is shown; 0: everything
+    since: int
+    #: the paths marked as viewed
+    viewed: frozenset[str]
+    #: files that differ only because the base moved, when `since` is set
+    by_rebase: tuple[str, ...] = ()
+
+    @property
+    def drafts(self) -> list[Comment]:
+        return [one.comment for one in self.comments if not one.comment.round]
+
+
+def page(project: Project, name: str, since: int = 0) -> Page:
+    """The change of a worker; with `since`, only what changed after that round."""
+    shown = fresh_review.begin(project, name)
+    record = project.store.worker(name)
+    said = comments.read(project, record)
+    whole = files_of(shown.diff)
+    files, moved = _since(project, shown, said, since) if since else (whole, ())
+    return Page(
+        worker=record.name,
+        review=shown,
+        files=files,
+        comments=tuple(talk.placed_in(said, whole)),
+        rounds=talk.settled_rounds(said),
+        round=said.round,
+        since=since,
+        viewed=frozenset(file.path for file in whole if talk.is_viewed(said, file)),
+        by_rebase=moved,
+    )
+
+
+def _since(
+    project: Project, shown: Review, said: Talk, number: int
+) -> tuple[tuple[DiffFile, ...], tuple[str, ...]]:
+    """The files that changed since a round, and those that only a rebase changed."""
+    sent = next((one for one in talk.settled_rounds(said) if one.number == number), None)
+    if sent is None:
+        raise NotFound(
+            f"there is no round {number} of {shown.worker}", hint=f"The current round is {said.round}."
+        )
+    before = comments.tree_of_round(project, shown, sent)
+    files = files_of(git.diff(shown.worktree, before, shown.result))
+    plain = files_of(git.diff(shown.worktree, sent.head, shown.head))
+    kept = {file.path for file in files}
+    return files, tuple(file.path for file in plain if file.path not in kept)
+
+
+def add(project: Project, name: str, file: DiffFile | None, row: int | None, text: str) -> Comment:
+    """A draft on a row of a file, on a whole file, or on the whole change."""
+    anchor = None
+    if file is not None:
+        anchor = anchors.anchor_at(file, row) if row is not None else anchors.of_file(file)
+    return _changed(project, name, lambda said: talk.drafted(said, anchor, text, now_unix())).comments[-1]
+
+
+def edit(project: Project, name: str, comment_id: str, text: str, rev: int | None = None) -> Comment:
+    said = _changed(project, name, lambda said: talk.edited(said, comment_id, text, now_unix(), rev))
+    return said.comment(comment_id)
+
+
+def delete(project: Project, name: str, comment_id: str) -> None:
+    _changed(project, name, lambda said: talk.removed(said, comment_id))
+
+
+def close(project: Project, name: str, comment_id: str, *, is_closed: bool = True) -> Comment:
+    """Close a sent comment, or open it again."""
+    said = _changed(project, name, lambda said: talk.closed(said, comment_id, is_closed=is_closed))
+    return said.comment(comment_id)
+
+
+def mark_viewed(project: Project, name: str, file: DiffFile, *, is_viewed: bool) -> None:
+    _changed(project, name, lambda said: talk.viewed(said, file, is_viewed=is_viewed))
+
+
+def request_of(project: Project, name: str, general: str = "") -> str:
+    """The text that `send` would send."""
+    return talk.request_text(comments.read(project, project.store.worker(name)).drafts, general)
+
+
+def send(project: Project, name: str, general: str = "") -> Receipt:
+    """Send all drafts to the worker, as one request for changes."""
+    project.store.worker(name)
+    with project.worker_lock(name):
+        return comments.send(project, name, general)
+
+
+def _changed(project: Project, name: str, act: Callable[[Talk], Talk]) -> Talk:
+    record: WorkerRecord = project.store.worker(name)
+    return comments.change(project, record, act)

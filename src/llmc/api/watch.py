@@ -1,0 +1,293 @@
+"""One subscription to a root, for every live screen: pushed by the files that change, with or without a daemon.
+
+The state, the event log and the records beside them are replaced or appended to on every change, so watches on their
+directories are the whole signal; nothing is polled. What is watched is part of the subscription: a screen is captured only
+while someone looks at it.
+"""
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.api import seeing, views
+from llmc.api.views import Fleet, Landed
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.given import number, text
+from llmc.base.panes import Pane
+from llmc.base.wake import Watch
+from llmc.landing.review import changed_files
+from llmc.records.event_log import EventLog, Row, rows_of
+from llmc.repo import git
+from llmc.repo.project import Project, subjects
+
+#: changes within this time are one change
+GATHER_S = 0.08
+#: the least time between two looks at the fleet
+PAUSE_S = 0.25
+#: without any change: ages and facts outside our files (a terminal that attaches, the disk) are looked at this often
+REST_S = 5.0
+#: the least time between two captures of a screen, while its agent works
+SCREEN_S = 0.25
+#: while its agent rests
+SCREEN_REST_S = 1.0
+#: how many events a new subscriber gets
+EVENTS = 200
+
+
+class EventLine(Struct, frozen=True):
+    """One event, as a line."""
+
+    seq: int
+    at_unix: float
+    action: str
+    worker: str
+    text: str
+
+
+class Screen(Struct, frozen=True):
+    """The screen of an agent, with its colours as SGR sequences."""
+
+    worker: str
+    at_unix: float
+    lines: tuple[str, ...]
+    #: the agent has exited, or has no pane
+    problem: str = ""
+
+
+class FleetSeen(Struct, frozen=True):
+    """The fleet changed; at first, the fleet as it is."""
+
+    fleet: Fleet
+
+
+class Happened(Struct, frozen=True):
+    """New events, oldest first."""
+
+    events: tuple[EventLine, ...]
+
+
+class ScreenSeen(Struct, frozen=True):
+    """The screen of the watched worker changed."""
+
+    screen: Screen
+
+
+class Trouble(Struct, frozen=True):
+    """The root cannot be read now; the subscription goes on. An empty text: it can be read again."""
+
+    text: str
+
+
+Change = FleetSeen | Happened | ScreenSeen | Trouble
+
+
+class Subscription:
+    """Follows a root in a thread of its own, and tells every change to one listener, in that thread."""
+
+    def __init__(self, project: Project, tell: Callable[[Change], None]) -> None:
+        self._project, self._tell = project, tell
+        self._log = EventLog(str(project.root.events))
+        self._known: dict[str, str] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
+        self._landed: list[Row] = []
+        self._watches: dict[Path, Watch] = {}
+        self._workers: tuple[str, ...] = ()
+        self._watched: str | None = None
+        self._shown: Screen | None = None
+        self._trouble = ""
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._ended = False
+        self._thread = threading.Thread(target=self._follow, name="subscription", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it, and wait until nothing more is told."""
+        self._ended = True
+        self.look_again()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(10)
+
+    def look_again(self) -> None:
+        """Look now, also where nothing changed."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._write_fd, b".")
+
+    def watch_screen(self, worker: str | None) -> None:
+        """Capture the screen of this worker from now on; None: no screen."""
+        if worker != self._watched:
+            self._watched, self._shown = worker, None
+            self.look_again()
+
+    def _follow(self) -> None:
+        events = self._log.reader(_midnight(now_unix()))
+        looked = captured = 0.0
+        due = True
+        try:
+            while not self._ended:
+                now = time.monotonic()
+                if due and now - looked >= PAUSE_S:
+                    looked, due = now, self._watch_directories()
+                    self._events(list(rows_of(events.lines())), first=not self._known and not self._landed)
+                    self._fleet()
+                if self._watched and now - captured >= self._screen_pause():
+                    captured = now
+                    self._screen()
+                wait_s = self._wait_s(looked, captured, due)
+                due = self._wait(wait_s) or due or time.monotonic() - looked >= REST_S
+        finally:
+            for watch in self._watches.values():
+                watch.close()
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+
+    def _watch_directories(self) -> bool:
+        """Watch the directories whose files say that something changed; returns whether one is new.
+
+        An inbox comes with its worker.
+        """
+        root = self._project.root
+        inboxes = [root.inbox / name for name in self._workers]
+        wanted = [path for path in (root.path, root.private, root.logs, *inboxes) if path.is_dir()]
+        for path in [path for path in self._watches if path not in wanted]:
+            self._watches.pop(path).close()
+        new = [path for path in wanted if path not in self._watches]
+        for path in new:
+            with contextlib.suppress(OSError):
+                self._watches[path] = Watch(path)
+        return bool(new)
+
+    def _wait_s(self, looked: float, captured: float, due: bool) -> float:
+        now = time.monotonic()
+        until = looked + (PAUSE_S if due else REST_S)
+        if self._watched:
+            until = min(until, captured + self._screen_pause())
+        return max(0.0, until - now)
+
+    def _wait(self, wait_s: float) -> bool:
+        """Whether something changed, or someone wants a look."""
+        watches = list(self._watches.values())
+        ready, _, _ = select.select([self._read_fd, *(watch.fileno() for watch in watches)], [], [], wait_s)
+        if not ready or self._ended:
+            return bool(ready)
+        time.sleep(GATHER_S)  # a transaction writes several files
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
+        for watch in watches:
+            watch.changed()
+        return True
+
+    def _fleet(self) -> None:
+        try:
+            page = seeing.status_for_people(self._project, self._known)
+            fleet = views.fleet_of(
+                page.view, page.now, self._landings(), self._changed_lines(page.view["workers"])
+            )
+        except (LlmcError, seeing.Unreadable, OSError) as error:
+            self._say_trouble(getattr(error, "message", "") or str(error) or "the state cannot be read")
+            return
+        self._say_trouble("")
+        self._workers = tuple(fleet.rows)
+        self._tell(FleetSeen(fleet))
+
+    def _say_trouble(self, text: str) -> None:
+        if text != self._trouble:
+            self._trouble = text
+            self._tell(Trouble(text))
+
+    def _landings(self) -> list[Landed]:
+        today = _midnight(now_unix())
+        self._landed = [row for row in self._landed if (number(row.get("ts")) or 0.0) >= today]
+        commits = [text(row.get("commit")) for row in self._landed]
+        missing = [commit for commit in commits if commit and commit not in self._known]
+        self._known |= subjects(self._project, missing)
+        return views.landed_of(self._landed, self._known)
+
+    def _changed_lines(self, workers: list[dict[str, object]]) -> dict[str, tuple[int, int]]:
+        """Lines added and deleted in committed work; counted once for each commit."""
+        commits = [text(worker["commit_sha"]) for worker in workers if worker["status"] == "needs_review"]
+        for commit in commits:
+            if commit and commit not in self._counted:
+                with contextlib.suppress(LlmcError):
+                    root = self._project.root.path
+                    base = git.merge_base(root, self._project.base, commit) or commit
+                    files = changed_files(root, base, commit)
+                    self._counted[commit] = (
+                        sum(file.added or 0 for file in files),
+                        sum(file.deleted or 0 for file in files),
+                    )
+        self._counted = {commit: self._counted[commit] for commit in commits if commit in self._counted}
+        return self._counted
+
+    def _events(self, rows: list[Row], *, first: bool) -> None:
+        self._landed += [row for row in rows if row.get("action") in ("accepted", "undone")]
+        told = tuple(map(event_line, rows[-EVENTS:] if first else rows))
+        if told:
+            self._tell(Happened(told))
+
+    def _screen_pause(self) -> float:
+        return SCREEN_S if self._shown is None or not self._shown.problem else SCREEN_REST_S
+
+    def _screen(self) -> None:
+        worker = self._watched
+        if worker is None:
+            return
+        shown = capture(self._project, worker)
+        if worker != self._watched:
+            return
+        before, self._shown = self._shown, shown
+        if before is None or (before.lines, before.problem) != (shown.lines, shown.problem):
+            self._tell(ScreenSeen(shown))
+
+
+def capture(project: Project, worker: str) -> Screen:
+    """The screen of a worker's agent now."""
+    at = now_unix()
+    try:
+        pane = project.pane(project.store.worker(worker))
+        if not isinstance(pane, Pane):
+            problem = "no running agent" if pane is None else "tmux does not answer"
+            return Screen(worker, at, (), problem)
+        lines = project.tmux.capture(pane, styled=True).rstrip("\n").split("\n")
+        return Screen(
+            worker, at, tuple(line.rstrip() for line in lines), "the agent has exited" if pane.dead else ""
+        )
+    except LlmcError as error:
+        return Screen(worker, at, (), error.message)
+
+
+def event_line(row: Row) -> EventLine:
+    """An event as a line: its reason, or what it is about."""
+    about = [
+        text(row.get(name)) for name in ("reason", "subject", "to", "step", "outcome", "commit", "task_id")
+    ]
+    return EventLine(
+        int(number(row.get("seq")) or 0),
+        number(row.get("ts")) or 0.0,
+        text(row.get("action")),
+        text(row.get("worker")),
+        " ".join(part for part in about if part)[:400],
+    )
+
+
+def _midnight(now: float) -> float:
+    """The start of the local day."""
+    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def roots_of_user() -> list[Path]:
+    """Every registered root of this user."""
+    from llmc.config import trust
+
+    return [Path(path) for path in trust.registered()]

@@ -1,0 +1,133 @@
+"""Comments and rounds of each worker, in `.llmc/reviews/`: saved as they are typed, and sent as one request.
+
+A request is in the file before it is typed, and marked as sent after its receipt. After a crash between the two, the
+worker's own record says whether it arrived.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.files import private_dir, read_given, write_atomic
+from llmc.base.locks import Rank, lock
+from llmc.config.paths import Root
+from llmc.landing import review
+from llmc.landing.review import Review
+from llmc.records.event_log import EventLog
+from llmc.records.worker import Outcome, WorkerRecord
+from llmc.repo import trash
+from llmc.repo.project import Project
+from llmc.reviews.rules import talk as rules
+from llmc.reviews.rules.talk import Round, Talk
+from llmc.sessions import submit
+from llmc.sessions.submit import Receipt
+from llmc.workers import start
+
+LOCK_S = 10.0
+#: how many earlier talks of a worker are kept, drafts that were never sent among them
+EARLIER = 20
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    talk: Talk = Talk()
+    #: of earlier tasks, latest last
+    earlier: tuple[Talk, ...] = ()
+
+
+def read(project: Project, record: WorkerRecord) -> Talk:
+    """The comments on the current task of a worker."""
+    talk = _read(project.root, record.name).talk
+    if talk.task != task_of(record):
+        return Talk(task=task_of(record))
+    return _settled(project, record, talk)
+
+
+def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) -> Talk:
+    """Change the comments on the current task; returns the new ones."""
+    with lock(project.root.lock(f"review-{record.name}"), Rank.REVIEW, timeout_s=LOCK_S):
+        file = _read(project.root, record.name)
+        talk = file.talk
+        if talk.task != task_of(record):
+            kept = (*file.earlier, talk) if talk.comments else file.earlier
+            file = _File(earlier=kept[-EARLIER:])
+            talk = Talk(task=task_of(record))
+        talk = act(_settled(project, record, talk))
+        path = private_dir(project.root.reviews) / f"{record.name}.json"
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(replace(file, talk=talk)), indent=1))
+        return talk
+
+
+def send(project: Project, name: str, general: str = "") -> Receipt:
+    """Send all drafts as one request for changes; the caller holds the worker's lock."""
+    record = project.store.worker(name)
+    talk = read(project, record)
+    if not talk.drafts and not general.strip():
+        raise Refused(
+            f"there are no comments on {name} to send", hint=f"Write one: llmc review {name} --comment"
+        )
+    review.refuse_unless_waiting(project, record, "rejected")
+    shown = review.look(project, record)
+    prompt_id = submit.new_prompt_id("reject")
+    begun = Round(
+        number=talk.round,
+        base=shown.base,
+        head=shown.head,
+        ref=trash.pin_commit(project.root, name, "round", shown.head),
+        at_unix=now_unix(),
+        prompt_id=prompt_id,
+    )
+    talk = change(project, record, lambda now: rules.sending(now, begun))
+    with fault_step("review.send"):
+        text = rules.request_text(talk.drafts, general)
+        receipt = start.reject(project, name, text, prompt_id=prompt_id)
+    change(project, record, lambda now: _after(now, prompt_id, receipt.outcome))
+    return receipt
+
+
+def tree_of_round(project: Project, shown: Review, sent: Round) -> str:
+    """What the user looked at in a round, on today's base: a rebase alone shows no difference."""
+    return review.tree_on(project, shown.worker, shown.base, sent.head)
+
+
+def task_of(record: WorkerRecord) -> str:
+    """What identifies the current task of a worker."""
+    return record.task_prompt or record.current_prompt
+
+
+def _after(talk: Talk, prompt_id: str, outcome: Outcome) -> Talk:
+    """As the receipt says; a settled round stays."""
+    if not talk.rounds or talk.rounds[-1].prompt_id != prompt_id or not talk.rounds[-1].pending:
+        return talk
+    return rules.arrived(talk) if outcome.arrived else rules.failed(talk)
+
+
+def _settled(project: Project, record: WorkerRecord, talk: Talk) -> Talk:
+    """After a crash while sending: the worker's record knows whether the request arrived."""
+    pending = talk.rounds[-1] if talk.rounds and talk.rounds[-1].pending else None
+    if pending is None:
+        return talk
+    delivery = record.delivery
+    if delivery is not None and delivery.prompt_id == pending.prompt_id:
+        return talk if delivery.outcome.open else _after(talk, pending.prompt_id, delivery.outcome)
+    told = EventLog(str(project.root.events)).newest(pending.prompt_id.encode())
+    has_arrived = any(
+        Outcome(row["outcome"]).arrived for row in told if row.get("action") == "prompt_delivered"
+    )
+    return rules.arrived(talk) if has_arrived else rules.failed(talk)
+
+
+def _read(root: Root, worker: str) -> _File:
+    path = root.reviews / f"{worker}.json"
+    try:
+        return msgspec.json.decode(read_given(path), type=_File)
+    except FileNotFoundError:
+        return _File()
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(
+            f"cannot read the comments on {worker}: {path}: {error}",
+            hint=f"Fix the file, or move it away: mv {path} {path}.bad",
+        ) from error

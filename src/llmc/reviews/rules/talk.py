@@ -1,0 +1,199 @@
+"""The comments on one task's work, in rounds: what you wrote, what was sent, and what became of it. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.text import in_line
+from llmc.reviews.rules.anchors import Anchor, Fit, placed
+from llmc.reviews.rules.diff_rows import DiffFile
+
+#: longer comments are refused: a prompt has a limit
+MOST_CHARS = 20_000
+
+
+class Comment(Struct, frozen=True, kw_only=True):
+    """A comment on a line or a file of a diff, or on the whole of it."""
+
+    #: unique within a talk
+    id: str
+    #: None: about the whole change
+    anchor: Anchor | None
+    text: str
+    at_unix: float
+    #: the number of changes; a writer who saw an older one is refused
+    rev: int = 1
+    #: the round it was sent with; 0: a draft
+    round: int = 0
+    #: closed by the user
+    closed: bool = False
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """One request for changes."""
+
+    number: int
+    #: what the user looked at; the commit is pinned under `ref`
+    base: str
+    head: str
+    ref: str
+    at_unix: float
+    prompt_id: str
+    #: a draft of these comments is being sent: whether it arrived is not known yet
+    pending: tuple[str, ...] = ()
+
+
+class Talk(Struct, frozen=True, kw_only=True):
+    """The comments and rounds about one task of a worker."""
+
+    #: the prompt that started the task
+    task: str = ""
+    comments: tuple[Comment, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    #: files marked as viewed, by path, with the patch they had then
+    viewed: dict[str, str] = field(default_factory=dict)
+    #: how many comments there ever were, so that no id is used twice
+    made: int = 0
+
+    @property
+    def drafts(self) -> tuple[Comment, ...]:
+        return tuple(comment for comment in self.comments if not comment.round)
+
+    @property
+    def round(self) -> int:
+        """The round that the user is in: one more than were sent."""
+        return len([one for one in self.rounds if not one.pending]) + 1
+
+    def comment(self, comment_id: str) -> Comment:
+        found = next((one for one in self.comments if one.id == comment_id), None)
+        if found is None:
+            raise NotFound(
+                f"no comment {comment_id!r}", hint="List the comments: llmc review WORKER --comments"
+            )
+        return found
+
+
+def drafted(talk: Talk, anchor: Anchor | None, text: str, now: float) -> Talk:
+    """With a new draft."""
+    made = talk.made + 1
+    comment = Comment(id=f"c{made}", anchor=anchor, text=_checked(text), at_unix=now)
+    return replace(talk, comments=(*talk.comments, comment), made=made)
+
+
+def edited(talk: Talk, comment_id: str, text: str, now: float, rev: int | None = None) -> Talk:
+    """With another text of a draft; `rev`: the revision that the writer saw."""
+    old = talk.comment(comment_id)
+    _refuse_sent(old)
+    if rev is not None and rev != old.rev:
+        raise Refused(
+            f"comment {comment_id} was changed elsewhere in the meantime",
+            hint="Look at its current text first; yours was not saved.",
+        )
+    return _with(talk, replace(old, text=_checked(text), at_unix=now, rev=old.rev + 1))
+
+
+def removed(talk: Talk, comment_id: str) -> Talk:
+    """Without a draft."""
+    _refuse_sent(talk.comment(comment_id))
+    return replace(talk, comments=tuple(one for one in talk.comments if one.id != comment_id))
+
+
+def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
+    """With a sent comment closed, or open again."""
+    old = talk.comment(comment_id)
+    if not old.round:
+        raise Refused(f"comment {comment_id} is a draft", hint="Send the drafts, or delete this one.")
+    return _with(talk, replace(old, closed=is_closed))
+
+
+def viewed(talk: Talk, file: DiffFile, *, is_viewed: bool) -> Talk:
+    """With a file marked as viewed; the mark is gone when the file's own change is another one."""
+    others = {path: patch for path, patch in talk.viewed.items() if path != file.path}
+    return replace(talk, viewed={**others, file.path: file.patch_id} if is_viewed else others)
+
+
+def is_viewed(talk: Talk, file: DiffFile) -> bool:
+    return talk.viewed.get(file.path) == file.patch_id
+
+
+def sending(talk: Talk, sent: Round) -> Talk:
+    """Before a request is typed: which comments it has."""
+    drafts = tuple(comment.id for comment in talk.drafts)
+    return replace(talk, rounds=(*settled_rounds(talk), replace(sent, pending=drafts)))
+
+
+def arrived(talk: Talk) -> Talk:
+    """The request arrived: its comments are sent."""
+    *before, last = talk.rounds
+    comments = tuple(
+        replace(one, round=last.number) if one.id in last.pending else one for one in talk.comments
+    )
+    return replace(talk, comments=comments, rounds=(*before, replace(last, pending=())))
+
+
+def failed(talk: Talk) -> Talk:
+    """The request did not arrive: its comments are drafts again."""
+    return replace(talk, rounds=settled_rounds(talk))
+
+
+def settled_rounds(talk: Talk) -> tuple[Round, ...]:
+    return tuple(one for one in talk.rounds if not one.pending)
+
+
+class Placed(Struct, frozen=True):
+    """A comment, at its place in the current diff."""
+
+    comment: Comment
+    anchor: Anchor | None
+
+    @property
+    def lines_changed(self) -> bool:
+        """Whether the worker changed the commented lines since the comment was made."""
+        return self.anchor is not None and self.anchor.fit in (Fit.LINE_GONE, Fit.FILE_GONE)
+
+
+def placed_in(talk: Talk, files: Sequence[DiffFile]) -> list[Placed]:
+    """Every comment at its place in a diff."""
+    return [Placed(one, placed(one.anchor, files) if one.anchor else None) for one in talk.comments]
+
+
+def request_text(comments: Iterable[Comment], general: str = "") -> str:
+    """The comments as one request to the agent."""
+    parts = [general.strip()] if general.strip() else []
+    whole = [one for one in comments if one.anchor is None]
+    parts += [one.text.strip() for one in whole]
+    lines = [one for one in comments if one.anchor is not None]
+    if lines:
+        count = f"{len(lines)} comments" if len(lines) > 1 else "1 comment"
+        parts.append(f"{count} on lines of your diff. Handle each one:")
+    parts += [_on_lines(one, one.anchor) for one in lines if one.anchor is not None]
+    return "\n\n".join(parts)
+
+
+def _on_lines(comment: Comment, anchor: Anchor) -> str:
+    where = in_line(anchor.path) + (f":{anchor.line}" if anchor.line else "")
+    side = " (removed line)" if anchor.line and anchor.side == "old" else ""
+    quote = "".join(f"> {in_line(line)}\n" for line in anchor.quote)
+    return f"[{comment.id}] {where}{side}\n{quote}{comment.text.strip()}"
+
+
+def _checked(text: str) -> str:
+    if not text.strip():
+        raise UsageError("the comment is empty")
+    if len(text) > MOST_CHARS:
+        raise UsageError(f"the comment has {len(text)} characters; at most {MOST_CHARS} are allowed")
+    return text
+
+
+def _refuse_sent(comment: Comment) -> None:
+    if comment.round:
+        raise Refused(
+            f"comment {comment.id} was sent with round {comment.round} and cannot be changed",
+            hint="Write another one.",
+        )
+
+
+def _with(talk: Talk, new: Comment) -> Talk:
+    return replace(talk, comments=tuple(new if one.id == new.id else one for one in talk.comments))
