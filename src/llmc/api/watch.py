@@ -284,10 +284,3 @@ def event_line(row: Row) -> EventLine:
 def _midnight(now: float) -> float:
     """The start of the local day."""
     return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-
-
-def roots_of_user() -> list[Path]:
-    """Every registered root of this user."""
-    from llmc.config import trust
-
-    return [Path(path) for path in trust.registered()]

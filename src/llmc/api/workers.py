@@ -146,6 +146,33 @@ def hold(project: Project, name: str, held: bool) -> bool:
     return True
 
 
+class Details(Struct, frozen=True):
+    """A worker's task and state, for a page about it."""
+
+    prompt: str
+    #: names and values, for people
+    facts: tuple[tuple[str, str], ...]
+
+
+def details(project: Project, name: str) -> Details:
+    record = project.store.worker(name)
+    facts = (
+        ("status", f"{record.status} {record.reason}".strip()),
+        ("task", record.assignment.task_id if record.assignment else ""),
+        ("branch", record.branch),
+        ("commit", record.commit_sha or ""),
+        ("worktree", record.worktree_path),
+        ("model", record.model),
+        ("error", record.error_reason),
+    )
+    return Details(record.current_prompt, facts)
+
+
+def commit_of(project: Project, name: str) -> str:
+    """The commit that a worker wants to land; "" if there is none."""
+    return project.store.worker(name).commit_sha or ""
+
+
 def worktree(project: Project, name: str) -> Path:
     return Path(project.store.worker(name).worktree_path)
 

@@ -1,0 +1,128 @@
+"""The night as data: the digest with what a chart needs of it. The sums are the digest's own numbers. Pure but for `night`."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from llmc.api.views import VERSION
+from llmc.base.clock import now_unix
+from llmc.base.given import number, text
+from llmc.records.event_log import EventLog, Row
+from llmc.records.statuses import AT_WORK
+from llmc.repo.project import Project
+from llmc.reports import digest
+from llmc.reports.rules.digest_parts import Digest
+
+HOUR_S = 3600.0
+#: a night of more hours is drawn in larger steps
+MOST_STEPS = 48
+
+
+class Span(Struct, frozen=True):
+    """What a worker did for a while."""
+
+    worker: str
+    #: `works`, `asks`, `landing`, `idle` or `offline`: the name of a look
+    state: str
+    start_unix: float
+    end_unix: float
+
+
+class Night(Struct, frozen=True):
+    """A period, for a page of charts."""
+
+    digest: Digest
+    #: the start of each step, and how long a step is
+    starts: tuple[float, ...]
+    step_s: float
+    #: in each step; the sums are `len(digest.accepted)` and `len(digest.undone)`
+    landed: tuple[int, ...]
+    undone: tuple[int, ...]
+    #: known dollars in each step
+    cost: tuple[float, ...]
+    #: by worker, in order of time
+    lanes: dict[str, tuple[Span, ...]]
+    version: int = VERSION
+
+
+def night(project: Project, since: float | None = None) -> Night:
+    """The night since a time, else since the user last looked."""
+    found = digest.report(project, since)
+    rows = EventLog(str(project.root.events)).since(found.since_unix)
+    return night_of(found, rows, now_unix())
+
+
+def night_of(found: Digest, events: Iterable[Row], now: float) -> Night:
+    """The series of a digest."""
+    end = min(found.until_unix, now)
+    step_s = _step(end - found.since_unix)
+    count = max(1, int(-(-(end - found.since_unix) // step_s)))
+    starts = tuple(found.since_unix + at * step_s for at in range(count))
+    rows = list(events)
+    return Night(
+        digest=found,
+        starts=starts,
+        step_s=step_s,
+        landed=_counted((one.at_unix for one in found.accepted), starts, step_s),
+        undone=_counted((one.at_unix for one in found.undone), starts, step_s),
+        cost=_cost(rows, starts, step_s),
+        lanes=lanes_of(rows, found.since_unix, end),
+    )
+
+
+def _step(length_s: float) -> float:
+    hours = max(1, int(-(-length_s // (HOUR_S * MOST_STEPS))))
+    return HOUR_S * hours
+
+
+def _at(at: float, starts: tuple[float, ...], step_s: float) -> int:
+    return max(0, min(len(starts) - 1, int((at - starts[0]) // step_s)))
+
+
+def _counted(times: Iterable[float], starts: tuple[float, ...], step_s: float) -> tuple[int, ...]:
+    counts = [0] * len(starts)
+    for at in times:
+        counts[_at(at, starts, step_s)] += 1
+    return tuple(counts)
+
+
+def _cost(rows: Iterable[Row], starts: tuple[float, ...], step_s: float) -> tuple[float, ...]:
+    sums = [0.0] * len(starts)
+    for row in rows:
+        if row.get("action") == "usage_recorded":
+            sums[_at(number(row.get("ts")) or 0.0, starts, step_s)] += number(row.get("cost")) or 0.0
+    return tuple(sums)
+
+
+_STATES = {
+    **dict.fromkeys(map(str, AT_WORK), "works"),
+    **dict.fromkeys(("needs_review", "needs_input"), "asks"),
+    **dict.fromkeys(("idle", "no_changes"), "idle"),
+    "error": "broken",
+    "offline": "offline",
+}
+
+
+def lanes_of(rows: Iterable[Row], since: float, until: float) -> dict[str, tuple[Span, ...]]:
+    """A lane for each worker whose status changed in the period; equal neighbours are one span."""
+    lanes: dict[str, list[Span]] = {}
+    state: dict[str, tuple[str, float]] = {}
+    for row in rows:
+        if row.get("action") != "status_changed":
+            continue
+        worker, at = text(row.get("worker")), number(row.get("ts")) or 0.0
+        before, began = state.get(worker, (_STATES.get(text(row.get("from")), "offline"), since))
+        _extend(lanes.setdefault(worker, []), Span(worker, before, began, at))
+        state[worker] = (_STATES.get(text(row.get("to")), "offline"), at)
+    for worker, (now_in, began) in state.items():
+        _extend(lanes[worker], Span(worker, now_in, began, until))
+    return {worker: tuple(spans) for worker, spans in sorted(lanes.items())}
+
+
+def _extend(spans: list[Span], span: Span) -> None:
+    if span.end_unix <= span.start_unix:
+        return
+    if spans and spans[-1].state == span.state and spans[-1].end_unix == span.start_unix:
+        last = spans.pop()
+        span = Span(span.worker, span.state, last.start_unix, span.end_unix)
+    spans.append(span)

@@ -1,0 +1,272 @@
+"""The diff of a review as lines with a cursor: files, rows, and the comments below their lines. Pure."""
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+from rich.text import Text
+
+from llmc.api.commenting import Comment, DiffFile, Kind, Page, Placed, row_of
+from llmc.base.text import in_line, shortened, visible
+from llmc.tui.draw import Brush, clock
+
+#: a folded stretch of unchanged lines is not shown by git; hunks are separated by their header
+NUMBER_CELLS = 5
+
+
+class DiffLine(Struct, frozen=True):
+    """One line of the view."""
+
+    #: `file`, `row`, `comment`, or `text` for a remark about the whole
+    kind: str
+    file: int = -1
+    row: int = -1
+    placed: Placed | None = None
+    text: str = ""
+
+
+class DiffView(Struct):
+    """A review on the screen."""
+
+    page: Page
+    folded: set[str] = field(default_factory=set)
+    cursor: int = 0
+    lines: list[DiffLine] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, page: Page, before: "DiffView | None" = None) -> "DiffView":
+        """The view of a page; what was folded before stays so, and the cursor stays where it was."""
+        view = cls(page=page)
+        view.folded = {file.path for file in page.files if file.folded or file.path in page.viewed}
+        if before is not None and before.page.worker == page.worker:
+            known = {file.path for file in before.page.files}
+            view.folded = {path for path in view.folded if path not in known} | before.folded
+        view.refresh()
+        if before is not None and before.page.worker == page.worker:
+            view.cursor = view._same_line(before)
+        return view
+
+    def _same_line(self, before: "DiffView") -> int:
+        line = before.line
+        if line is None:
+            return 0
+        if line.file >= 0:
+            path = before.page.files[line.file].path
+            same = [
+                n
+                for n, one in enumerate(self.lines)
+                if one.file >= 0
+                and self.page.files[one.file].path == path
+                and (one.kind, one.row) == (line.kind, line.row)
+            ]
+            if same:
+                return same[0]
+        return min(before.cursor, max(0, len(self.lines) - 1))
+
+    def refresh(self) -> None:
+        """Make the lines again."""
+        lines = [DiffLine("comment", placed=one) for one in self._at_top()]
+        lines += [DiffLine("text", text=text) for text in self._remarks()]
+        for number, file in enumerate(self.page.files):
+            lines.append(DiffLine("file", number))
+            under = [one for one in self.page.comments if one.anchor and one.anchor.path == file.path]
+            if file.path in self.folded:
+                continue
+            at_row: dict[int | None, list[Placed]] = {}
+            for one in under:
+                assert one.anchor is not None
+                at_row.setdefault(row_of(one.anchor, file), []).append(one)
+            lines += [DiffLine("comment", number, placed=one) for one in at_row.get(None, [])]
+            for at in range(len(file.rows)):
+                lines.append(DiffLine("row", number, at))
+                lines += [DiffLine("comment", number, at, one) for one in at_row.get(at, [])]
+        self.lines = lines
+        self.cursor = min(self.cursor, max(0, len(lines) - 1))
+
+    def _at_top(self) -> list[Placed]:
+        """Comments about the whole change, and those whose file is gone from the diff."""
+        paths = {file.path for file in self.page.files}
+        return [one for one in self.page.comments if one.anchor is None or one.anchor.path not in paths]
+
+    def _remarks(self) -> list[str]:
+        review, page = self.page.review, self.page
+        found = [f"warning: {text}" for text in review.warnings]
+        if review.conflicts:
+            found.append(f"conflicts with the default branch in {len(review.conflicts)} files")
+        if review.so_far:
+            dirty = f", uncommitted {len(review.dirty)} files" if review.dirty else ""
+            found.append(f"so far: the worker is {review.so_far}{dirty}")
+        elif review.dirty:
+            found.append(f"uncommitted changes in {len(review.dirty)} files will not land")
+        if page.by_rebase:
+            found.append(f"{len(page.by_rebase)} files changed only by the rebase are hidden")
+        if not page.files:
+            found.append("no changes" if not page.since else f"nothing changed since round {page.since}")
+        return found
+
+    @property
+    def line(self) -> DiffLine | None:
+        return self.lines[self.cursor] if 0 <= self.cursor < len(self.lines) else None
+
+    @property
+    def file(self) -> DiffFile | None:
+        line = self.line
+        return self.page.files[line.file] if line is not None and line.file >= 0 else None
+
+    @property
+    def draft(self) -> Comment | None:
+        """The draft on the line of the cursor."""
+        line = self.line
+        if line is None:
+            return None
+        if line.kind == "comment" and line.placed is not None and not line.placed.comment.round:
+            return line.placed.comment
+        here = [
+            one.placed.comment
+            for one in self.lines
+            if one.kind == "comment" and one.placed and (one.file, one.row) == (line.file, line.row)
+        ]
+        return next((comment for comment in here if not comment.round), None)
+
+    def move(self, by: int) -> None:
+        self.cursor = max(0, min(len(self.lines) - 1, self.cursor + by))
+
+    def jump(self, wanted: str, by: int) -> bool:
+        """Go to the next or previous file, hunk or comment; returns whether there is one."""
+        tests: dict[str, Callable[[DiffLine], bool]] = {
+            "file": lambda line: line.kind == "file",
+            "hunk": self._is_hunk,
+            "comment": lambda line: line.kind == "comment",
+        }
+        test = tests[wanted]
+        places = range(self.cursor + 1, len(self.lines)) if by > 0 else range(self.cursor - 1, -1, -1)
+        found = next((at for at in places if test(self.lines[at])), None)
+        if found is not None:
+            self.cursor = found
+        return found is not None
+
+    def _is_hunk(self, line: DiffLine) -> bool:
+        return line.kind == "row" and self.page.files[line.file].rows[line.row].kind is Kind.HUNK
+
+    def fold(self) -> None:
+        """Fold or open the file of the cursor."""
+        file, line = self.file, self.line
+        if file is None or line is None:
+            return
+        self.folded ^= {file.path}
+        number = line.file
+        self.refresh()
+        self.cursor = next(n for n, one in enumerate(self.lines) if one.kind == "file" and one.file == number)
+
+    def fold_all(self) -> None:
+        """Fold all files, or open all if they are folded."""
+        paths = {file.path for file in self.page.files}
+        self.folded = set() if self.folded >= paths else paths
+        self.refresh()
+
+    def title(self, brush: Brush) -> str:
+        """Worker, size, round and drafts."""
+        page, dot = self.page, f" {brush.dot} "
+        added = sum(file.added or 0 for file in page.files)
+        deleted = sum(file.deleted or 0 for file in page.files)
+        parts = [page.worker, f"{len(page.files)} files +{added} -{deleted}", f"round {page.round}"]
+        if page.since:
+            parts.append(f"since round {page.since}")
+        if page.viewed:
+            parts.append(f"{len(page.viewed)} viewed")
+        if page.drafts:
+            parts.append("1 draft" if len(page.drafts) == 1 else f"{len(page.drafts)} drafts")
+        return dot.join(parts)
+
+    def text_of(self, index: int, width: int, brush: Brush) -> Text:
+        """One line, drawn."""
+        line = self.lines[index]
+        match line.kind:
+            case "file":
+                text = self._file(line, width, brush)
+            case "row":
+                text = self._row(line, width, brush)
+            case "comment":
+                assert line.placed is not None
+                text = self._comment(line.placed, width, brush)
+            case _:
+                text = Text(f" {visible(line.text)}", style=brush.look("notice"))
+        text.truncate(width, overflow="ellipsis")
+        if index == self.cursor:
+            text.pad_right(max(0, width - text.cell_len))
+            text = Text.assemble((">", f"bold {brush.theme.text}"), text[1:])
+            if line.kind != "row" or not self._is_change(line):
+                text.stylize(f"on {brush.theme.selected}")
+            text.stylize("bold")
+        return text
+
+    def _is_change(self, line: DiffLine) -> bool:
+        return self.page.files[line.file].rows[line.row].kind in (Kind.ADDED, Kind.REMOVED)
+
+    def _file(self, line: DiffLine, width: int, brush: Brush) -> Text:
+        file = self.page.files[line.file]
+        size = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
+        marks = []
+        if file.path in self.page.viewed:
+            marks.append("viewed")
+        if file.path in self.folded:
+            marks.append(f"folded: {file.folded}" if file.folded else "folded")
+        count = sum(bool(one.anchor and one.anchor.path == file.path) for one in self.page.comments)
+        if count:
+            marks.append(f"{count} comment{'s' if count > 1 else ''}")
+        was = f" (was {in_line(file.was)})" if file.was else ""
+        right = "  ".join([size, *marks])
+        room = max(8, width - len(right) - 3)
+        name = shortened(in_line(file.path) + was, room)
+        text = Text(f" {name}", style=f"bold {brush.theme.text}")
+        text.pad_right(max(1, room + 1 - text.cell_len))
+        text.append(f" {right}", style=brush.theme.muted)
+        text.stylize(f"on {brush.theme.selected}")
+        return text
+
+    def _row(self, line: DiffLine, width: int, brush: Brush) -> Text:
+        row = self.page.files[line.file].rows[line.row]
+        theme = brush.theme
+        if row.kind is Kind.HUNK:
+            told = f" {brush.rule * 3} line {row.new} {in_line(row.text)}"
+            return Text(told, style=theme.muted)
+        if row.kind is Kind.NOTE:
+            return Text(f" {'':>{2 * NUMBER_CELLS}}   {in_line(row.text)}", style=theme.muted)
+        old, new = (f"{number or '':>{NUMBER_CELLS}}" for number in (row.old, row.new))
+        sign = {Kind.ADDED: "+", Kind.REMOVED: "-"}.get(row.kind, " ")
+        text = Text(f" {old}{new} {sign} ", style=theme.muted)
+        text.append(_drawn(row.text))
+        if sign != " ":
+            text.pad_right(max(0, width - text.cell_len))
+            text.stylize(f"{theme.text} on {theme.added if sign == '+' else theme.removed}", 0)
+            start = 2 * NUMBER_CELLS + 4
+            for begin, end in _shown_spans(row.text, row.words):
+                colour = theme.added_word if sign == "+" else theme.removed_word
+                text.stylize(f"bold {theme.text} on {colour}", start + begin, start + end)
+        return text
+
+    def _comment(self, placed: Placed, width: int, brush: Brush) -> Text:
+        comment = placed.comment
+        theme = brush.theme
+        word = "draft" if not comment.round else f"round {comment.round}"
+        if comment.round:
+            word += " closed" if comment.closed else " lines changed" if placed.lines_changed else " open"
+        corner = "`" if brush.plain else "╰"
+        where = ""
+        if placed.anchor is not None and placed.anchor.fit in ("line_gone", "file_gone"):
+            quote = placed.anchor.quote[-1].strip() if placed.anchor.quote else placed.anchor.path
+            where = f" [{'line' if placed.anchor.fit == 'line_gone' else 'file'} gone: {in_line(quote)[:40]}]"
+        text = Text(f"   {'':>{2 * NUMBER_CELLS}}{corner} ", style=theme.muted)
+        text.append(f"{word} ", style=brush.look("asks" if not comment.round else "review"))
+        text.append(f"{in_line(comment.text)}", style=theme.text)
+        text.append(f"{where}  {clock(comment.at_unix)}", style=theme.muted)
+        return text
+
+
+def _drawn(text: str) -> str:
+    """Code as it is drawn: tabs as four blanks, control characters written out."""
+    return in_line(text.replace("\t", "    "))
+
+
+def _shown_spans(text: str, words: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    """Where the spans are in the drawn line, in which some characters are wider."""
+    return [(len(_drawn(text[:start])), len(_drawn(text[:end]))) for start, end in words]

@@ -1,0 +1,294 @@
+"""Draws the list, the header and the pane's texts as styled lines. Pure: no widget, no clock, no files.
+
+Every text of an agent or a repository is cleaned here, before it becomes a line.
+"""
+
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+from rich.style import Style
+from rich.text import Text
+
+from llmc.api.views import LOOKS, Fleet, Landed, Row
+from llmc.base.text import cells, printable, shortened
+from llmc.tui.store import IDLE, LANDED, NEEDS, SECTIONS, TITLES, Entry, Spot, Store
+from llmc.tui.theme import Theme, glyph_of
+
+
+class Brush(Struct, frozen=True):
+    """How to draw: the colours, and whether only ASCII may be used."""
+
+    theme: Theme
+    plain: bool = False
+
+    def look(self, name: str) -> str:
+        return self.theme.looks[name]
+
+    def glyph(self, name: str) -> str:
+        return glyph_of(LOOKS[name], plain=self.plain)
+
+    @property
+    def dot(self) -> str:
+        return "-" if self.plain else "·"
+
+    @property
+    def rule(self) -> str:
+        return "-" if self.plain else "─"
+
+
+class Line(Struct, frozen=True):
+    """One line of the list, and the entry it belongs to."""
+
+    text: Text
+    spot: Spot | None = None
+
+
+def age(seconds: float, *, frozen: bool = False) -> str:
+    """`9s`, `4m`, `2h`, `3d`; `~` if no daemon keeps it true."""
+    whole = int(max(0.0, seconds))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if whole >= size:
+            return f"{'~' if frozen else ''}{whole // size}{unit}"
+    return f"{'~' if frozen else ''}{whole}s"
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M", time.localtime(at))
+
+
+def header(fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: str, roots: str = "") -> Text:
+    """The first line: the root, the daemon, and the counts."""
+    theme = brush.theme
+    if fleet is None:
+        return Text(shortened(printable(trouble or "reading the fleet ..."), width), style=theme.muted)
+    counts, health = fleet.counts, fleet.health
+    dot = f" {brush.dot} "
+    left = Text(f" llmc{dot}{printable(fleet.name)}{roots}{dot}", style=f"bold {theme.text}")
+    if trouble:
+        left.append(printable(trouble), style=theme.error)
+    elif health.daemon:
+        left.append("daemon up", style=theme.text)
+    else:
+        left.append("daemon not running", style=f"bold {theme.error}")
+    if health.auto:
+        word = f"auto {health.auto_workers} workers" if health.auto == "running" else "auto mode stopped"
+        left.append(f"{dot}{word}", style=theme.text if health.auto == "running" else theme.error)
+    if health.parked_until_unix:
+        until = clock(health.parked_until_unix) if health.parked_until_unix > now else "a retry succeeds"
+        left.append(f"{dot}parked until {until}", style=brush.look("held"))
+    need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
+    right = Text()
+    right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
+    right.append(f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} ", style=theme.muted)
+    return _ends(left, right, width)
+
+
+def _ends(left: Text, right: Text, width: int) -> Text:
+    """The right part at the right edge; the left part is cut."""
+    room = width - right.cell_len - 1
+    if room < 8:
+        right.truncate(width, overflow="ellipsis")
+        return right
+    left.truncate(room, overflow="ellipsis", pad=True)
+    return Text.assemble(left, " ", right)
+
+
+def list_lines(store: Store, now: float, width: int, brush: Brush, *, wide: bool) -> list[Line]:
+    """The list, from top to bottom. `wide`: what needs you has a second line with its sentence."""
+    if store.fleet is None:
+        return []
+    if not store.fleet.rows and not store.shown(NEEDS):
+        return _no_workers(store, width, brush)
+    frozen = not store.fleet.health.daemon
+    lines: list[Line] = []
+    for section in SECTIONS:
+        entries = store.shown(section)
+        lines.append(_title(store, section, width, brush, entries))
+        for entry in entries:
+            if entry.spot.kind != "section":
+                lines += _entry_lines(entry, now, width, brush, wide=wide, frozen=frozen)
+    return lines
+
+
+def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
+    said = ("No workers yet.", "n  add a worker", "s  start a task", ":tasks import PLAN  import tasks")
+    lines = [Line(Text(f"  {shortened(text, width - 2)}", style=brush.theme.muted)) for text in said]
+    landed = [
+        line for entry in store.shown(LANDED) for line in _entry_lines(entry, 0, width, brush, wide=False)
+    ]
+    return lines + landed
+
+
+def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequence[Entry]) -> Line:
+    theme = brush.theme
+    count = store.count(section)
+    text = Text(f" {TITLES[section]} {count}", style=f"bold {theme.muted}")
+    spot = None
+    if section == NEEDS and not entries and not store.filter:
+        text.append("  nothing waits for you", style=theme.muted)
+    if entries and entries[0].spot.kind == "section":
+        spot = entries[0].spot
+        if section == LANDED and entries[0].landed is not None:
+            last = entries[0].landed
+            told = f"last: {clock(last.at_unix)} {last.worker} {last.subject}"
+        else:
+            told = " ".join(entries[0].names)
+        text.append(f"  {printable(told)}", style=theme.text if section == IDLE else theme.muted)
+    text.truncate(width, overflow="ellipsis")
+    return Line(_selected(text, spot is not None and store.cursor == spot, width, brush), spot)
+
+
+def _entry_lines(
+    entry: Entry, now: float, width: int, brush: Brush, *, wide: bool, frozen: bool = False
+) -> list[Line]:
+    if entry.landed is not None:
+        return [Line(_landed(entry.landed, width, brush), entry.spot)]
+    if entry.row is None:
+        assert entry.item is not None
+        look, since = entry.item.look.name, entry.item.since_unix
+        head = _row(
+            look, entry.item.who, age(now - since, frozen=frozen), entry.item.sentence, "", width, brush
+        )
+        return [Line(head, entry.spot)]
+    row, item = entry.row, entry.item
+    since = item.since_unix if item else row.since_unix
+    told = item.sentence if item is not None and item.kind in ("question", "goal_question") else row.task
+    fact = _fact(row) if item is None or not wide else _lines_changed(row)
+    if item is not None and not wide and item.kind not in ("question", "goal_question"):
+        fact = item.sentence if not fact else f"{item.sentence}  {fact}"
+    lines = [
+        Line(
+            _row(row.look.name, row.worker, age(now - since, frozen=frozen), told, fact, width, brush),
+            entry.spot,
+        )
+    ]
+    if item is not None and wide:
+        said = item.sentence if told == row.task else f"{item.kind} {brush.dot} {row.task}"
+        under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
+        lines.append(Line(under, entry.spot))
+    return lines
+
+
+def _fact(row: Row) -> str:
+    return row.fact or _lines_changed(row)
+
+
+def _lines_changed(row: Row) -> str:
+    return "" if row.added is None else f"+{row.added} -{row.deleted}"
+
+
+NAME_CELLS = 12
+
+
+def _row(look: str, name: str, old: str, task: str, fact: str, width: int, brush: Brush) -> Text:
+    """Glyph, name, age, task, and one fact at the right edge."""
+    theme = brush.theme
+    fact = shortened(printable(fact), max(0, width // 2 - 4))
+    text = Text("  ")
+    text.append(brush.glyph(look), style=brush.look(look))
+    text.append(" " + _padded(middle(printable(name), NAME_CELLS), NAME_CELLS), style=f"bold {theme.text}")
+    text.append(f" {old:>4}  ", style=theme.muted)
+    room = width - text.cell_len - (cells(fact) + 1 if fact else 0)
+    text.append(_padded(shortened(printable(task), max(0, room - 1)), max(0, room)), style=theme.text)
+    if fact:
+        text.append(f" {fact}", style=theme.muted)
+    text.truncate(width)
+    return text
+
+
+def _landed(landed: Landed, width: int, brush: Brush) -> Text:
+    theme = brush.theme
+    text = Text("  ")
+    text.append(brush.glyph("landed"), style=brush.look("landed"))
+    word = " (undone)" if landed.undone else ""
+    text.append(f" {clock(landed.at_unix)} ", style=theme.muted)
+    text.append(f"{_padded(middle(printable(landed.worker), 9), 9)} ", style=theme.text)
+    text.append(f"{landed.commit[:7]} ", style=theme.muted)
+    text.append(printable(landed.subject) + word, style=theme.text if not landed.undone else theme.muted)
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _selected(text: Text, selected: bool, width: int, brush: Brush) -> Text:
+    if selected:
+        text.pad_right(max(0, width - text.cell_len))
+        text.stylize(Style(bgcolor=brush.theme.selected))
+        if text.plain.startswith(" "):
+            text = Text.assemble((">", f"bold {brush.theme.text} on {brush.theme.selected}"), text[1:])
+    return text
+
+
+def with_cursor(line: Line, store: Store, width: int, brush: Brush) -> Text:
+    """The line, marked if the cursor stands on it."""
+    return _selected(line.text.copy(), line.spot is not None and line.spot == store.cursor, width, brush)
+
+
+def middle(name: str, width: int) -> str:
+    """A name cut in its middle: both ends tell names apart."""
+    if cells(name) <= width:
+        return name
+    keep = width - 1
+    return f"{name[: keep - keep // 3]}…{name[len(name) - keep // 3 :]}"
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * max(0, width - cells(text))
+
+
+def screen_text(lines: Sequence[str], width: int) -> list[Text]:
+    """A captured screen: its colours, and nothing else of its control sequences."""
+    return [_ansi(line, width) for line in lines]
+
+
+def _ansi(line: str, width: int) -> Text:
+    text = Text.from_ansi(line, no_wrap=True)
+    clean = Text(no_wrap=True)
+    for segment in text.split("\n") if "\n" in text.plain else [text]:
+        clean.append_text(_cleaned(segment))
+    clean.truncate(width, overflow="ellipsis")
+    return clean
+
+
+def _cleaned(text: Text) -> Text:
+    """Without characters that act on a terminal; one that is removed keeps its place."""
+    plain = "".join(char if printable(char) == char else " " for char in text.plain)
+    return Text(plain, spans=list(text.spans), style=text.style)
+
+
+def plain_lines(text: str, width: int, style: str = "") -> list[Text]:
+    """A text of several lines, wrapped."""
+    lines: list[Text] = []
+    for line in text.splitlines() or [""]:
+        rest = printable(line)
+        while cells(rest) > width and width > 4:
+            cut = _fits(rest, width)
+            space = rest.rfind(" ", 1, cut)
+            cut = space if space > width // 3 else cut
+            lines.append(Text(rest[:cut].rstrip(), style=style))
+            rest = rest[cut:].lstrip()
+        lines.append(Text(rest, style=style))
+    return lines
+
+
+def _fits(text: str, width: int) -> int:
+    """How many characters fit into the width."""
+    used = 0
+    for at, char in enumerate(text):
+        used += cells(char)
+        if used > width:
+            return max(1, at)
+    return len(text)
+
+
+_SPARKS = " ▁▂▃▄▅▆▇█"
+_ASCII_SPARKS = " .:-=+*#@"
+
+
+def sparkline(values: Sequence[float], *, plain: bool) -> str:
+    """One character for each value; the largest is the highest."""
+    marks = _ASCII_SPARKS if plain else _SPARKS
+    top = max(values, default=0.0)
+    if top <= 0:
+        return marks[0] * len(values)
+    return "".join(marks[0 if value <= 0 else 1 + int((len(marks) - 2) * value / top)] for value in values)

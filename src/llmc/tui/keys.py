@@ -1,0 +1,140 @@
+"""Every key of the screen, once: the bindings, the footer, the help page and the docs are made from this table. Pure."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+#: where a key works
+LIST, DIFF, ANY = "list", "diff", "any"
+
+
+class Key(Struct, frozen=True):
+    """What a key does."""
+
+    keys: tuple[str, ...]
+    action: str
+    #: a word or two for the footer; empty: not in the footer
+    label: str
+    help: str
+    where: str = LIST
+
+    @property
+    def shown(self) -> str:
+        return " ".join(map(name_of, self.keys))
+
+
+KEYS = (
+    Key(("j", "down"), "down", "", "Move down"),
+    Key(("k", "up"), "up", "", "Move up"),
+    Key(("pagedown", "ctrl+d"), "page_down", "", "Move down a page"),
+    Key(("pageup", "ctrl+u"), "page_up", "", "Move up a page"),
+    Key(("<", "home"), "top", "", "Go to the top"),
+    Key((">", "end"), "bottom", "", "Go to the bottom"),
+    Key(
+        ("enter",),
+        "enter",
+        "attach",
+        "Attach to the worker; on a question, answer it; on a landing, show its diff",
+    ),
+    Key(("space",), "next", "next", "Go to the next worker or item that needs you"),
+    Key(("d",), "diff", "diff", "Review the changes of the worker, finished or not"),
+    Key(("a",), "accept", "accept", "Land the changes of the worker (asks first)"),
+    Key(("r",), "request", "changes", "Request changes: all comments as one request"),
+    Key(("m",), "message", "message", "Send a message to the worker"),
+    Key(("A",), "answer", "answer", "Answer the question of the worker"),
+    Key(("s",), "start", "start", "Start a task on the worker"),
+    Key(("n",), "new", "", "Add a worker"),
+    Key(("h",), "hold", "", "Put the worker on hold, or release it"),
+    Key(("u", "z"), "undo", "", "Revert the most recent landing (asks first)"),
+    Key(("left",), "fold", "", "Fold the section"),
+    Key(("right",), "unfold", "", "Open the section"),
+    Key(("tab",), "focus", "", "Switch between the list and the pane"),
+    Key(("[",), "tab_left", "", "Show the previous tab of the pane"),
+    Key(("]",), "tab_right", "", "Show the next tab of the pane"),
+    Key(("+",), "full", "", "Make the pane as large as the screen, or small again"),
+    Key(("t",), "tasks", "", "Show the tasks and what they depend on"),
+    Key(("g",), "goals", "", "Show the goals"),
+    Key(("N",), "night", "", "Show what happened: landed, cost, and a lane for each worker"),
+    Key(("e",), "events", "", "Show the events"),
+    Key(("R",), "roots", "", "Switch to another root"),
+    Key(("y",), "copy", "", "Copy the next command to the clipboard"),
+    Key(("@",), "log", "", "Show the commands of this session and their receipts", ANY),
+    Key(("M",), "mouse", "", "Turn the mouse off or on, so that the terminal selects text", ANY),
+    Key(("/",), "filter", "filter", "Show only what matches a text"),
+    Key((":", "ctrl+p"), "command", "command", "Run any llmc command", ANY),
+    Key(("?",), "help", "help", "Show the keys", ANY),
+    Key(("ctrl+l",), "redraw", "", "Draw the screen again", ANY),
+    Key(("escape",), "back", "", "Go back one step", ANY),
+    Key(("q",), "quit", "", "Quit", ANY),
+    Key(("j", "down"), "down", "", "Move down", DIFF),
+    Key(("k", "up"), "up", "", "Move up", DIFF),
+    Key(("pagedown", "ctrl+d"), "page_down", "", "Move down a page", DIFF),
+    Key(("pageup", "ctrl+u"), "page_up", "", "Move up a page", DIFF),
+    Key(("<", "home"), "top", "", "Go to the top", DIFF),
+    Key((">", "end"), "bottom", "", "Go to the bottom", DIFF),
+    Key(("n",), "next_hunk", "hunk", "Go to the next hunk", DIFF),
+    Key(("p",), "previous_hunk", "", "Go to the previous hunk", DIFF),
+    Key(("]",), "next_file", "file", "Go to the next file", DIFF),
+    Key(("[",), "previous_file", "", "Go to the previous file", DIFF),
+    Key(("N",), "next_comment", "", "Go to the next comment", DIFF),
+    Key(("P",), "previous_comment", "", "Go to the previous comment", DIFF),
+    Key(("c",), "comment", "comment", "Comment on the line, or edit its draft", DIFF),
+    Key(("D",), "delete_draft", "", "Delete the draft on the line", DIFF),
+    Key(("x",), "viewed", "viewed", "Mark the file as viewed, and fold it", DIFF),
+    Key(("f", "left", "right"), "fold", "", "Fold or open the file", DIFF),
+    Key(("F",), "fold_all", "", "Fold or open all files", DIFF),
+    Key(("i",), "since", "since", "Show what changed since the last round, or everything", DIFF),
+    Key(("a",), "accept", "accept", "Land the changes of the worker (asks first)", DIFF),
+    Key(("r",), "request", "send", "Send all comments as one request for changes", DIFF),
+    Key(("m",), "message", "", "Send a message to the worker", DIFF),
+    Key(("o",), "open", "", "Open the file in $EDITOR", DIFF),
+)
+
+_NAMES = {
+    "down": "↓",
+    "up": "↑",
+    "left": "←",
+    "right": "→",
+    "enter": "Enter",
+    "space": "Space",
+    "escape": "Esc",
+    "tab": "Tab",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "home": "Home",
+    "end": "End",
+}
+
+
+def name_of(key: str) -> str:
+    """A key as people write it."""
+    return _NAMES.get(key) or key.replace("ctrl+", "C-")
+
+
+def actions(where: str, remapped: dict[str, tuple[str, ...]] | None = None) -> dict[str, str]:
+    """The action of each key in a view."""
+    found: dict[str, str] = {}
+    for key in of(where):
+        for one in (remapped or {}).get(key.action, key.keys):
+            found[one] = key.action
+    return found
+
+
+def of(where: str) -> list[Key]:
+    """The keys that work in a view."""
+    return [key for key in KEYS if key.where in (where, ANY)]
+
+
+def footer(where: str, width: int) -> str:
+    """The most useful keys, as many as fit."""
+    line = ""
+    for key in _labelled(of(where)):
+        part = f"{name_of(key.keys[0])} {key.label}"
+        if len(line) + len(part) + 2 > width:
+            break
+        line += f"{'  ' if line else ''}{part}"
+    return line
+
+
+def _labelled(keys: Iterable[Key]) -> list[Key]:
+    return [key for key in keys if key.label]

@@ -1,0 +1,104 @@
+"""Widgets that draw lines: a scrolled list of styled lines, drawn only where it is seen, and one-line bars."""
+
+from collections.abc import Callable
+
+from rich.text import Text
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+#: makes the line with this number for a width
+Drawing = Callable[[int, int], Text]
+
+
+class Lines(ScrollView):
+    """Scrolled lines. A line is made when it is first seen, so thousands cost nothing."""
+
+    DEFAULT_CSS = "Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
+
+    class Clicked(Message):
+        """A line was clicked; `again`: for the second time within a moment."""
+
+        def __init__(self, lines: "Lines", index: int, again: bool) -> None:
+            super().__init__()
+            self.lines, self.index, self.again = lines, index, again
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.can_focus = False
+        self._count = 0
+        self._draw: Drawing = lambda index, width: Text()
+        self._made: dict[tuple[int, int], Strip] = {}
+
+    def show(self, count: int, draw: Drawing) -> None:
+        """Show these lines; the place that is scrolled to stays."""
+        self._count, self._draw = count, draw
+        self._made.clear()
+        size = Size(self.size.width, count)
+        if size != self.virtual_size:
+            self.virtual_size = size
+        self.refresh()
+
+    def reveal(self, index: int, *, context: int = 0) -> None:
+        """Scroll so that a line is seen."""
+        height = max(1, self.size.height)
+        top = round(self.scroll_offset.y)
+        if index - context < top:
+            self.scroll_to(y=max(0, index - context), animate=False, immediate=True)
+        elif index + context >= top + height:
+            self.scroll_to(y=min(self._count, index + context + 1) - height, animate=False, immediate=True)
+
+    def to_end(self) -> None:
+        self.scroll_to(y=max(0, self._count - self.size.height), animate=False, immediate=True)
+
+    @property
+    def page(self) -> int:
+        return max(1, self.size.height - 1)
+
+    def render_line(self, y: int) -> Strip:
+        index = round(self.scroll_offset.y) + y
+        width = self.size.width
+        if index >= self._count or width <= 0:
+            return Strip.blank(width, self.rich_style)
+        key = (index, width)
+        if key not in self._made:
+            if len(self._made) > 4000:
+                self._made.clear()
+            text = self._draw(index, width)
+            strip = Strip(text.render(self.app.console), text.cell_len)
+            self._made[key] = strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+        return self._made[key]
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._made.clear()
+        self.virtual_size = Size(self.size.width, self._count)
+
+    def on_click(self, event: events.Click) -> None:
+        index = round(self.scroll_offset.y) + event.y
+        if 0 <= index < self._count:
+            self.post_message(self.Clicked(self, index, event.chain > 1))
+
+
+class Bar(Widget):
+    """One line of text."""
+
+    DEFAULT_CSS = "Bar { height: 1; }"
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._draw: Callable[[int], Text] = lambda width: Text()
+
+    def show(self, draw: Callable[[int], Text]) -> None:
+        self._draw = draw
+        self.refresh()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        width = self.size.width
+        text = self._draw(width)
+        text.truncate(width, overflow="ellipsis")
+        strip = Strip(text.render(self.app.console), text.cell_len)
+        line = strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+        return [line for _ in range(crop.height)]

@@ -1,0 +1,136 @@
+"""What keys do to the fleet: each calls the operation of `api/`, and says the command with its receipt. Runs in a thread."""
+
+from collections.abc import Callable
+
+from llmc.api import acceptance, commenting, workers
+from llmc.api.acceptance import Unseen, Waiting
+from llmc.api.roots import Project
+from llmc.api.workers import Receipt, Worker
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.tui.said import BAD, GOOD, PLAIN, Said, command_line, failed
+
+#: shows a step while an operation runs
+Step = Callable[[str], None]
+#: an operation: what it says at its end
+Act = Callable[[Step], Said]
+
+
+def guarded(command: str, act: Act) -> Act:
+    """The operation; an error becomes what is said."""
+
+    def run(step: Step) -> Said:
+        try:
+            return act(step)
+        except LlmcError as error:
+            return failed(command, error, now_unix())
+
+    return run
+
+
+def message(project: Project, name: str, text: str) -> tuple[str, Act]:
+    command = command_line("message", name, text)
+
+    def act(step: Step) -> Said:
+        receipt, cancelled = workers.message(project, name, text)
+        return _receipt(command, receipt, "; the accept was cancelled" if cancelled else "")
+
+    return command, guarded(command, act)
+
+
+def start(project: Project, name: str | None, text: str) -> tuple[str, Act]:
+    chosen = ["--worker", name] if name else ["--new"]
+    command = command_line("start", *chosen, "--prompt", text)
+
+    def act(step: Step) -> Said:
+        return _receipt(command, workers.start(project, text, name, None, step, new=name is None))
+
+    return command, guarded(command, act)
+
+
+def answer(project: Project, name: str, text: str) -> tuple[str, Act]:
+    command = command_line("answer", name, text)
+
+    def act(step: Step) -> Said:
+        return _receipt(command, workers.answer(project, name, text))
+
+    return command, guarded(command, act)
+
+
+def hold(project: Project, name: str, *, held: bool) -> tuple[str, Act]:
+    command = command_line("hold" if held else "release", name)
+
+    def act(step: Step) -> Said:
+        changed = workers.hold(project, name, held)
+        word = ("on hold" if held else "released") if changed else "nothing changed"
+        return Said(command, f"{name}: {word}", now_unix(), GOOD)
+
+    return command, guarded(command, act)
+
+
+def add(project: Project, name: str) -> tuple[str, Act]:
+    command = command_line("add", name)
+
+    def act(step: Step) -> Said:
+        warnings: list[str] = []
+        workers.add(project, name, Worker(), warnings.append)
+        told = f"  {warnings[0]}" if warnings else ""
+        return Said(command, f"added {name}{told}", now_unix(), GOOD, "\n".join(warnings))
+
+    return command, guarded(command, act)
+
+
+def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
+    """`commit`: what the user was asked about; another one is not landed."""
+    command = command_line("accept", name, "--yes")
+
+    def act(step: Step) -> Said:
+        now = workers.commit_of(project, name)
+        if commit and now != commit:
+            text = (
+                f"{name} has moved on since you were asked: {now[:9]} instead of {commit[:9]}; nothing landed"
+            )
+            return Said(command, text, now_unix(), BAD)
+        try:
+            done = acceptance.accept(project, name, step)
+        except Unseen as error:
+            return failed(command, error, now_unix())
+        except Waiting as waits:
+            return Said(command, waits.message, now_unix(), PLAIN)
+        branch = project.config.repo.default_branch
+        if not done.commit:
+            return Said(command, f"nothing to land: {branch} has every change of {name}", now_unix(), GOOD)
+        late = " (it made more commits while landing; they are in the trash)" if done.late else ""
+        return Said(command, f"{done.commit[:9]} on {branch}: {done.subject}{late}", now_unix(), GOOD)
+
+    return command, guarded(command, act)
+
+
+def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
+    command = command_line("undo", "--yes")
+
+    def act(step: Step) -> Said:
+        step("reverting")
+        done = acceptance.undo(project, target)
+        return Said(command, f"reverted {done.commit[:9]}: {done.returned or 'done'}", now_unix(), GOOD)
+
+    return command, guarded(command, act)
+
+
+def request(project: Project, name: str, general: str) -> tuple[str, Act]:
+    """All drafts as one request for changes."""
+    command = command_line("reject", name, *([general] if general else ["--comments"]))
+
+    def act(step: Step) -> Said:
+        return _receipt(command, commenting.send(project, name, general))
+
+    return command, guarded(command, act)
+
+
+def _receipt(command: str, receipt: Receipt, more: str = "") -> Said:
+    tone = {"acknowledged": GOOD, "queued": GOOD, "refused": BAD, "unconfirmed": BAD}.get(
+        str(receipt.outcome), PLAIN
+    )
+    reason = f": {receipt.reason}" if receipt.reason else ""
+    text = f"{receipt.worker}: {receipt.outcome}{reason}{more}  {receipt.prompt_id}  {receipt.elapsed_ms} ms"
+    return Said(command, text, now_unix(), tone)

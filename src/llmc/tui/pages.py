@@ -1,0 +1,196 @@
+"""The texts of the pane and of the full pages: task, talk, receipts, tasks, goals, night, events, help and log."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.text import Text
+
+from llmc.api import goal_views, night_view, talk_view, tasks, workers
+from llmc.api.roots import Project
+from llmc.api.watch import EventLine
+from llmc.base.text import printable, shortened
+from llmc.tui import draw, keys
+from llmc.tui.draw import Brush
+from llmc.tui.said import BAD, GOOD, Said
+
+TITLES = {
+    "tasks": "Tasks",
+    "goals": "Goals",
+    "night": "Night",
+    "events": "Events",
+    "help": "Keys",
+    "log": "This session's commands",
+}
+
+
+def task(project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush) -> list[Text]:
+    """The task as the user wrote it, with the worker's state."""
+    found = workers.details(project, worker)
+    lines = [
+        Text(f"{name:<10} {printable(value)}", style=brush.theme.muted)
+        for name, value in found.facts
+        if value
+    ]
+    return [*lines, Text(""), *draw.plain_lines(found.prompt or "no task", width, brush.theme.text)]
+
+
+def talk(project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush) -> list[Text]:
+    """The end of the conversation."""
+    lines: list[Text] = []
+    names = {"user": "you", "assistant": worker, "error": "error"}
+    for turn in talk_view.talk(project, worker):
+        look = {"user": "asks", "error": "broken"}.get(turn.role, "works")
+        lines.append(
+            Text(
+                f"{names.get(turn.role, turn.role)} {draw.clock(turn.at_unix)}",
+                style=f"bold {brush.look(look)}",
+            )
+        )
+        lines += draw.plain_lines(turn.text, width, brush.theme.text)
+        lines.append(Text(""))
+    return lines or [Text("no conversation yet", style=brush.theme.muted)]
+
+
+def receipts(
+    project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush
+) -> list[Text]:
+    """What was sent to the worker today, latest first."""
+    mine = [
+        one
+        for one in events
+        if one.worker == worker and one.action in ("prompt_delivered", "question_answered")
+    ]
+    lines = [Text(f"{draw.clock(one.at_unix)}  {printable(one.text)}") for one in reversed(mine)]
+    return lines or [Text("nothing was sent today", style=brush.theme.muted)]
+
+
+def tasks_page(project: Project, width: int, brush: Brush) -> list[Text]:
+    board = tasks.board(project)
+    drawn = [Text(shortened(printable(line), width)) for line in tasks.drawn(board, mermaid=False)]
+    return drawn or [Text("no tasks; add one with :tasks add", style=brush.theme.muted)]
+
+
+def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
+    lines: list[Text] = []
+    for view in goal_views.goals(project, strict=False).views:
+        row = goal_views.summary(view)
+        lines.append(
+            Text(shortened(f"{row['title']}  [{row['status']}]  {row['percent']}%", width), style="bold")
+        )
+        lines += [
+            Text(shortened(printable("".join(part for part, _ in one)), width))
+            for one in goal_views.plan_tree(view, width)
+        ]
+        lines.append(Text(""))
+    return lines or [Text("no goals; create one with :goal create", style=brush.theme.muted)]
+
+
+def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
+    """The digest in numbers, with sparklines and a lane for each worker."""
+    found = night_view.night(project)
+    muted = brush.theme.muted
+    total = sum(found.cost)
+    first = draw.clock(found.starts[0]) if found.starts else ""
+    lines = [
+        Text(
+            f"since {first}, {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",
+            style="bold",
+        ),
+        Text(""),
+        Text.assemble(
+            ("landed  ", muted), draw.sparkline(found.landed, plain=brush.plain), f"  {sum(found.landed)}"
+        ),
+        Text.assemble(("cost    ", muted), draw.sparkline(found.cost, plain=brush.plain), f"  ${total:.2f}"),
+        Text(""),
+    ]
+    names = max((len(name) for name in found.lanes), default=0)
+    room = max(10, width - names - 2)
+    for worker, spans in found.lanes.items():
+        lines.append(
+            Text.assemble((f"{printable(worker):<{names}}  ", muted), lane(spans, found, room, brush))
+        )
+    if found.lanes:
+        legend = "  ".join(f"{brush.glyph(name)} {word}" for name, word in LANE_WORDS.items())
+        lines += [Text(""), Text(legend, style=muted)]
+    waits = [f"{item.what}  {item.command}" for item in found.digest.waits]
+    return (
+        lines
+        + ([Text(""), Text("Waiting for you", style="bold")] if waits else [])
+        + [Text(shortened(printable(line), width)) for line in waits]
+    )
+
+
+LANE_WORDS = {
+    "works": "works",
+    "asks": "waits for you",
+    "idle": "idle",
+    "broken": "error",
+    "offline": "offline",
+}
+
+
+def lane(spans: Sequence[night_view.Span], night: night_view.Night, room: int, brush: Brush) -> Text:
+    """One row of glyphs: what a worker did, over the whole period."""
+    begin = night.starts[0]
+    length = max(1.0, night.starts[-1] + night.step_s - begin)
+    text = Text()
+    for at in range(room):
+        moment = begin + (at + 0.5) * length / room
+        state = next((one.state for one in spans if one.start_unix <= moment < one.end_unix), "")
+        text.append(brush.glyph(state) if state else " ", style=brush.look(state) if state else "")
+    return text
+
+
+def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "") -> list[Text]:
+    lines = []
+    for one in rows:
+        plain = f"{draw.clock(one.at_unix)}  {one.worker:<10} {one.action:<18} {one.text}"
+        if words and words not in plain.lower():
+            continue
+        lines.append(Text(shortened(printable(plain), width)))
+    return lines or [Text("no events today", style=brush.theme.muted)]
+
+
+def help_lines(where: str, brush: Brush) -> list[Text]:
+    """Every key that works in a view."""
+    found = keys.of(where)
+    room = max(len(key.shown) for key in found)
+    lines = [
+        Text.assemble((f"  {key.shown:<{room}}  ", f"bold {brush.theme.text}"), key.help) for key in found
+    ]
+    return [
+        *lines,
+        Text(""),
+        Text("  Shift and the mouse select text in most terminals; M turns the mouse off."),
+    ]
+
+
+def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:
+    """Every command of this session, with what came of it."""
+    theme = brush.theme
+    colours = {GOOD: theme.good, BAD: theme.error}
+    lines: list[Text] = []
+    for one in said:
+        if one.outcome == "...":
+            continue
+        lines.append(Text(f"{draw.clock(one.at_unix)}  {printable(one.command)}", style=theme.muted))
+        lines += draw.plain_lines(f"  {one.outcome}", width, colours.get(one.tone, theme.text))
+        lines += (
+            draw.plain_lines(one.detail, width, theme.text)
+            if one.detail and one.detail.strip() != one.outcome
+            else []
+        )
+    return lines or [Text("no commands yet", style=theme.muted)]
+
+
+#: pages that are read from the root
+READ: Mapping[str, Callable[[Project, int, Brush], list[Text]]] = {
+    "tasks": tasks_page,
+    "goals": goals_page,
+    "night": night_page,
+}
+#: tabs of the pane that are read for a worker
+TABS: Mapping[str, Callable[[Project, str, Sequence[EventLine], int, Brush], list[Text]]] = {
+    "task": task,
+    "talk": talk,
+    "receipts": receipts,
+}

@@ -1,0 +1,230 @@
+"""What the screen shows and where the cursor stands. Pure: the widgets draw it, the tests drive it.
+
+The cursor is a worker, an item or a landing, never a number of a row: nothing moves under it. While it stands in a
+section, new entries join that section at the end; the section is sorted when the cursor leaves.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from llmc.api.views import Fleet, Item, Landed, Row
+
+NEEDS, WORKING, IDLE, LANDED = "needs", "working", "idle", "landed"
+SECTIONS = (NEEDS, WORKING, IDLE, LANDED)
+TITLES = {NEEDS: "NEEDS YOU", WORKING: "WORKING", IDLE: "IDLE", LANDED: "LANDED TODAY"}
+#: sections that start folded: one line with the names, or the latest entry
+FOLDED = frozenset({IDLE})
+#: how many landings an open section shows
+MOST_LANDED = 30
+
+
+class Spot(Struct, frozen=True):
+    """What the cursor stands on."""
+
+    #: `worker`, `item`, `landed`, or `section` for a folded one
+    kind: str
+    id: str
+
+
+class Entry(Struct, frozen=True):
+    """One entry of the list."""
+
+    spot: Spot
+    section: str
+    row: Row | None = None
+    item: Item | None = None
+    landed: Landed | None = None
+    #: for a folded section: what is in it
+    names: tuple[str, ...] = ()
+
+
+class Store(Struct):
+    """The state of the list."""
+
+    fleet: Fleet | None = None
+    cursor: Spot | None = None
+    filter: str = ""
+    folded: set[str] = field(default_factory=lambda: set(FOLDED))
+    #: the entries of each section in the order they are shown
+    order: dict[str, list[Spot]] = field(default_factory=dict)
+
+    def update(self, fleet: Fleet) -> None:
+        """Take a new fleet; the cursor stays on what it stands on."""
+        before = self.section_of(self.cursor)
+        was = self.entries()
+        self.fleet = fleet
+        for section in SECTIONS:
+            natural = [entry.spot for entry in self._natural(section)]
+            self.order[section] = (
+                _kept(self.order.get(section, []), natural) if section == before else natural
+            )
+        self._find_cursor(was)
+
+    def _find_cursor(self, was: list[Entry]) -> None:
+        """After a change: the same spot, else the worker of that spot, else a neighbour."""
+        now = {entry.spot for entry in self.entries()}
+        if self.cursor in now:
+            return
+        moved = self._moved(self.cursor)
+        if moved in now:
+            self.cursor = moved
+            return
+        spots = [entry.spot for entry in was]
+        at = spots.index(self.cursor) if self.cursor in spots else 0
+        nearest = [*spots[at:], *reversed(spots[:at])]
+        shown = [entry.spot for entry in self.entries()]
+        self.cursor = next((spot for spot in nearest if spot in now), shown[0] if shown else None)
+
+    def _moved(self, spot: Spot | None) -> Spot | None:
+        """A worker that went into a folded section is there."""
+        if spot is None or self.fleet is None or spot.kind != "worker":
+            return None
+        section = self.section_of(spot)
+        return Spot("section", section) if section in self.folded else spot
+
+    def section_of(self, spot: Spot | None) -> str:
+        """The section of a spot; "" if it is nowhere."""
+        if spot is None or self.fleet is None:
+            return ""
+        if spot.kind == "section":
+            return spot.id
+        return next((s for s in SECTIONS if any(e.spot == spot for e in self._natural(s))), "")
+
+    def entries(self) -> list[Entry]:
+        """Everything that is shown, from top to bottom."""
+        return [entry for section in SECTIONS for entry in self.shown(section)]
+
+    def shown(self, section: str) -> list[Entry]:
+        """The entries of a section, or one line for a folded one."""
+        found = {entry.spot: entry for entry in self._natural(section)}
+        if not found:
+            return []
+        if section in self.folded and not self.filter:
+            names = tuple(entry.spot.id for entry in found.values())
+            first = next(iter(found.values()))
+            return [Entry(Spot("section", section), section, landed=first.landed, names=names)]
+        order = _kept(self.order.get(section, []), list(found))
+        return [found[spot] for spot in order if _matches(found[spot], self.filter)]
+
+    def count(self, section: str) -> int:
+        if self.fleet is None:
+            return 0
+        counts = self.fleet.counts
+        return {NEEDS: counts.need, WORKING: counts.working, IDLE: counts.idle, LANDED: counts.landed}[
+            section
+        ]
+
+    def _natural(self, section: str) -> list[Entry]:
+        fleet = self.fleet
+        if fleet is None:
+            return []
+        match section:
+            case "needs":
+                return self._needs(fleet)
+            case "working":
+                return [_worker(fleet, name, section) for name in fleet.working]
+            case "idle":
+                return [_worker(fleet, name, section) for name in fleet.idle]
+        landed = fleet.landed[:MOST_LANDED]
+        return [Entry(Spot("landed", one.commit), section, landed=one) for one in landed]
+
+    def _needs(self, fleet: Fleet) -> list[Entry]:
+        found: dict[Spot, Entry] = {}
+        for item in fleet.items:
+            if item.severity == "notice":
+                continue
+            if item.worker is None:
+                spot = Spot("item", item.key)
+                found[spot] = Entry(spot, NEEDS, item=item)
+            elif (spot := Spot("worker", item.worker)) not in found:
+                found[spot] = Entry(spot, NEEDS, row=fleet.rows[item.worker], item=item)
+        return list(found.values())
+
+    @property
+    def entry(self) -> Entry | None:
+        """What the cursor stands on."""
+        return next((entry for entry in self.entries() if entry.spot == self.cursor), None)
+
+    @property
+    def worker(self) -> str:
+        """The worker that the cursor stands on; "" if it is none."""
+        entry = self.entry
+        return entry.row.worker if entry is not None and entry.row is not None else ""
+
+    def move(self, by: int) -> None:
+        """Move the cursor by entries; it stops at the ends."""
+        spots = [entry.spot for entry in self.entries()]
+        if not spots:
+            return
+        at = spots.index(self.cursor) if self.cursor in spots else 0
+        self._go(spots[max(0, min(len(spots) - 1, at + by))])
+
+    def next_that_needs(self) -> bool:
+        """Go to the next entry that needs the user, and around; returns whether there is one."""
+        spots = [entry.spot for entry in self.shown(NEEDS)]
+        if not spots:
+            return False
+        at = spots.index(self.cursor) + 1 if self.cursor in spots else 0
+        self._go(spots[at % len(spots)])
+        return True
+
+    def go_to(self, worker: str) -> bool:
+        """Put the cursor on a worker; opens its section."""
+        spot = Spot("worker", worker)
+        section = self.section_of(spot)
+        if not section:
+            return False
+        self.folded.discard(section)
+        self._go(spot)
+        return True
+
+    def fold(self, *, folded: bool) -> None:
+        """Fold or open the section of the cursor."""
+        section = self.section_of(self.cursor)
+        if not section or (section in self.folded) == folded:
+            return
+        was = self.entries()
+        if folded:
+            self.folded.add(section)
+            self.cursor = Spot("section", section)
+        else:
+            self.folded.discard(section)
+            shown = self.shown(section)
+            self.cursor = shown[0].spot if shown else None
+        self._find_cursor(was)
+
+    def narrow(self, text: str) -> None:
+        """Show only what matches the text."""
+        was = self.entries()
+        self.filter = text.strip().lower()
+        self._find_cursor(was)
+
+    def _go(self, spot: Spot) -> None:
+        left = self.section_of(self.cursor)
+        self.cursor = spot
+        if left and left != self.section_of(spot):
+            self.order[left] = [entry.spot for entry in self._natural(left)]
+
+
+def _worker(fleet: Fleet, name: str, section: str) -> Entry:
+    return Entry(Spot("worker", name), section, row=fleet.rows[name])
+
+
+def _kept(old: Iterable[Spot], new: list[Spot]) -> list[Spot]:
+    """The new ones in the old order; those that came are at the end."""
+    known = [spot for spot in old if spot in new]
+    return [*known, *(spot for spot in new if spot not in known)]
+
+
+def _matches(entry: Entry, words: str) -> bool:
+    if not words:
+        return True
+    texts: list[str] = []
+    if entry.row is not None:
+        texts += [entry.row.worker, entry.row.task, entry.row.status, entry.row.subject, entry.row.look.word]
+    if entry.item is not None:
+        texts += [entry.item.who, entry.item.sentence, entry.item.kind]
+    if entry.landed is not None:
+        texts += [entry.landed.worker, entry.landed.subject, entry.landed.commit]
+    return any(words in text.lower() for text in texts)
