@@ -135,6 +135,10 @@ def question(project: Project, name: str) -> Question:
     return Question(*answering.question_of(project, name))
 
 
+def is_held(project: Project, name: str) -> bool:
+    return project.store.worker(name).held
+
+
 def hold(project: Project, name: str, held: bool) -> bool:
     """Put a worker on hold or release it; returns whether that changed anything."""
     with project.store.transaction() as tx:

@@ -133,6 +133,8 @@ def shortened(text: str, width: int) -> str:
     """At most `width` cells; truncation is marked with an ellipsis."""
     if cells(text) <= width:
         return text
+    if width < 1:
+        return ""
     kept = text[: max(0, width - 1)]
     while cells(kept) > width - 1:
         kept = kept[:-1]

@@ -63,7 +63,7 @@ def ui(ctx: click.Context, theme: str | None, plain: bool) -> int:
 
 
 def _command(root: str):  # type: ignore[no-untyped-def]
-    from llmc.tui.app import Command
+    from llmc.tui.frame import Command
 
     def argv(line: str) -> list[str]:
         return [sys.executable, "-m", "llmc", "--root", root, *shlex.split(line)]

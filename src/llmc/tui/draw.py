@@ -184,7 +184,7 @@ NAME_CELLS = 12
 def _row(look: str, name: str, old: str, task: str, fact: str, width: int, brush: Brush) -> Text:
     """Glyph, name, age, task, and one fact at the right edge."""
     theme = brush.theme
-    fact = shortened(printable(fact), max(0, width // 2 - 4))
+    fact = shortened(printable(fact), max(0, (width - NAME_CELLS - 12) // 2))
     text = Text("  ")
     text.append(brush.glyph(look), style=brush.look(look))
     text.append(" " + _padded(middle(printable(name), NAME_CELLS), NAME_CELLS), style=f"bold {theme.text}")

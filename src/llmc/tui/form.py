@@ -9,31 +9,50 @@ Send = Callable[[str], None]
 
 
 class Form(TextArea):
-    """A text that the user types."""
+    """A text that the user types. It is always there, and shown when it is asked for: so no key is lost."""
 
-    DEFAULT_CSS = "Form { height: auto; max-height: 8; border: none; padding: 0 1; }"
+    DEFAULT_CSS = "Form { height: auto; max-height: 8; border: none; padding: 0 1; display: none; }"
 
-    def __init__(
-        self, send: Send, leave: Callable[[], None], changed: Send | None = None, *, text: str = ""
-    ) -> None:
-        super().__init__(text, id="form", soft_wrap=True, compact=True, highlight_cursor_line=False)
+    def __init__(self) -> None:
+        super().__init__("", id="form", soft_wrap=True, compact=True, highlight_cursor_line=False)
+        self._send: Send = lambda text: None
+        self._leave: Callable[[], None] = lambda: None
+        self._changed: Send | None = None
+        self._given = ""
+
+    def open(self, text: str, send: Send, leave: Callable[[], None], changed: Send | None) -> None:
         self._send, self._leave, self._changed = send, leave, changed
+        self._given = self.text = text
         self.move_cursor(self.document.end)
+        self.display = True
+        self.focus()
 
-    async def _on_key(self, event: events.Key) -> None:
-        match event.key:
+    def close(self) -> None:
+        self._changed = None
+        self.display = False
+        self.screen.set_focus(None)
+
+    def press(self, key: str, character: str | None) -> bool:
+        """A key, also one that comes before the focus; returns whether it is one of the form's own."""
+        match key:
             case "enter":
-                event.prevent_default().stop()
                 self._send(self.text)
             case "escape":
-                event.prevent_default().stop()
                 self._leave()
             case "alt+enter" | "shift+enter" | "ctrl+j":
-                event.prevent_default().stop()
                 self.insert("\n")
+            case _ if not self.has_focus and character and character.isprintable():
+                self.insert(character)
             case _:
-                await super()._on_key(event)
+                return False
+        return True
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self.press(event.key, event.character):
+            event.prevent_default().stop()
+        else:
+            await super()._on_key(event)
 
     def on_text_area_changed(self) -> None:
-        if self._changed is not None:
+        if self._changed is not None and self.text != self._given:
             self._changed(self.text)

@@ -57,13 +57,15 @@ def answer(project: Project, name: str, text: str) -> tuple[str, Act]:
     return command, guarded(command, act)
 
 
-def hold(project: Project, name: str, *, held: bool) -> tuple[str, Act]:
-    command = command_line("hold" if held else "release", name)
+def hold(project: Project, name: str) -> tuple[str, Act]:
+    """Put it on hold or release it, whichever it is not now: what the screen shows may be a moment old."""
+    command = command_line("hold", name)
 
     def act(step: Step) -> Said:
-        changed = workers.hold(project, name, held)
-        word = ("on hold" if held else "released") if changed else "nothing changed"
-        return Said(command, f"{name}: {word}", now_unix(), GOOD)
+        held = not workers.is_held(project, name)
+        workers.hold(project, name, held)
+        word = "on hold" if held else "released"
+        return Said(command_line("hold" if held else "release", name), f"{name}: {word}", now_unix(), GOOD)
 
     return command, guarded(command, act)
 

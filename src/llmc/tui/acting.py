@@ -1,0 +1,159 @@
+"""Keys that act on a worker: each opens a form or a question first; only hold acts at once."""
+
+import os
+
+from llmc.api import acceptance, workers
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.tui import operations
+from llmc.tui.reviewing import Reviewing
+from llmc.tui.said import BAD, GOOD, PLAIN, Said, failed
+
+
+class Acting(Reviewing):
+    def do_accept(self) -> None:
+        name = self._worker_or_say("accept its work")
+        entry = self.store.entry
+        if not name or entry is None or entry.row is None:
+            return
+        row = entry.row
+        if row.status != "needs_review":
+            asks = "asks a question; A answers it" if row.look.name == "asks" else f"is {row.status}"
+            self._say("", f"{name} {asks}: there is nothing to accept yet", PLAIN)
+            return
+        size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
+        seen = "" if row.reviewed else "  not reviewed"
+        branch = self.project.config.repo.default_branch
+        question = f"Land {name} on {branch}?  {row.subject}  {row.commit[:9]}{size}{seen}"
+        commit = row.commit
+        self._ask(
+            question,
+            "land",
+            "takes back with: llmc undo",
+            lambda: self._run(name, operations.accept(self.project, name, commit)),
+            look=self.view != "diff",
+        )
+
+    def do_undo(self) -> None:
+        try:
+            target = acceptance.undo_target(self.project)
+        except LlmcError as error:
+            self.said.append(failed("llmc undo", error, now_unix()))
+            return
+        subject = next((line for line in target.prompt.splitlines() if line.strip()), "")
+        question = f"Revert {target.commit[:9]} of {target.worker}?  {subject}"
+        self._ask(
+            question,
+            "revert",
+            "its task can be run again",
+            lambda: self._run(target.worker, operations.undo(self.project, target)),
+        )
+
+    def do_hold(self) -> None:
+        name = self._worker_or_say("hold it")
+        if name:
+            self._run(name, operations.hold(self.project, name))
+
+    def do_message(self) -> None:
+        name = self._worker_or_say("send it a message")
+        if name:
+            self._open_form(
+                f"message to {name}:",
+                lambda text: self._run(name, operations.message(self.project, name, text)),
+            )
+
+    def do_start(self) -> None:
+        name = self.store.worker
+        entry = self.store.entry
+        free = entry is not None and entry.row is not None and entry.row.status in ("idle", "no_changes")
+        chosen = name if name and free else None
+        title = f"task for {chosen}:" if chosen else "task for the next idle worker, or a new one:"
+        self._open_form(
+            title, lambda text: self._run(chosen or "", operations.start(self.project, chosen, text))
+        )
+
+    def do_new(self) -> None:
+        self._open_form(
+            "name of the new worker:",
+            lambda text: self._run(text.strip(), operations.add(self.project, text.strip())),
+        )
+
+    def do_answer(self) -> None:
+        name = self._worker_or_say("answer it")
+        if not name:
+            return
+        try:
+            question = workers.question(self.project, name)
+        except LlmcError as error:
+            self.said.append(failed(f"llmc answer {name}", error, now_unix()))
+            self.redraw()
+            return
+        options = "  ".join(f"[{number}] {text}" for number, text in enumerate(question.options, 1))
+        title = f"{name} asks: {question.text}  {options}"
+        self._open_form(title, lambda text: self._run(name, operations.answer(self.project, name, text)))
+
+    def do_enter(self) -> None:
+        entry = self.store.entry
+        if self.view == "diff":
+            self.do_comment()
+        elif self.view:
+            return
+        elif entry is None:
+            self._say("", "nothing is selected", PLAIN)
+        elif entry.spot.kind == "section":
+            self.do_unfold()
+        elif entry.landed is not None:
+            commit = entry.landed.commit
+            self._terminal(["git", "-C", str(self.project.root.path), "show", "--stat", "-p", commit], None)
+        elif (
+            entry.item is not None
+            and entry.item.kind in ("question", "goal_question")
+            and entry.row is not None
+        ):
+            self.do_answer()
+        elif entry.row is not None:
+            self._attach_to(entry.row.worker)
+        elif entry.item is not None:
+            self._say("", f"next: {entry.item.next}", PLAIN)
+
+    def _attach_to(self, name: str) -> None:
+        try:
+            terminal = workers.terminal(self.project, name, os.environ, read_only=False)
+        except LlmcError as error:
+            self.said.append(failed(f"llmc attach {name}", error, now_unix()))
+            self.redraw()
+            return
+        self._say(f"llmc attach {name}", f"detach with {terminal.prefix} d", PLAIN)
+        self._terminal(terminal.argv, terminal.env)
+
+    def do_command(self) -> None:
+        name = self.store.worker
+        self._open_form("llmc", self._run_command, text="")
+        self.form_title = f"llmc ... (selected: {name or 'none'}):"
+        self._draw_bars()
+
+    def _run_command(self, text: str) -> None:
+        line = text.strip()
+        if not line:
+            return
+        if self.command.is_interactive(line):
+            self._say(f"llmc {line}", "", PLAIN)
+            self._terminal(self.command.argv(line), None)
+            return
+
+        def act(step: operations.Step) -> Said:
+            code, output = self.command.run(line)
+            last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")
+            return Said(
+                f"llmc {line}",
+                last if code == 0 else f"{last}  (exit {code})",
+                now_unix(),
+                BAD if code else GOOD,
+                output,
+            )
+
+        self._run("", (f"llmc {line}", act), self._show_output)
+
+    def _show_output(self, said: Said) -> None:
+        if len(said.detail.splitlines()) > 1 and not self.view:
+            self.do_log()

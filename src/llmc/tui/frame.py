@@ -1,0 +1,454 @@
+"""The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from msgspec import Struct
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import Container, Vertical
+from textual.timer import Timer
+
+from llmc.api.roots import Project
+from llmc.api.watch import Change, EventLine, FleetSeen, Happened, Screen, ScreenSeen, Subscription, Trouble
+from llmc.base import proc
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.text import printable, shortened
+from llmc.tui import draw, keys, pages
+from llmc.tui.diff_view import DiffView
+from llmc.tui.draw import Brush
+from llmc.tui.form import Form
+from llmc.tui.lines import Bar, Lines
+from llmc.tui.operations import Act
+from llmc.tui.said import BAD, GOOD, PLAIN, Said
+from llmc.tui.store import NEEDS, Store
+
+#: the cursor rests this long before anything is captured or read for it
+REST_S = 0.12
+#: a confirmation is deaf this long, against a key that repeats
+DEAF_S = 0.3
+#: four different letters within this time are typing, not commands
+TYPING_S = 0.2
+#: a draft is saved this long after the last key
+SAVE_S = 0.5
+
+TABS = ("screen", "task", "talk", "receipts")
+_TITLES = {"screen": "Screen", "task": "Task", "talk": "Talk", "receipts": "Receipts"}
+
+
+class Confirm(Struct, frozen=True):
+    """A question that only `y` answers."""
+
+    question: str
+    yes: str
+    way_back: str
+    act: Callable[[], None]
+    since: float
+    look: bool = False
+
+
+class Command(Struct, frozen=True):
+    """How a typed command runs: its output, or on the terminal itself."""
+
+    complete: Callable[[str], list[str]]
+    run: Callable[[str], tuple[int, str]]
+    is_interactive: Callable[[str], bool]
+    argv: Callable[[str], list[str]]
+
+
+class Frame(App[str | None]):
+    """The widgets and their contents. Ends with the root to open next, or None."""
+
+    CSS_PATH = "llmc.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
+    BINDINGS: ClassVar = []
+
+    def __init__(self, project: Project, brush: Brush, command: Command, roots: list[str]) -> None:
+        super().__init__()
+        self.project, self.brush, self.command, self.roots = project, brush, command, roots
+        self.store = Store()
+        self.said: list[Said] = []
+        self.events: list[EventLine] = []
+        self.trouble = ""
+        self.shown: Screen | None = None
+        self.tab = "screen"
+        #: "" for the list and pane, `diff`, or the name of a page
+        self.view = ""
+        self.page_lines: list[Text] = []
+        self.in_pane = False
+        self.full = False
+        self.diff: DiffView | None = None
+        self.confirm: Confirm | None = None
+        self.form = Form()
+        self.form_title = ""
+        self.jobs: dict[str, str] = {}
+        self._list: list[draw.Line] = []
+        self._letters: list[tuple[float, str]] = []
+        self._rest: Timer | None = None
+        self._save: Timer | None = None
+        self.subscription = Subscription(project, self._from_thread)
+
+    def compose(self) -> ComposeResult:
+        yield Bar(id="head")
+        with Container(id="body"):
+            yield Lines(id="list")
+            with Vertical(id="pane"):
+                yield Bar(id="tabs")
+                yield Lines(id="content")
+                yield Bar(id="next")
+        yield Bar(id="said")
+        with Vertical(id="bottom"):
+            yield Bar(id="bar")
+            yield self.form
+
+    def on_mount(self) -> None:
+        theme = self.brush.theme
+        self.dark = theme.dark
+        self.screen.styles.background = theme.page
+        self.screen.styles.color = theme.text
+        self.subscription.start()
+        self.set_interval(1.0, self._tick)
+        self.redraw()
+
+    def on_unmount(self) -> None:
+        self.subscription.stop()
+
+    def _tick(self) -> None:
+        """Ages grow; nothing is read."""
+        self._draw_list()
+        self._draw_bars()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self.redraw)
+
+    def _place(self, width: int, height: int) -> None:
+        """Choose the layout by the size of the terminal."""
+        body = self.query_one("#body")
+        tiny = width < 40 or height < 8
+        plain = width < 60 or tiny
+        wide = width >= 100 and not plain
+        covers = self.full or (not wide and self.view != "")
+        for name, on in (("wide", wide), ("narrow", not wide and not plain), ("plain", plain)):
+            body.set_class(on, name)
+        body.set_class(covers, "covered")
+        body.set_class(plain and not covers, "alone")
+        for name in ("#said", "#tabs", "#next"):
+            self.query_one(name).display = not tiny
+        self.query_one("#head").display = height >= 2
+        self.query_one("#bottom").display = not tiny or self.form.display or self.confirm is not None
+        list_width = 44 if width < 160 else 56
+        self.query_one("#list").styles.width = list_width if wide else "100%"
+        self.query_one("#list").styles.height = "100%" if wide or plain else max(4, height * 3 // 5)
+
+    @property
+    def is_wide(self) -> bool:
+        return self.query_one("#body").has_class("wide")
+
+    def _from_thread(self, change: Change) -> None:
+        try:
+            self.call_from_thread(self._told, change)
+        except RuntimeError:
+            pass  # the screen is closing
+
+    def _told(self, change: Change) -> None:
+        match change:
+            case FleetSeen():
+                before = self._waiting()
+                self.store.update(change.fleet)
+                self._tell_news(before)
+                self._rested()
+                self.redraw()
+            case Happened():
+                self.events = [*self.events, *change.events][-2000:]
+                if self.view == "events" or self.tab == "receipts":
+                    self._load()
+            case ScreenSeen():
+                self.shown = change.screen
+                if self.tab == "screen" and not self.view:
+                    self._draw_content()
+            case Trouble():
+                self.trouble = change.text
+                self._draw_bars()
+
+    def _waiting(self) -> set[str]:
+        return {entry.spot.id for entry in self.store.shown(NEEDS)} if self.store.fleet else set()
+
+    def _tell_news(self, before: set[str]) -> None:
+        """Someone else needs you: said only where the list is not seen."""
+        if self.store.fleet is None or not (self.view or self.full):
+            return
+        for name in sorted(self._waiting() - before):
+            self.notify(f"{printable(name)} needs you", markup=False, timeout=4)
+
+    def redraw(self) -> None:
+        self._place(self.size.width, self.size.height)
+        self._draw_list()
+        self._draw_content()
+        self._draw_bars()
+
+    def _draw_list(self) -> None:
+        widget = self.query_one("#list", Lines)
+        width = max(10, widget.size.width - 1)
+        height = self.size.height
+        if height < 8 or self.size.width < 40:
+            self._list = self._tiny(width)
+        else:
+            self._list = draw.list_lines(self.store, now_unix(), width, self.brush, wide=self.is_wide)
+        lines = self._list
+        widget.show(
+            len(lines), lambda index, size: draw.with_cursor(lines[index], self.store, size, self.brush)
+        )
+        at = next((n for n, line in enumerate(lines) if line.spot and line.spot == self.store.cursor), None)
+        if at is not None:
+            widget.reveal(at, context=1)
+
+    def _tiny(self, width: int) -> list[draw.Line]:
+        """A terminal too small for the list: how many need you, and who."""
+        entries = self.store.shown(NEEDS)
+        if self.store.fleet is None:
+            return [draw.Line(Text("reading ..."))]
+        lines = [draw.Line(Text(f"{self.store.fleet.counts.need} need you", style="bold"))]
+        for entry in entries:
+            who = entry.item.who if entry.item else entry.spot.id
+            lines.append(draw.Line(Text(printable(who)[:width]), entry.spot))
+        return lines
+
+    def _draw_content(self) -> None:
+        content = self.query_one("#content", Lines)
+        width = max(10, content.size.width - 1)
+        if self.view == "diff" and self.diff is not None:
+            diff = self.diff
+            content.show(len(diff.lines), lambda index, size: diff.text_of(index, size, self.brush))
+            content.reveal(diff.cursor, context=2)
+            return
+        lines = self.page_lines if self.view or self.tab != "screen" else self._screen_lines(width)
+        content.show(len(lines), lambda index, size: lines[index].copy())
+
+    def _screen_lines(self, width: int) -> list[Text]:
+        worker, muted = self.store.worker, self.brush.theme.muted
+        if not worker:
+            entry = self.store.entry
+            if entry is not None and entry.item is not None:
+                return draw.plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
+            if entry is not None and entry.landed is not None:
+                one = entry.landed
+                told = f"{one.subject}\n\n{one.commit}\nlanded {draw.clock(one.at_unix)} by {one.worker}"
+                return draw.plain_lines(f"{told}\n\nEnter shows the commit", width)
+            return [Text("")]
+        if self.shown is None or self.shown.worker != worker:
+            return [Text("...", style=muted)]
+        lines = draw.screen_text(self.shown.lines, width)
+        if self.shown.problem:
+            lines.append(Text(printable(self.shown.problem), style=self.brush.theme.error))
+        return lines
+
+    def _draw_bars(self) -> None:
+        fleet, brush = self.store.fleet, self.brush
+        where = (
+            f" ({self.roots.index(fleet.root) + 1} of {len(self.roots)})"
+            if fleet and fleet.root in self.roots and len(self.roots) > 1
+            else ""
+        )
+        self.query_one("#head", Bar).show(
+            lambda width: draw.header(fleet, now_unix(), width, brush, self.trouble, where)
+        )
+        self.query_one("#tabs", Bar).show(self._tabs)
+        self.query_one("#next", Bar).show(self._next)
+        self.query_one("#said", Bar).show(self._said)
+        self.query_one("#bar", Bar).show(self._bar)
+
+    def _tabs(self, width: int) -> Text:
+        theme = self.brush.theme
+        if self.view == "diff" and self.diff is not None:
+            return Text(f" {self.diff.title(self.brush)}", style=f"bold {theme.text}")
+        if self.view:
+            return Text(f" {pages.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
+        text = Text(" ")
+        for name in TABS:
+            style = f"bold {theme.text}" if name == self.tab else theme.muted
+            text.append(f"[{_TITLES[name]}]" if name == self.tab else f" {_TITLES[name]} ", style=style)
+        entry = self.store.entry
+        if entry is not None and entry.row is not None:
+            row = entry.row
+            right = f"{printable(row.worker)} {self.brush.dot} {row.status}"
+            text.pad_right(max(1, width - text.cell_len - len(right) - 1))
+            text.append(right, style=self.brush.look(row.look.name))
+        return text
+
+    def _next(self, width: int) -> Text:
+        theme = self.brush.theme
+        if (
+            self.view == ""
+            and self.tab == "screen"
+            and self.shown is not None
+            and self.shown.worker == self.store.worker
+        ):
+            captured = f"  captured {draw.age(now_unix() - self.shown.at_unix)} ago"
+        else:
+            captured = ""
+        entry = self.store.entry
+        command = ""
+        if entry is not None:
+            command = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
+        job = self.jobs.get(self.store.worker, "")
+        told = f" {job}" if job else f" next: {printable(command)}" if command else ""
+        text = Text(told, style=f"bold {theme.text}")
+        text.append(captured, style=theme.muted)
+        return text
+
+    def _said(self, width: int) -> Text:
+        theme = self.brush.theme
+        if not self.said:
+            return Text("")
+        last = self.said[-1]
+        colour = {GOOD: theme.good, BAD: theme.error, PLAIN: theme.text}[last.tone]
+        room = max(10, width - len(printable(last.outcome)) - 4)
+        text = (
+            Text(f" $ {shortened(printable(last.command), room)}  ", style=theme.muted)
+            if last.command
+            else Text(" ")
+        )
+        text.append(printable(last.outcome), style=colour)
+        return text
+
+    def _bar(self, width: int) -> Text:
+        theme = self.brush.theme
+        if self.confirm is not None:
+            text = Text(f" {printable(self.confirm.question)} ", style=f"bold {theme.text}")
+            look = "  d look first" if self.confirm.look else ""
+            text.append(f" y {self.confirm.yes}{look}  Esc back", style=brush_bold(theme.text))
+            text.append(f"   {self.confirm.way_back}", style=theme.muted)
+            return text
+        if self.form.display:
+            return Text(
+                f" {printable(self.form_title)}  Enter sends, Alt+Enter new line, Esc back", style=theme.muted
+            )
+        if self.store.filter:
+            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=brush_bold(theme.text))
+        return Text(f" {keys.footer(self._where(), width - 2)}", style=theme.muted)
+
+    def _rested(self) -> None:
+        """After the cursor has rested for a moment: read what the pane shows."""
+        if self._rest is not None:
+            self._rest.stop()
+        self._rest = self.set_timer(REST_S, self._load)
+
+    def _load(self) -> None:
+        """Read what is shown in the pane, in a thread where it takes long."""
+        worker = self.store.worker
+        is_seen = self.query_one("#pane").display and not self.view
+        self.subscription.watch_screen(worker if is_seen and self.tab == "screen" and worker else None)
+        width = max(10, self.query_one("#content", Lines).size.width - 1)
+        if self.view == "events":
+            self._show_page(pages.events(self.events, width, self.brush, self.store.filter), end=True)
+        elif self.view in pages.READ:
+            read = pages.READ[self.view]
+            self._in_thread(lambda: read(self.project, width, self.brush), self._show_page)
+        elif not self.view and self.tab != "screen" and worker:
+            make = pages.TABS[self.tab]
+            rows = list(self.events)
+            self._in_thread(lambda: make(self.project, worker, rows, width, self.brush), self._show_page)
+
+    def _in_thread(self, read: Callable[[], list[Text]], show: Callable[[list[Text]], None]) -> None:
+        view, tab, worker = self.view, self.tab, self.store.worker
+
+        def work() -> None:
+            try:
+                lines = read()
+            except LlmcError as error:
+                lines = draw.plain_lines(f"{error.message}\n{error.hint}", 100, self.brush.theme.error)
+            if (view, tab, worker) == (self.view, self.tab, self.store.worker):
+                self.call_from_thread(show, lines)
+
+        self.run_worker(work, thread=True, exit_on_error=False)
+
+    def _show_page(self, lines: list[Text], *, end: bool = False) -> None:
+        self.page_lines = lines
+        self._draw_content()
+        if end:
+            self.query_one("#content", Lines).to_end()
+
+    def _where(self) -> str:
+        return keys.DIFF if self.view == "diff" else keys.LIST
+
+    def _say(self, command: str, outcome: str, tone: str) -> None:
+        self.said.append(Said(command, outcome, now_unix(), tone))
+        self._draw_bars()
+
+    def _worker_or_say(self, what: str) -> str:
+        name = self.store.worker
+        if not name:
+            self._say("", f"no worker is selected; move to one to {what}", PLAIN)
+        return name
+
+    def _run(self, name: str, made: tuple[str, Act], then: Callable[[Said], None] | None = None) -> None:
+        """Run an operation in a thread; its steps and its end are shown."""
+        command, act = made
+        began = time.monotonic()
+        self._say(command, "...", PLAIN)
+
+        def step(text: str) -> None:
+            self.call_from_thread(self._step, name, text, began)
+
+        def ended(said: Said) -> None:
+            self.jobs.pop(name, None)
+            self.said.append(said)
+            self.redraw()
+            if then is not None:
+                then(said)
+
+        def work() -> None:
+            said = act(step)
+            self.call_from_thread(ended, said)
+
+        self.run_worker(work, thread=True, exit_on_error=False)
+
+    def _step(self, name: str, text: str, began: float) -> None:
+        self.jobs[name] = f"{text} {time.monotonic() - began:.0f}s"
+        self._draw_bars()
+
+    def _ask(
+        self, question: str, yes: str, way_back: str, act: Callable[[], None], *, look: bool = False
+    ) -> None:
+        self.confirm = Confirm(question, yes, way_back, act, time.monotonic(), look)
+        self.redraw()
+
+    def _terminal(self, argv: list[str], env: dict[str, str] | None) -> None:
+        """Give the terminal to a program, and take it back after it."""
+        with self.suspend():
+            proc.run_attached(argv, env=env or dict(os.environ))
+        self.subscription.look_again()
+        self.refresh(repaint=True, layout=True)
+        self.redraw()
+
+    def _open_form(
+        self,
+        title: str,
+        send: Callable[[str], None],
+        *,
+        text: str = "",
+        changed: Callable[[str], None] | None = None,
+        empty: bool = False,
+    ) -> None:
+        def sent(value: str) -> None:
+            if not value.strip() and not empty:
+                return
+            self._close_form()
+            send(value)
+
+        self.form_title = title
+        self.form.open(text, sent, self._close_form, changed)
+        self.redraw()
+
+    def _close_form(self) -> None:
+        self.form.close()
+        self.redraw()
+
+
+def brush_bold(colour: str) -> str:
+    return f"bold {colour}"

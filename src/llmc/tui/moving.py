@@ -1,0 +1,176 @@
+"""Keys that move the cursor, turn the pane and open pages. Nothing here changes the fleet."""
+
+from llmc.tui import pages
+from llmc.tui.frame import TABS, Frame
+from llmc.tui.lines import Lines
+from llmc.tui.said import PLAIN
+
+
+class Moving(Frame):
+    def _moved(self) -> None:
+        if self.tab != "screen":
+            self.page_lines = []
+        self.shown = None if self.shown and self.shown.worker != self.store.worker else self.shown
+        self._draw_list()
+        self._draw_content()
+        self._draw_bars()
+        self._rested()
+
+    def _move(self, by: int) -> None:
+        content = self.query_one("#content", Lines)
+        if self.view == "diff" and self.diff is not None:
+            self.diff.move(by)
+            self._draw_content()
+        elif self.view or self.in_pane:
+            content.scroll_to(y=max(0, content.scroll_offset.y + by), animate=False)
+        else:
+            self.store.move(by)
+            self._moved()
+
+    def do_down(self) -> None:
+        self._move(1)
+
+    def do_up(self) -> None:
+        self._move(-1)
+
+    def do_page_down(self) -> None:
+        self._move(self._page())
+
+    def do_page_up(self) -> None:
+        self._move(-self._page())
+
+    def _page(self) -> int:
+        inside = self.view or self.in_pane
+        return self.query_one("#content" if inside else "#list", Lines).page
+
+    def do_top(self) -> None:
+        self._move(-1_000_000)
+
+    def do_bottom(self) -> None:
+        self._move(1_000_000)
+
+    def do_next(self) -> None:
+        if self.view:
+            self.do_back()
+        if not self.store.next_that_needs():
+            self._say("", "nothing waits for you", PLAIN)
+        self._moved()
+
+    def do_fold(self) -> None:
+        if self.view == "diff" and self.diff is not None:
+            self.diff.fold()
+            self._draw_content()
+        else:
+            self.store.fold(folded=True)
+            self._moved()
+
+    def do_unfold(self) -> None:
+        self.store.fold(folded=False)
+        self._moved()
+
+    def do_focus(self) -> None:
+        self.in_pane = not self.in_pane
+
+    def do_tab_right(self) -> None:
+        self._turn(1)
+
+    def do_tab_left(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        self.tab = TABS[(TABS.index(self.tab) + by) % len(TABS)]
+        self.page_lines = []
+        self.redraw()
+        self._load()
+
+    def do_full(self) -> None:
+        self.full = not self.full
+        self.redraw()
+        self._load()
+
+    def _open(self, view: str) -> None:
+        self.view = "" if self.view == view else view
+        self.page_lines = []
+        self.redraw()
+        self._load()
+
+    def do_tasks(self) -> None:
+        self._open("tasks")
+
+    def do_goals(self) -> None:
+        self._open("goals")
+
+    def do_night(self) -> None:
+        self._open("night")
+
+    def do_events(self) -> None:
+        self._open("events")
+
+    def do_help(self) -> None:
+        where = self._where()
+        self._open("help")
+        if self.view:
+            self._show_page(pages.help_lines(where, self.brush))
+
+    def do_log(self) -> None:
+        self._open("log")
+        if self.view:
+            width = max(10, self.query_one("#content", Lines).size.width - 1)
+            self._show_page(pages.log_lines(self.said, width, self.brush), end=True)
+
+    def do_roots(self) -> None:
+        if len(self.roots) < 2 or self.store.fleet is None:
+            self._say("", "no other root of yours is registered", PLAIN)
+            return
+        at = self.roots.index(self.store.fleet.root) if self.store.fleet.root in self.roots else -1
+        self.exit(self.roots[(at + 1) % len(self.roots)])
+
+    def do_back(self) -> None:
+        """One step back; never out of the screen."""
+        if self.view:
+            self.view, self.page_lines = "", []
+        elif self.full:
+            self.full = False
+        elif self.store.filter:
+            self.store.narrow("")
+        elif self.in_pane:
+            self.in_pane = False
+        self.redraw()
+        self._load()
+
+    def do_quit(self) -> None:
+        if self.view or self.full:
+            self.do_back()
+        else:
+            self.exit(None)
+
+    def do_redraw(self) -> None:
+        self.subscription.look_again()
+        self.refresh(repaint=True, layout=True)
+
+    def do_mouse(self) -> None:
+        driver = self._driver
+        on = getattr(self, "_mouse_on", True)
+        if driver is not None:
+            (driver._disable_mouse_support if on else driver._enable_mouse_support)()  # type: ignore[attr-defined]
+        self._mouse_on = not on
+        self._say("", "mouse off: the terminal selects text" if on else "mouse on", PLAIN)
+
+    def do_copy(self) -> None:
+        entry = self.store.entry
+        text = ""
+        if entry is not None:
+            text = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
+            text = text or (entry.landed.commit if entry.landed else "")
+        if text:
+            self.copy_to_clipboard(text)
+        self._say("", f"copied: {text}" if text else "nothing to copy here", PLAIN)
+
+    def do_filter(self) -> None:
+        self._open_form(
+            "filter:", self.store.narrow, changed=self._narrow, empty=True, text=self.store.filter
+        )
+
+    def _narrow(self, text: str) -> None:
+        self.store.narrow(text)
+        self._moved()

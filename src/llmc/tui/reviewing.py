@@ -1,0 +1,171 @@
+"""Keys of the diff: moving in it, comments, and sending them as one request."""
+
+import os
+from collections.abc import Callable
+
+from rich.text import Text
+
+from llmc.api import commenting
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.tui import operations
+from llmc.tui.diff_view import DiffView
+from llmc.tui.frame import SAVE_S
+from llmc.tui.moving import Moving
+from llmc.tui.said import PLAIN, failed
+
+
+class Reviewing(Moving):
+    def do_diff(self) -> None:
+        name = self._worker_or_say("review its changes")
+        if not name:
+            return
+        self.view, self.diff = "diff", None
+        self.page_lines = [Text(f" reading the changes of {name} ...", style=self.brush.theme.muted)]
+        self.redraw()
+        self._read_diff(name)
+
+    def _read_diff(self, name: str, since: int = 0) -> None:
+        def work() -> None:
+            try:
+                page = commenting.page(self.project, name, since)
+            except LlmcError as error:
+                self.call_from_thread(self._no_diff, name, error)
+                return
+            self.call_from_thread(self._show_diff, page)
+
+        self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
+
+    def _no_diff(self, name: str, error: LlmcError) -> None:
+        self.view = "" if self.view == "diff" and self.diff is None else self.view
+        self.said.append(failed(f"llmc review {name}", error, now_unix()))
+        self.redraw()
+
+    def _show_diff(self, page: commenting.Page) -> None:
+        if self.view == "diff" and self.store.worker in ("", page.worker):
+            self.diff = DiffView.of(page, self.diff)
+            self.redraw()
+
+    def _jump(self, what: str, by: int) -> None:
+        if self.diff is not None and not self.diff.jump(what, by):
+            self._say("", f"no {'more' if by > 0 else 'earlier'} {what}", PLAIN)
+        self._draw_content()
+
+    def do_next_hunk(self) -> None:
+        self._jump("hunk", 1)
+
+    def do_previous_hunk(self) -> None:
+        self._jump("hunk", -1)
+
+    def do_next_file(self) -> None:
+        self._jump("file", 1)
+
+    def do_previous_file(self) -> None:
+        self._jump("file", -1)
+
+    def do_next_comment(self) -> None:
+        self._jump("comment", 1)
+
+    def do_previous_comment(self) -> None:
+        self._jump("comment", -1)
+
+    def do_fold_all(self) -> None:
+        if self.diff is not None:
+            self.diff.fold_all()
+            self._draw_content()
+
+    def do_since(self) -> None:
+        diff = self.diff
+        if diff is None or not diff.page.rounds:
+            self._say("", "this is the first round", PLAIN)
+            return
+        self._read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
+
+    def do_viewed(self) -> None:
+        diff = self.diff
+        file = diff.file if diff is not None else None
+        if diff is None or file is None:
+            return
+        viewed = file.path not in diff.page.viewed
+        diff.folded = diff.folded | {file.path} if viewed else diff.folded - {file.path}
+        name = diff.page.worker
+        self._change_comments(lambda: commenting.mark_viewed(self.project, name, file, is_viewed=viewed))
+
+    def do_comment(self) -> None:
+        diff = self.diff
+        if diff is None or diff.line is None:
+            return
+        line, draft, name = diff.line, diff.draft, diff.page.worker
+        if line.kind == "comment" and draft is None:
+            self._say("", "this comment was sent; write another one on its line", PLAIN)
+            return
+        saved: list[str] = [draft.id] if draft else []
+        file = diff.file
+        row = line.row if line.row >= 0 else None
+
+        def keep(text: str) -> None:
+            if not text.strip():
+                return
+            if saved:
+                commenting.edit(self.project, name, saved[0], text)
+            else:
+                saved.append(commenting.add(self.project, name, file, row, text).id)
+
+        def later(text: str) -> None:
+            if self._save is not None:
+                self._save.stop()
+            self._save = self.set_timer(SAVE_S, lambda: self._kept(keep, text))
+
+        def send(text: str) -> None:
+            if self._save is not None:
+                self._save.stop()
+            self._change_comments(lambda: keep(text))
+
+        where = f"{file.path}" if file else "the whole change"
+        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=later)
+
+    def _kept(self, keep: Callable[[str], None], text: str) -> None:
+        try:
+            keep(text)
+        except LlmcError as error:
+            self.said.append(failed("", error, now_unix()))
+            self._draw_bars()
+
+    def do_delete_draft(self) -> None:
+        diff = self.diff
+        if diff is None or diff.draft is None:
+            self._say("", "there is no draft on this line", PLAIN)
+            return
+        draft, name = diff.draft, diff.page.worker
+        self._change_comments(lambda: commenting.delete(self.project, name, draft.id))
+
+    def _change_comments(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except LlmcError as error:
+            self.said.append(failed("", error, now_unix()))
+        if self.diff is not None:
+            self._read_diff(self.diff.page.worker, self.diff.page.since)
+        self._draw_bars()
+
+    def do_open(self) -> None:
+        diff = self.diff
+        if diff is None or diff.file is None:
+            return
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        path = diff.page.review.worktree / diff.file.path
+        self._terminal(["/bin/sh", "-c", f'{editor} "$1"', "editor", str(path)], None)
+
+    def do_request(self) -> None:
+        name = self._worker_or_say("request changes")
+        if not name:
+            return
+        if self.view != "diff":
+            self.do_diff()
+            return
+        drafts = self.diff.page.drafts if self.diff is not None else []
+        title = f"{len(drafts)} comments to {name}; add a general remark, or just Enter:"
+        self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
+
+    def _send_comments(self, name: str, text: str) -> None:
+        self._run(name, operations.request(self.project, name, text), lambda said: self._read_diff(name))

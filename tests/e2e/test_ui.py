@@ -1,0 +1,229 @@
+"""The terminal screen, driven by keys in a real terminal."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
+
+COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
+CODE = "def greet():\\n    return 1\\n\\n\\ndef other():\\n    return 2\\n"
+REDO = f"@on-reject sed -i 's/return 1/return 11/' g.py && git add -A && {COMMIT} --amend --no-edit"
+WORK = (
+    f"Greet people\n{REDO}\n@say On it\n@sh printf '{CODE}' > g.py; git add -A; {COMMIT} -m 'Greet by name'"
+)
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def screen(fleet: Fleet) -> Iterator[Open]:
+    opened: list[Terminal] = []
+
+    def start(*args: str, columns: int = 120, rows: int = 36, **env: str) -> Terminal:
+        opened.append(Terminal(fleet, "ui", *args, columns=columns, rows=rows, **env))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def review(fleet: Fleet, worker: str = "adam") -> None:
+    fleet.llmc("start", "--worker", worker, "--prompt", WORK)
+    fleet.wait(worker, "needs_review")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Open) -> None:
+    """Break: send the comments singly; lose the drafts at a new start; land on Enter."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("NEEDS YOU 0", "nothing waits for you", "IDLE 2", "adam baker")
+    ui.press("s")
+    ui.sees("task for the next idle worker")
+    ui.type("Hello")
+    ui.press("Escape")  # not this way: the prompt has lines
+    review(fleet)
+    ui.sees("NEEDS YOU 1", "adam", "+6 -0")
+    ui.press("Space", "d")
+    ui.sees("1 files +6 -0", "def greet():", "round 1")
+    ui.press("j", "j", "j", "j", "c")
+    ui.sees("comment on g.py")
+    ui.type("Make it 11")
+    ui.press("Enter")
+    ui.sees("draft Make it 11")
+    ui.press("q", "q")
+    ui.sees("BACK AT THE PROMPT")
+    assert ui.exit_code == 0
+
+    again = screen()
+    again.sees("NEEDS YOU 1")
+    again.press("Space", "d")
+    again.sees("draft Make it 11", "1 draft")
+    again.press("G", ">", "c")
+    again.type("Why 2?")
+    again.press("Enter")
+    again.sees("2 drafts")
+    again.press("r")
+    again.sees("2 comments to adam")
+    again.press("Enter")
+    again.sees("reject adam", "acknowledged")
+    wait_until(lambda: any("[c1]" in turn and "[c2]" in turn for turn in fleet.user_turns()))
+    fleet.wait("adam", "needs_review")
+    again.press("Escape", "d")
+    again.sees("round 2", "return 11")
+    again.press("i")
+    again.sees("since round 1")
+    again.press("a")
+    again.sees("Land adam on main?", "llmc undo")
+    again.press("Enter", "a")  # neither confirms
+    again.sees("Land adam on main?")
+    assert fleet.record("adam")["status"] == "needs_review"
+    again.press("y")
+    again.sees("on main: Greet by name", "LANDED TODAY 1")
+    assert fleet.git("log", "-1", "--format=%s", "main") == "Greet by name"
+    again.press("Escape", "u")
+    again.sees("Revert", "y revert")
+    again.press("y")
+    again.until(lambda _: "Revert" in fleet.git("log", "-1", "--format=%s", "main"))
+    again.sees("reverted")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open) -> None:
+    """Break: do nothing without a sentence when a key cannot act."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
+    fleet.wait("baker", "needs_input")
+    ui = screen()
+    ui.sees("NEEDS YOU 1", "Which colour?")
+    ui.press("Space", "a")
+    ui.sees("baker asks a question; A answers it")
+    ui.press("A")
+    ui.sees("baker asks: Which colour?", "[1] Yes")
+    ui.type("1")
+    ui.press("Enter")
+    ui.sees("llmc answer baker 1", "acknowledged")
+    ui.press("m")
+    ui.sees("message to baker")
+    ui.type("@say Thank you")
+    ui.press("Enter")
+    ui.sees("llmc message baker")
+    ui.press("h")
+    ui.sees("baker: on hold")
+    wait_until(lambda: fleet.record("baker")["held"])
+    ui.press("h")
+    wait_until(lambda: not fleet.record("baker").get("held"))
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_attach_and_back_to_the_same_place(fleet: Fleet, screen: Open) -> None:
+    """Break: lose the cursor or the display after the terminal was given away."""
+    fleet.set_up("adam", "baker", "carol")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("IDLE 3")
+    ui.press("Right", "j")
+    ui.sees("baker · idle")
+    ui.press("Enter")
+    wait_until(lambda: fleet.status("baker")["attached"])
+    ui.sees_no("NEEDS YOU")
+    ui.press("C-b", "d")
+    shown = ui.sees("NEEDS YOU 0", "baker · idle")
+    assert next(line for line in shown.splitlines() if line.startswith(">")).split()[2] == "baker"
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_typing_and_pasting_goes_nowhere(fleet: Fleet, screen: Open) -> None:
+    """Break: run what a pasted paragraph spells."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("IDLE 1")
+    ui.paste("a long answer: undo, nuke and quit are in here\nyes\n")
+    ui.sees("Typing goes nowhere here")
+    assert ui.exit_code is None
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
+    """Break: end with a traceback when the daemon, the tmux server or the size goes away."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("daemon up", "IDLE 1")
+    fleet.kill_daemon()
+    ui.sees("daemon not running")
+    ui.resize(20, 5)
+    ui.sees("need you")
+    ui.resize(40, 12)
+    ui.sees("NEEDS YOU")
+    ui.resize(120, 36)
+    ui.sees("NEEDS YOU", "daemon not running")
+    fleet.tmux("kill-server")
+    ui.press("Right")
+    ui.sees("no running agent")
+    ui.press(":")
+    ui.type("up --detach")
+    ui.press("Enter")
+    ui.sees("daemon up", timeout_s=40)
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
+    """Break: give a task's text to the terminal as it is, or as markup."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    nasty = r"[red]bold[/red] \x1b[2J\x1b]0;owned\x07 \u202egnp <script>"
+    say = f"git -c user.name=W -c user.email=w@e.com commit -q -m $'{nasty}'"
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"@sh echo $'{nasty}' | tee a; git add -A; bash -c \"{say}\""
+    )
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("d")
+    shown = ui.sees("[red]bold[/red]", "<script>")
+    assert "NEEDS YOU" in shown
+    assert "\u202e" not in shown
+    ui.press("Escape", "a")
+    assert "NEEDS YOU" in ui.sees("[red]bold[/red]", "y land")
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_it_leaves_the_terminal_clean(fleet: Fleet, screen: Open, end: signal.Signals) -> None:
+    """Break: end without restoring the terminal."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.sees("NEEDS YOU")
+    os.kill(ui.pid, end)
+    shown = ui.sees("BACK AT THE PROMPT")
+    assert "NEEDS YOU" not in shown
+    assert " -echo " not in ui.sees("speed")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "env"),
+    [(80, 24, {"NO_COLOR": "1"}), (40, 20, {"LC_ALL": "C"}), (120, 36, {"LC_ALL": "POSIX"})],
+)
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_small_plain_and_without_colour(
+    fleet: Fleet, screen: Open, columns: int, rows: int, env: dict[str, str]
+) -> None:
+    """Break: tell a status by its colour only, or draw what the terminal does not have."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    review(fleet)
+    ui = screen(columns=columns, rows=rows, **env)
+    shown = ui.sees("NEEDS YOU 1", "adam")
+    line = next(line for line in shown.splitlines() if line.startswith(">"))
+    assert ("◆" in line) == ("LC_ALL" not in env)
+    assert "R adam" in line or "◆ adam" in line
