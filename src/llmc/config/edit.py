@@ -3,6 +3,7 @@
 The only module that uses tomlkit, imported when something changes. Callers that write hold the lock.
 """
 
+import errno
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
+from llmc.base.files import rewrite
 from llmc.config.load import (
     EDIT_HINT,
     Found,
@@ -42,7 +44,6 @@ from llmc.config.toml_text import (
     without,
 )
 from llmc.config.toml_text import Path as KeyPath
-from llmc.config.write import write_atomically
 
 _SCHEMA_HINT = "Run `llmc config schema` for a list of options."
 
@@ -224,8 +225,19 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
         lines = "\n".join(f"{problem}" for problem in problems)
         raise ConfigError(f"{path} was not changed; it would be invalid:\n{lines}", hint=EDIT_HINT)
     if new != text:
-        write_atomically(path, new)
+        _write(path, new)
     return config
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        rewrite(path, text.encode())
+    except UnicodeEncodeError:
+        raise UsageError("the value is not valid UTF-8") from None
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = f"{'Free some space' if is_full else 'Check its owner and mode'}, then try again."
+        raise ConfigError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
 
 def _attempt(edit: Callable[[], str]) -> str | None:

@@ -67,20 +67,23 @@ def check_model_name(name: str) -> str | None:
     return "a model name must not be empty or contain spaces"
 
 
+def option(description: str, *, example: object = None, **more: Any) -> Meta:
+    """An option with its limits; `parse`, `check` and `inherits` as in config/model.py."""
+    extra: dict[str, Any] = {key: more.pop(key) for key in ("parse", "check", "inherits") if key in more}
+    examples = None if example is None else [example]
+    return Meta(description=description, examples=examples, extra=extra or None, **more)
+
+
 def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
     """A duration in seconds, or text such as "15m"."""
-    bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
-    return Meta(
-        **bounds,
-        description=description,
-        extra={"parse": parse_duration},
-        extra_json_schema={"x-duration": True},
-    )
+    bounds = {"gt": gt, "ge": ge, "le": _LONGEST_S}
+    return option(description, parse=parse_duration, extra_json_schema={"x-duration": True}, **bounds)
 
 
 WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
 EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
-EnvValue = Annotated[str, Meta(extra={"check": check_no_nul})]
+#: text that a program can take
+Text = Annotated[str, Meta(extra={"check": check_no_nul})]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 ModelName = Annotated[str, Meta(extra={"check": check_model_name, "placeholder": "<model>"})]
 Dollars = Annotated[float, Meta(ge=0, le=1e9)]
