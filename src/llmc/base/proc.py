@@ -91,20 +91,8 @@ def run(
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed."""
     args = list(argv)
-    interrupt = _LateInterrupt()
-    try:
-        with interrupt:
-            process = subprocess.Popen(
-                args,
-                cwd=cwd,
-                env=dict(env) if env is not None else clean_env(),
-                stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise _not_started(args, cwd, error) from error
+    stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
+    process, interrupt = _start(args, cwd, clean_env() if env is None else env, stdin)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
@@ -138,25 +126,12 @@ def run_bounded(
     What it leaves running in its group is stopped, too. Raises ShuttingDown once `stopping` returns true.
     """
     args = list(argv)
-    interrupt = _LateInterrupt()
 
     def look() -> None:
         if stopping is not None and stopping():
             raise ShuttingDown
 
-    try:
-        with interrupt:
-            process = subprocess.Popen(
-                args,
-                cwd=cwd,
-                env=dict(env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise _not_started(args, cwd, error) from error
+    process, interrupt = _start(args, cwd, env, subprocess.PIPE)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
@@ -170,6 +145,27 @@ def run_bounded(
         finally:
             kill_group(process)
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
+
+
+def _start(
+    args: list[str], cwd: Path | str | None, env: Mapping[str, str], stdin: int
+) -> "tuple[Child, _LateInterrupt]":
+    """Start a program in its own group, with pipes for its output."""
+    interrupt = _LateInterrupt()
+    try:
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    return process, interrupt
 
 
 class _LateInterrupt:

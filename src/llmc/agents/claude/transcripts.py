@@ -104,7 +104,7 @@ class ClaudeTranscript:
     def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
         found = []
         for row in self._last_rows():
-            text, at = _text(row), _at(row)
+            text, at = _joined(_content(row)), _at(row)
             role = _role(row, text)
             if role and text.strip() and at is not None:
                 found.append((str(row.get("uuid") or ""), role, at, text))
@@ -142,13 +142,10 @@ def row_text(row: dict[str, Any]) -> str:
     if row.get("type") == "queue-operation":
         content = row.get("content") if row.get("operation") == "enqueue" else ""
     elif row.get("type") == "user":
-        message = row.get("message")
-        content = message.get("content") if isinstance(message, dict) else ""
+        content = _content(row)
     else:
         content = ""
-    if isinstance(content, list):
-        content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    return _joined(content)
 
 
 def is_synthetic(row: dict[str, Any]) -> bool:
@@ -302,18 +299,22 @@ def _role(row: dict[str, Any], text: str) -> str:
 
 
 def _is_tool_output(row: dict[str, Any]) -> bool:
-    content = (row.get("message") or {}).get("content")
+    content = _content(row)
     return isinstance(content, list) and any(
         isinstance(block, dict) and block.get("type") == "tool_result" for block in content
     )
 
 
-def _text(row: dict[str, Any]) -> str:
+def _content(row: Row) -> Any:
     message = row.get("message")
-    content = message.get("content") if isinstance(message, dict) else ""
+    return message.get("content") if isinstance(message, dict) else ""
+
+
+def _joined(content: Any) -> str:
+    """The text of a message, in all its parts."""
     if isinstance(content, list):
         content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    return given.text(content)
 
 
 def _at(row: dict[str, Any]) -> float | None:
