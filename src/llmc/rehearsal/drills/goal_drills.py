@@ -25,8 +25,7 @@ def worker_silent(scratch: Scratch) -> None:
     """A worker starts a plan item and goes silent."""
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("never")), scratch.commit(1)))
-    scratch.supervise()
-    scratch.reached("never")
+    scratch.supervise_to("never")
     scratch.breaks_now()
     _stalled(scratch)
     _completed(scratch)
@@ -86,8 +85,7 @@ def store_damaged(scratch: Scratch) -> None:
     """The goal is in the file that was set aside; tasks in progress still land."""
     _create(scratch)
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     store = open_store(scratch.project()).path
     scratch.breaks_now()
     overwrite(store, "no database " * 500)
@@ -122,8 +120,7 @@ def task_deleted(scratch: Scratch) -> None:
     """By hand, before a worker claims it."""
     _create(scratch, **{"overseer.goals.max_in_progress": "2"})
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)), scratch.commit(2))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     waiting = scratch.until(lambda: _file_of(scratch, "S1.1.2"), "the second plan item is waiting")
     scratch.breaks_now()
     waiting[0].unlink()
@@ -135,7 +132,8 @@ def task_deleted(scratch: Scratch) -> None:
 def session_killed(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("go")), scratch.commit(1)))
-    scratch.supervise_and_kill_agent("go")
+    scratch.supervise_to("go")
+    scratch.kill_agent()
     _completed(scratch)
 
 

@@ -65,9 +65,8 @@ def pool_repeats(scratch: Scratch) -> None:
 
 
 def agent_killed(scratch: Scratch) -> None:
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise_and_kill_agent("go")
+    scratch.at_work()
+    scratch.kill_agent()
     scratch.all_landed()
 
 
@@ -88,8 +87,7 @@ def agent_crashes(scratch: Scratch) -> None:
 def agent_hangs(scratch: Scratch) -> None:
     scratch.create(**{"overseer.stall_timeout_secs": "4"})
     scratch.task(1, scratch.half(1, scratch.gate("never")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("never")
+    scratch.supervise_to("never")
     scratch.breaks_now()
     scratch.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
     scratch.noticed("stall failure:")
@@ -109,10 +107,7 @@ def worker_in_error(scratch: Scratch) -> None:
 
 
 def session_killed(scratch: Scratch) -> None:
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.at_work()
     project = scratch.project()
     scratch.breaks_now()
     project.tmux.kill_session(project.session("auto-1"))
@@ -163,11 +158,7 @@ def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
 
 def worktree_broken(scratch: Scratch) -> None:
     """The repository loses its entry for the worktree. (A wrong link in the worktree is fixed immediately.)"""
-    scratch.create()
-    scratch.remedy("llmc doctor --repair --yes")
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.at_work("llmc doctor --repair --yes")
     scratch.breaks_now()
     shutil.rmtree(scratch.root / ".git" / "worktrees" / "auto-1")
     scratch.open("go")
