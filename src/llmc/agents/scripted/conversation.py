@@ -59,8 +59,9 @@ class Conversation:
     def print(self, lines: list[str]) -> None:
         self.post(lambda: self.new_lines.extend(lines))
 
-    def notify(self, item: Item) -> None:
-        """A background shell ended: its notice starts a turn of its own when no other runs."""
+    def background_ended(self, shell: Background) -> None:
+        """Its notice starts a turn of its own when no other runs."""
+        item = Item("notification", shell.notification())
         self.post(lambda: self.notifications.append(item))
 
     def show_dialog(self, dialog: Dialog | None) -> None:
@@ -82,10 +83,7 @@ class Conversation:
         item.pieces = item.pieces or [Piece(item.text)]
         self.transcript.queue("enqueue", content=item.text)
         if item.kind == "prompt":
-            item.receipt = threading.Thread(
-                target=self.hooks.fire, args=("UserPromptSubmit",), kwargs={"prompt": item.text}, daemon=True
-            )
-            item.receipt.start()
+            item.receipt = self.hooks.fire_aside("UserPromptSubmit", prompt=item.text)
         with self._lock:
             self._queue.append(item)
 
@@ -195,10 +193,8 @@ class Jobs:
             self._conversation.rest()
 
     def notify_idle(self) -> None:
-        """The hook runs aside: a slow one must not hold up keys."""
         fields = {"message": "Claude is waiting for your input", "notification_type": "idle_prompt"}
-        hooks = self._conversation.hooks
-        threading.Thread(target=hooks.fire, args=("Notification",), kwargs=fields, daemon=True).start()
+        self._conversation.hooks.fire_aside("Notification", **fields)
 
     def abandon(self, reason: str) -> None:
         """The client ends: its children with it, then the hook, then the status file."""
@@ -217,8 +213,7 @@ class Jobs:
     def _begin(self, items: list[Item], is_follow_up: bool = False) -> None:
         first = items[0]
         if first.kind in ("clear", "compact"):
-            work = self._clear if first.kind == "clear" else self._compact
-            self._give(lambda: work(is_follow_up))
+            self._give(lambda: self._command(first.kind, is_follow_up))
             return
         from llmc.agents.scripted.turn import Turn  # imported by the worker after the start: start-up time
 
@@ -255,27 +250,22 @@ class Jobs:
         turn.run()
         self._finished(turn.restored.pieces if turn.restored else None)
 
-    def _clear(self, is_follow_up: bool) -> None:
+    def _command(self, kind: str, is_follow_up: bool) -> None:
         conversation = self._conversation
         if is_follow_up:
             conversation.transcript.queue("dequeue")
         conversation.status.set("busy")
-        conversation.hooks.fire("SessionEnd", reason="clear")
-        conversation.session.renew()
-        conversation.transcript.restart()
-        conversation.earlier = []
-        conversation.rest()
-        conversation.hooks.fire("SessionStart", source="clear")
-        self._finished(cleared=True)
-
-    def _compact(self, is_follow_up: bool) -> None:
-        conversation = self._conversation
-        if is_follow_up:
-            conversation.transcript.queue("dequeue")
-        conversation.status.set("busy")
-        conversation.hooks.fire("PreCompact", trigger="manual", custom_instructions=None)
-        conversation.hooks.fire("SessionStart", source="compact", model=conversation.options.model_name)
-        conversation.hooks.fire("PostCompact", trigger="manual", compact_summary="scripted summary")
-        conversation.print(["Compacted", ""])
-        conversation.rest()
-        self._finished()
+        if kind == "clear":
+            conversation.hooks.fire("SessionEnd", reason="clear")
+            conversation.session.renew()
+            conversation.transcript.restart()
+            conversation.earlier = []
+            conversation.rest()
+            conversation.hooks.fire("SessionStart", source="clear")
+        else:
+            conversation.hooks.fire("PreCompact", trigger="manual", custom_instructions=None)
+            conversation.hooks.fire("SessionStart", source="compact", model=conversation.options.model_name)
+            conversation.hooks.fire("PostCompact", trigger="manual", compact_summary="scripted summary")
+            conversation.print(["Compacted", ""])
+            conversation.rest()
+        self._finished(cleared=kind == "clear")

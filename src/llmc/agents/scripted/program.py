@@ -125,14 +125,15 @@ class App:
         self.screen.show(self._view(), lines)
 
     def _view(self) -> View:
-        view = View(self.composer.shown, self._footer())
-        view.search = self._search
-        view.queued = [item.shown for item in self.conversation.queued()]
-        if self.conversation.dialog:
-            view.dialog = self.conversation.dialog.lines(self.terminal.size()[0])
-        elif self.jobs.turn:
-            view.spinner = "✻ Working… (esc to interrupt)"
-        return view
+        dialog = self.conversation.dialog
+        return View(
+            self.composer.shown,
+            self._footer(),
+            queued=[item.shown for item in self.conversation.queued()],
+            spinner="✻ Working… (esc to interrupt)" if self.jobs.turn and not dialog else "",
+            dialog=dialog.lines(self.terminal.size()[0]) if dialog else [],
+            search=self._search,
+        )
 
     def _footer(self) -> str:
         if self._armed in ("ctrl-c", "ctrl-d"):

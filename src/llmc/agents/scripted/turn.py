@@ -34,7 +34,7 @@ class ApiError(Exception):
 
 
 def api_error(arg: str) -> None:
-    code = int(arg.split()[0]) if arg.split() else 500
+    code = int(_first(arg, "500"))
     texts = {
         401: "Please run /login · API Error: 401 scripted 401",
         403: "Please run /login · API Error: 403 scripted 403",
@@ -51,14 +51,18 @@ def api_error(arg: str) -> None:
 
 def usage_limit(arg: str) -> None:
     """The text has the reset time twice: for people and for programs."""
-    reset = int(time.time() + float(arg.split()[0] if arg.split() else 3600))
+    reset = int(time.time() + float(_first(arg, "3600")))
     iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(reset))
     raise ApiError("rate_limit", f"You've hit your usage limit · resets {iso} ({reset})")
 
 
 def crash(arg: str) -> None:
     """Gone at once: no hooks, the status file stays."""
-    os._exit(int(arg.split()[0]) if arg.split() else 1)
+    os._exit(int(_first(arg, "1")))
+
+
+def _first(arg: str, default: str) -> str:
+    return (arg.split() or [default])[0]
 
 
 FOLLOW_UP_IDLE_S = 0.02
