@@ -1,13 +1,13 @@
 """The append-only event log, events.jsonl: one JSON object per line, each exactly once and in order."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmc.base.files import append_line, ends_torn, json_row, private_dir
-from llmc.base.log_reader import archives, whole_lines
+from llmc.base.files import append_line, ends_torn, private_dir
+from llmc.base.log_reader import whole_lines
+from llmc.records.event_log import EventLog, seq_of
 
 #: every action with its meaning; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -128,7 +128,7 @@ def check_action(action: str) -> None:
 def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     """Append the recent events that the file lacks (under the state lock); returns its last number."""
     last = last_seq(path)
-    missing = [event for event in recent if _number(event) > last]
+    missing = [event for event in recent if seq_of(event) > last]
     if not missing:
         return last
     private_dir(path.parent)
@@ -137,44 +137,11 @@ def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     return int(missing[-1]["seq"])
 
 
-def _number(event: dict[str, Any]) -> int:
-    """Its number; 0 without one, because the state was edited by hand."""
-    value = event.get("seq")
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 def read_lines(path: Path) -> Iterator[bytes]:
     """Every complete line, oldest first, including rotated files, which are never deleted."""
     return whole_lines(str(path))
 
 
 def last_seq(path: Path) -> int:
-    """The number of the last complete line; 0 for a new log."""
-    found = _last_seq_in(path)
-    if found is None:  # right after a rotation there is no line in the new file yet
-        older = [Path(archive) for _, archive in reversed(archives(str(path)))]
-        found = next((seq for file in older if (seq := _last_seq_in(file)) is not None), 0)
-    return found
-
-
-def _last_seq_in(path: Path) -> int | None:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            window = 4096
-            while True:
-                file.seek(max(0, size - window))
-                lines = file.read().splitlines()
-                complete = lines if size <= window else lines[1:]
-                for line in reversed(complete):
-                    if (seq := _seq(line)) is not None:
-                        return seq
-                if size <= window:
-                    return None
-                window *= 8
-    except FileNotFoundError:
-        return None
-
-
-def _seq(line: bytes) -> int | None:
-    return _number(json_row(line) or {}) or None
+    """The number of the latest event in the log; 0 for a new log."""
+    return EventLog(str(path)).last_seq()

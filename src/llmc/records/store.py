@@ -194,17 +194,17 @@ class Store:
         return state, raw
 
     def backup_is_good(self) -> bool:
-        try:
-            self._decode(read_given(self.root.state_backup, MOST_BYTES))
-        except (OSError, LlmcError):
-            return False
-        return True
+        return self._backup() is not None
 
     def backup_has_workers(self) -> bool:
+        backup = self._backup()
+        return backup is not None and bool(backup.workers)
+
+    def _backup(self) -> State | None:
         try:
-            return bool(self._decode(read_given(self.root.state_backup, MOST_BYTES))[0].workers)
+            return self._decode(read_given(self.root.state_backup, MOST_BYTES))[0]
         except (OSError, LlmcError):
-            return False
+            return None
 
     def worker(self, name: str) -> WorkerRecord:
         state = self.read()

@@ -157,8 +157,7 @@ def _plan(scratch: Scratch, *leaves: str, first: int = 1) -> None:
     file = scratch.directory / "plan.json"
     file.write_text(json.dumps({"planVersion": 1, "goal": whole, "phases": [phase]}))
     scratch.llmc("config", "set", "overseer.goals.planner.command", f"cat {shlex.quote(str(file))}")
-    for number in range(first, first + len(leaves)):
-        scratch.expect(number)
+    scratch.expected.update(range(first, first + len(leaves)))
 
 
 def _goal(scratch: Scratch, *leaves: str, title: str = "A goal", first: int = 1) -> str:

@@ -109,7 +109,7 @@ class Night(Struct):
             time.sleep(0.5)
         scratch.require(all(self.quarantined.values()), "every quarantined task has a cause")
         scratch.all_landed(10)
-        scratch.note(
+        scratch.notes.append(
             f"{sum(self.faults.values())} faults: "
             + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
             + f"; {len(scratch.events('overseer_remediation')) // 2} remediations, "

@@ -1,10 +1,8 @@
 """Runs drills, each in its own process and directory, several at a time."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -20,7 +18,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.rehearsal.drills.losses import losses
 from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
-from llmc.rehearsal.drills.scratch import Scratch
+from llmc.rehearsal.drills.scratch import Scratch, stop
 
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-drill-"
@@ -50,16 +48,6 @@ class _Running(Struct, frozen=True):
             return report
         return replace(report, directory=str(self.directory))
 
-    def end(self) -> None:
-        """Ask it to stop, which ends its fleet first; kill a process that hangs."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.child.pid, signal.SIGTERM)
-        with contextlib.suppress(Exception):
-            self.child.wait(END_S)
-        if self.child.poll() is None:
-            self.child.kill()
-            self.child.wait()
-
 
 def run_all(
     drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
@@ -83,7 +71,7 @@ def run_all(
             time.sleep(POLL_S)
     finally:
         for one in running:
-            one.end()
+            stop(one.child, END_S)
             shutil.rmtree(one.directory, ignore_errors=True)
 
 
@@ -101,7 +89,7 @@ def _start(drill: Drill, chance: Chance) -> _Running | Report:
 
 def _has_ended(one: _Running) -> bool:
     if one.child.poll() is None and monotonic() > one.deadline:
-        one.end()
+        stop(one.child, END_S)
     return one.child.poll() is not None
 
 

@@ -168,13 +168,6 @@ class Scratch:
 
     # -- running it
 
-    def expect(self, number: int) -> None:
-        """A task added by someone else must land too."""
-        self.expected.add(number)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
     def require(self, holds: bool, what: str) -> None:
         if not holds:
             raise DrillFailed(f"expected: {what}")
@@ -257,15 +250,8 @@ class Scratch:
     def end(self) -> None:
         """Stop everything."""
         self.running.unlink(missing_ok=True)
-        if self._supervisor is not None and self._supervisor.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._supervisor.pid, signal.SIGCONT)
-                os.kill(self._supervisor.pid, signal.SIGTERM)
-            with contextlib.suppress(Exception):
-                self._supervisor.wait(60)
-            if self._supervisor.poll() is None:
-                os.kill(self._supervisor.pid, signal.SIGKILL)
-                self._supervisor.wait(10)
+        if self._supervisor is not None:
+            stop(self._supervisor, 60)
         self.llmc("down", "--force", check=False)
         with contextlib.suppress(LlmcError, OSError):
             self.project().tmux.kill_server()
@@ -345,6 +331,20 @@ class Scratch:
         """The tasks on the default branch, each as often as it is there."""
         done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
         return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
+
+
+def stop(child: proc.Child, limit_s: float) -> None:
+    """Ask a process to stop, which ends its fleet first; kill one that hangs."""
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGCONT)
+        os.kill(child.pid, signal.SIGTERM)
+    with contextlib.suppress(Exception):
+        child.wait(limit_s)
+    if child.poll() is None:
+        child.kill()
+        child.wait()
 
 
 def overwrite(path: Path, text: str) -> None:

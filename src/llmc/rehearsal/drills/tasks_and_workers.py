@@ -59,7 +59,7 @@ def pool_repeats(scratch: Scratch) -> None:
     scratch.until(lambda: len(asked.read_text().split()) >= 3, "it was asked three times")
     done.touch()
     scratch.open("go")
-    scratch.expect(1)
+    scratch.expected.add(1)
     scratch.all_landed()
     scratch.require(len(scratch.task_files()) == 1, "one task file")
 
