@@ -5,7 +5,7 @@ the stored value, raises ValueError), `check` (problem text or None) and `inheri
 is unset).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from llmc.config.options import (
     Dollars,
@@ -303,6 +303,7 @@ NoticeKind = Literal[
     "overseer_failure",
     "overseer_ended",
 ]
+_OFF_BY_DEFAULT = ("waiting", "notice", "needs_input", "needs_review")
 
 
 class Notify(Table, frozen=True, kw_only=True):
@@ -310,18 +311,7 @@ class Notify(Table, frozen=True, kw_only=True):
 
     on: Annotated[
         tuple[NoticeKind, ...], option("Kinds of incident to notify about; see `llmc notify list`")
-    ] = (
-        "auto_failed",
-        "fleet_parked",
-        "budget_reached",
-        "task_quarantined",
-        "worker_error",
-        "blocked",
-        "digest",
-        "goal_asked",
-        "overseer_failure",
-        "overseer_ended",
-    )
+    ] = tuple(kind for kind in get_args(NoticeKind) if kind not in _OFF_BY_DEFAULT)
     bell: Annotated[bool, option("Ring the bell of the terminal running llmc")] = False
     desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
     command: Annotated[
