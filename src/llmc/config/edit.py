@@ -87,7 +87,7 @@ def unset_value(path: Path, dotted: str) -> Config:
         return _save(path, text, parts, data, [lambda: text])
     if _is_known_table(parts):
         raise UsageError(f'"{join_key(parts)}" is a table; unset one of its keys', hint=_SCHEMA_HINT)
-    return _save(path, text, parts, without(data, parts), [lambda: _removed(text, parts)])
+    return _save(path, text, parts, without(data, parts), [lambda: _replaced(text, parts, msgspec.UNSET)])
 
 
 def add_worker(path: Path, name: str, worker: Worker) -> Config:
@@ -115,7 +115,7 @@ def remove_worker(path: Path, name: str) -> Config:
         raise NotFound(
             f"{path.name} has no worker {name}; {near}", hint="Run `llmc status` to see the workers."
         )
-    edits = [lambda: remove_table(text, parts), lambda: _removed(text, parts)]
+    edits = [lambda: remove_table(text, parts), lambda: _replaced(text, parts, msgspec.UNSET)]
     return _save(path, text, parts, without(data, parts), edits)
 
 
@@ -192,6 +192,7 @@ def _read(path: Path) -> tuple[str, Data]:
 
 
 def _replaced(text: str, parts: KeyPath, value: object) -> str:
+    """The text with another value of a key; msgspec.UNSET removes the key."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -200,18 +201,10 @@ def _replaced(text: str, parts: KeyPath, value: object) -> str:
         if part not in node:
             node[part] = {}
         node = node[part]
-    node[parts[-1]] = tomlkit.value(to_toml(value))
-    return tomlkit.dumps(document)
-
-
-def _removed(text: str, parts: KeyPath) -> str:
-    import tomlkit
-
-    document = tomlkit.parse(text)
-    node: Any = document
-    for part in parts[:-1]:
-        node = node[part]
-    del node[parts[-1]]
+    if value is msgspec.UNSET:
+        del node[parts[-1]]
+    else:
+        node[parts[-1]] = tomlkit.value(to_toml(value))
     return tomlkit.dumps(document)
 
 

@@ -106,43 +106,22 @@ class Conversation:
         return taken
 
 
-class Worker:
-    """One thread that runs jobs in order, so that the loop always responds to keys."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Function] = SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def give(self, job: Function) -> None:
-        self._jobs.put(job)
-
-    def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            try:
-                job()
-            except BaseException:
-                import traceback  # takes 4 ms, not needed at start-up
-
-                traceback.print_exc()  # a bug of ours: visible, and not a hang
-                os._exit(BUG_EXIT_CODE)
-
-
 Done = Callable[[list[Piece], bool, bool], None]
 
 
 class Jobs:
-    """Runs one piece of work at a time."""
+    """Runs one piece of work at a time, in one thread, so that the loop always responds to keys."""
 
     def __init__(self, conversation: Conversation, on_done: Done) -> None:
         self._conversation = conversation
         self._on_done = on_done
-        self._worker = Worker()
+        self._given: SimpleQueue[Function] = SimpleQueue()
         self._busy = False
         self._backlog: list[Item] = []
         self._panel = ""
         self.turn: Turn | None = None
         self.is_deaf = True
+        threading.Thread(target=self._work, daemon=True).start()
 
     def start(self, delay_s: float, prompt: str) -> None:
         if prompt:
@@ -208,7 +187,18 @@ class Jobs:
 
     def _give(self, work: Function) -> None:
         self._busy = True
-        self._worker.give(work)
+        self._given.put(work)
+
+    def _work(self) -> None:
+        while True:
+            job = self._given.get()
+            try:
+                job()
+            except BaseException:
+                import traceback  # takes 4 ms, not needed at start-up
+
+                traceback.print_exc()  # a bug of ours: visible, and not a hang
+                os._exit(BUG_EXIT_CODE)
 
     def _begin(self, items: list[Item], is_follow_up: bool = False) -> None:
         first = items[0]
