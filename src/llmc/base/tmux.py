@@ -253,7 +253,7 @@ def exact(session: SessionName) -> str:
 
 def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> list[str]:
     """The options of an agent's pane, which override those that the user sets for a window."""
-    died = f"run-shell -b {tmux_quote(shell_join(died_argv))[:-1]} #{{hook_pane}}'"
+    died = f"run-shell -b {tmux_quote(shlex.join(died_argv))[:-1]} #{{hook_pane}}'"
     here = ["-p", "-t", pane]
     return [
         *["set-option", *here, "remain-on-exit", "on", ";"],
@@ -274,10 +274,6 @@ def _runs(pid: int) -> str:
     return f"#{{==:#{{pane_pid}},{pid}}}"
 
 
-def shell_join(argv: Sequence[str]) -> str:
-    return shlex.join(argv)
-
-
 def no_format(text: str) -> str:
     """Escape text for tmux formats: a directory may be named `#{x}` or `#(rm)`."""
     return text.replace("#", "##")
@@ -294,7 +290,7 @@ def _quote(text: str) -> str:
 
 def _words(argv: Sequence[str]) -> list[str]:
     """A program and its arguments: tmux executes two or more directly, but passes a single one to a shell."""
-    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shell_join(argv))]
+    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shlex.join(argv))]
 
 
 def _word(text: str) -> str:

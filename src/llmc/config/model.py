@@ -49,7 +49,7 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     max_tasks_per_phase: Annotated[int, option("Maximum number of tasks per phase", ge=1, le=7)] = 7
     max_subtasks_per_task: Annotated[int, option("Maximum number of subtasks per task", ge=0, le=7)] = 7
     max_repair_attempts: Annotated[
-        int, option("How many times an invalid plan is returned to the planner", ge=0, le=10)
+        int, option("Number of times an invalid plan goes back to the planner", ge=0, le=10)
     ] = 2
     diagnose: Annotated[bool, option("Ask the planner about stalled work before asking you")] = False
     timeout: Annotated[float, duration("Timeout of a planning run", gt=0)] = 600.0
@@ -88,7 +88,7 @@ class Goals(Table, frozen=True, kw_only=True):
         900.0
     )
     max_retries: Annotated[
-        int, option("Recovery attempts without progress before you are asked", ge=0, le=100)
+        int, option("Recovery attempts without progress before llmc asks you", ge=0, le=100)
     ] = 2
     min_resend_interval: Annotated[
         float, duration("Minimum time before the same instruction is sent again", ge=0)
@@ -96,7 +96,7 @@ class Goals(Table, frozen=True, kw_only=True):
     max_in_progress: Annotated[
         int, option("Maximum number of plan items in progress across all goals", ge=1, le=245)
     ] = 6
-    reminders: Annotated[int, option("How many times you are reminded of an open question", ge=0, le=100)] = 3
+    reminders: Annotated[int, option("Number of reminders about an open question", ge=0, le=100)] = 3
     backoff: Backoff = Backoff()
     planner: GoalPlanner = GoalPlanner()
     policy: GoalPolicy = GoalPolicy()
@@ -142,7 +142,7 @@ class Repo(Table, frozen=True, kw_only=True):
     serena: Annotated[
         bool, option("Create a Serena project for each worktree and register it with Serena")
     ] = False
-    push_after_accept: Annotated[bool, option("Push the source to its remote after each accept")] = False
+    push_after_accept: Annotated[bool, option("Push the source to its remote after work lands")] = False
     validate_timeout_s: Annotated[float, duration("Timeout of the validate command", gt=0)] = 3600.0
     validate_in: Annotated[
         Literal["slot", "worktree"],
@@ -152,7 +152,7 @@ class Repo(Table, frozen=True, kw_only=True):
         int, option("Maximum number of parallel validations; slots are created on demand", ge=1, le=64)
     ] = 4
     validate_clean: Annotated[
-        bool, option("Also remove ignored files (build caches) from a slot before each validation")
+        bool, option("Also remove ignored files, such as build caches, from a slot before each validation")
     ] = False
     setup_inputs: Annotated[
         tuple[NonEmpty, ...],
@@ -187,7 +187,7 @@ AgentName = Literal["claude", "scripted"]
 class Defaults(Table, frozen=True, kw_only=True):
     """Defaults for all workers."""
 
-    model: Annotated[str, option("Claude model of workers without their own", min_length=1)] = "opus"
+    model: Annotated[str, option("Default Claude model for workers", min_length=1)] = "opus"
     skip_permissions: Annotated[bool, option("Launch with --dangerously-skip-permissions")] = True
     allowed_tools: Annotated[
         tuple[NonEmpty, ...], option("Tools allowed without a permission prompt (--allowedTools)")
@@ -221,7 +221,7 @@ class Worker(Table, frozen=True, kw_only=True):
     model: Annotated[
         str | None,
         option(
-            "Claude model of this worker; if unset, defaults.model",
+            "Claude model for this worker; if unset, defaults.model",
             example="sonnet",
             inherits="defaults.model",
         ),
@@ -269,7 +269,7 @@ class Budget(Table, frozen=True, kw_only=True):
         Dollars, option("Maximum cost in dollars per run of `up --auto`; 0 means no limit")
     ] = 0.0
     soft: Annotated[
-        float, option("Fraction of a limit at which the worker is told to wrap up", gt=0, le=1)
+        float, option("Fraction of a limit at which llmc tells the worker to wrap up", gt=0, le=1)
     ] = 0.8
 
 
@@ -312,7 +312,7 @@ class Notify(Table, frozen=True, kw_only=True):
     on: Annotated[
         tuple[NoticeKind, ...], option("Kinds of incident to notify about; see `llmc notify list`")
     ] = tuple(kind for kind in get_args(NoticeKind) if kind not in _OFF_BY_DEFAULT)
-    bell: Annotated[bool, option("Ring the bell of the terminal running llmc")] = False
+    bell: Annotated[bool, option("Ring the terminal bell for each notification")] = False
     desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
     command: Annotated[
         Text,
@@ -321,7 +321,7 @@ class Notify(Table, frozen=True, kw_only=True):
     webhook: Annotated[
         str,
         option(
-            "URL to which each notification is posted as JSON",
+            "URL that receives each notification as a JSON POST request",
             example="https://hooks.example.com/services/T000/B000",
             check=check_webhook,
         ),
@@ -347,7 +347,7 @@ class Auto(Table, frozen=True, kw_only=True):
     tasks_root: Annotated[
         Text,
         option(
-            "Directory of the task lists; empty means the one of the agent's configuration",
+            "Directory of the task lists; empty means `tasks` in the agent's configuration directory",
             example="~/.claude/tasks",
         ),
     ] = ""
@@ -375,7 +375,7 @@ class Auto(Table, frozen=True, kw_only=True):
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
     crash_backoff_secs: Annotated[
-        float, duration("Time before a task whose agent crashed is retried; doubles with each crash", ge=0)
+        float, duration("Wait before retrying a task whose agent crashed; doubles with each crash", ge=0)
     ] = 10.0
     limit_backoff_secs: Annotated[
         float, duration("First wait after a usage limit without a reset time; doubles up to 1 hour", gt=0)
@@ -407,7 +407,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before the worker is reset and the daemon restarted; longer if goals are on",
+            "Time without progress before llmc resets the worker and restarts the daemon; longer with goals",
             gt=0,
         ),
     ] = 3600.0

@@ -367,7 +367,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     validation_due: bool = False
     #: the end of the output of a validation that failed after the conflicts were resolved
     validation_output: str = ""
-    #: other work landed: rebase this worker's when that disturbs nobody
+    #: other work landed: rebase this worker's commits when neither its agent nor the user is active
     rebase_due: bool = False
     #: when patrol first saw commits of a turn that has not ended yet
     commits_seen_unix: float = 0.0

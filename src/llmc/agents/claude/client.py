@@ -93,8 +93,8 @@ class ClaudeCode(LikeClaude):
         if path is None:
             raise LlmcError(
                 "Claude Code not found",
-                hint="Install it with `npm install -g @anthropic-ai/claude-code`, or install llmc with the extra `claude` "
-                "(`pip install '.[claude]'` in a checkout of llmc), or set defaults.agent_command to its path.",
+                hint="Install it with `npm install -g @anthropic-ai/claude-code`, or run `pip install '.[claude]'` in a "
+                "checkout of llmc, or set defaults.agent_command to its path.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):

@@ -73,9 +73,9 @@ def question(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, asks)
     scratch.supervise()
-    scratch.until(asked.exists, "it asks")
+    scratch.until(asked.exists, "the agent asks")
     scratch.breaks_now()
-    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "the question is asked")
+    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "llmc asks the question")
     (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
     scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
     _completed(scratch)
@@ -90,7 +90,7 @@ def store_damaged(scratch: Scratch) -> None:
     scratch.breaks_now()
     overwrite(store, "no database " * 500)
     log = scratch.root / "logs" / "goals.log"
-    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log reports it")
+    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log reports the damage")
     scratch.open("go")
     scratch.until(lambda: 1 in scratch.landed(), "tasks in progress landed")
     scratch.llmc("goal", "create", "--title", "Once more", "--no-plan")  # the next writer sets it aside

@@ -24,9 +24,9 @@ def conflict(scratch: Scratch) -> None:
 def conflicts_again(scratch: Scratch) -> None:
     """The same file keeps changing, and no agent resolves the conflict: the tasks are not the cause."""
     scratch.create()
-    mended = scratch.directory / "mended"
-    scratch.remedy(f"touch {mended}", "llmc tasks requeue 1", "llmc tasks requeue 2")
-    fights = f"test -e {mended} || {{ {scratch.person('shared')}; }}"
+    fixed = scratch.directory / "fixed"
+    scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1", "llmc tasks requeue 2")
+    fights = f"test -e {fixed} || {{ {scratch.person('shared')}; }}"
     for number in (1, 2):
         lines = [scratch.commit(number, before=fights, file="shared"), "@on-conflict true"]
         scratch.task(number, *lines)

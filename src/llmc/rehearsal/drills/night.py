@@ -54,9 +54,9 @@ class Night(Struct):
     def _prepare(self) -> None:
         scratch = self.scratch
         scratch.create(**SETTINGS)
-        mend = scratch.directory / "mend.sh"
-        mend.write_text(_MEND.format(root=scratch.root, source=scratch.source, person=PERSON))
-        scratch.remedy(f"sh {mend}")
+        fix = scratch.directory / "fix.sh"
+        fix.write_text(_FIXES.format(root=scratch.root, source=scratch.source, person=PERSON))
+        scratch.remedy(f"sh {fix}")
         for number in range(1, self._size() + 1):
             after = tuple(
                 sorted(self.dice.sample(range(1, number), min(number - 1, self.dice.randint(0, 2))))
@@ -178,7 +178,7 @@ def _serious(night: Night) -> list[Strike]:
 
 
 #: what an agent would do, in order; each step does nothing if nothing is wrong
-_MEND = """\
+_FIXES = """\
 sed -i '/^no toml/d' {root}/config.toml
 rm -f {source}/.git/refs/heads/main.lock
 git -C {source} {person} commit -q -a -m 'By a person' || true

@@ -76,14 +76,14 @@ def start_hangs(scratch: Scratch) -> None:
 
 def overseer_session_dies(scratch: Scratch) -> None:
     """The remediation agent is killed during a remediation."""
-    mended, tried = scratch.directory / "mended", scratch.directory / "tried"
-    check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
+    fixed, tried = scratch.directory / "fixed", scratch.directory / "tried"
+    check = f"test -e {fixed} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})
-    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {mended}")
+    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {fixed}")
     scratch.task(1)
     scratch.task(2, after=(1,))
     scratch.supervise()
-    scratch.until(tried.exists, "a remediation is running")
+    scratch.until(tried.exists, "the remediation agent is running")
     scratch.breaks_now()
     os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
     scratch.seen(
@@ -104,7 +104,7 @@ def bad_fix(scratch: Scratch) -> None:
 def remediation_hangs(scratch: Scratch) -> None:
     _broken_build(scratch, scratch.gate("never"), **{"overseer.remediation_timeout_secs": "5"})
     scratch.supervise()
-    began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation started")
+    began = scratch.until(lambda: scratch.events("overseer_remediation"), "the remediation agent started")
     scratch.breaks_now()
     scratch.fault_unix = float(began[0]["ts"])
     scratch.detected("overseer_remediation", outcome="timeout")
@@ -118,7 +118,7 @@ def remediation_fails(scratch: Scratch) -> None:
     scratch.supervise()
     scratch.noticed("failure:")
     scratch.require(scratch.ended() == 11, "the supervisor exits with 11")
-    scratch.require("get a new key" in scratch.said(), "it shows the agent's request")
+    scratch.require("get a new key" in scratch.said(), "the supervisor shows the agent's request")
 
 
 def other_daemon(scratch: Scratch) -> None:
