@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from llmc.base import clock
 from llmc.base.errors import LlmcError, ToolFailed
-from llmc.base.rotation import open_log
+from llmc.base.rotation import open_log, private_opener
 from llmc.base.urls import scrub
 
 #: how often a long command checks whether it must stop
@@ -216,7 +216,7 @@ def run_logged(
         raise _not_started([command], cwd, FileNotFoundError())
     with contextlib.ExitStack() as opened:
         sink = opened.enter_context(open_log(log))
-        said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
+        said = opened.enter_context(open(answer, "wb", opener=private_opener)) if answer is not None else sink
         sink.write(_entry(about, f"$ {command}"))
         sink.flush()
         start = sink.tell()
@@ -284,7 +284,7 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:
     """Start a program that outlives us, with its output appended to a file."""
-    with open(output, "ab", opener=_private) as sink:
+    with open(output, "ab", opener=private_opener) as sink:
         return subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -333,10 +333,6 @@ def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> Llm
         return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {error.strerror or error}")
     hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _text(data: bytes) -> str:

@@ -56,10 +56,7 @@ class Transaction:
         self.now = now_unix()
 
     def worker(self, name: str) -> WorkerRecord:
-        record = self.state.workers.get(WorkerName(name))
-        if record is None:
-            raise unknown_worker(name, self.state)
-        return record
+        return _worker(self.state, name)
 
     def put(self, record: WorkerRecord) -> WorkerRecord:
         self.state = replace(self.state, workers={**self.state.workers, record.name: record})
@@ -207,11 +204,7 @@ class Store:
             return None
 
     def worker(self, name: str) -> WorkerRecord:
-        state = self.read()
-        record = state.workers.get(WorkerName(name))
-        if record is None:
-            raise unknown_worker(name, state)
-        return record
+        return _worker(self.read(), name)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -362,6 +355,13 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_printable(item) for item in value]
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _worker(state: State, name: str) -> WorkerRecord:
+    record = state.workers.get(WorkerName(name))
+    if record is None:
+        raise unknown_worker(name, state)
+    return record
 
 
 def unknown_worker(name: str, state: State) -> NotFound:

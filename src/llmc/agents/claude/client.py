@@ -20,7 +20,7 @@ from llmc.agents.claude.trusted_dirs import ClaudeTrust
 from llmc.agents.protocol import Agent, Answer, Launch, OneShot, Trust
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.base.given import parse
+from llmc.base.given import number, parse
 from llmc.records.worker import Spent, Tokens
 
 
@@ -160,47 +160,37 @@ class PrintMode:
         return self._client.environment(base, task_tools=False)
 
     def answer(self, stdout: str) -> Answer | None:
-        return read_answer(stdout)
-
-
-def read_answer(stdout: str) -> Answer | None:
-    """The result in what the client printed; None if there is none."""
-    try:
-        result = json.loads(stdout)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(result, dict) or result.get("type") != "result":
-        return None
-    said = str(result.get("result") or "")
-    if (structured := result.get("structured_output")) is not None:
-        said = json.dumps(structured, ensure_ascii=False)
-    status = result.get("api_error_status")
-    failed = bool(result.get("is_error")) or result.get("subtype") != "success"
-    errors = result.get("errors") or [said or str(result.get("subtype"))]
-    return Answer(
-        text=said,
-        model=", ".join(_models(result)),
-        spent=_spent(result),
-        error="; ".join(map(str, errors)) if failed else "",
-        status=status if isinstance(status, int) else 0,
-    )
-
-
-def _models(result: Mapping[str, Any]) -> list[str]:
-    used = result.get("modelUsage")
-    return sorted(map(str, used)) if isinstance(used, dict) else []
+        try:
+            result = json.loads(stdout)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(result, dict) or result.get("type") != "result":
+            return None
+        said = str(result.get("result") or "")
+        if (structured := result.get("structured_output")) is not None:
+            said = json.dumps(structured, ensure_ascii=False)
+        status = result.get("api_error_status")
+        failed = bool(result.get("is_error")) or result.get("subtype") != "success"
+        errors = result.get("errors") or [said or str(result.get("subtype"))]
+        return Answer(
+            text=said,
+            model=", ".join(sorted(map(str, _table(result, "modelUsage")))),
+            spent=_spent(result),
+            error="; ".join(map(str, errors)) if failed else "",
+            status=status if isinstance(status, int) else 0,
+        )
 
 
 def _spent(result: Mapping[str, Any]) -> Spent:
-    usage = result.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
+    usage = _table(result, "usage")
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     tokens = Tokens(
-        input_tokens=sum(int(_number(usage.get(name))) for name in read),
-        output_tokens=int(_number(usage.get("output_tokens"))),
+        input_tokens=sum(int(number(usage.get(name)) or 0) for name in read),
+        output_tokens=int(number(usage.get("output_tokens")) or 0),
     )
-    return Spent(tokens=tokens, cost=_number(result.get("total_cost_usd")))
+    return Spent(tokens=tokens, cost=number(result.get("total_cost_usd")) or 0.0)
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+def _table(result: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = result.get(key)
+    return found if isinstance(found, dict) else {}

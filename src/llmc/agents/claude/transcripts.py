@@ -116,12 +116,9 @@ class ClaudeTranscript:
     def _rows(self, needle: bytes, offset: int) -> tuple[list[Row], int]:
         """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
         try:
-            with self.path.open("rb") as file:
-                file.seek(offset)
-                data = file.read()
+            complete = _complete_lines(self.path, offset)
         except (FileNotFoundError, IsADirectoryError):
             return [], offset
-        complete = data[: data.rfind(b"\n") + 1]
         rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
         return [row for row in rows if row is not None], offset + len(complete)
 
@@ -135,6 +132,13 @@ class ClaudeTranscript:
             return []
         whole = lines if end <= TAIL_BYTES else lines[1:]
         return [row for row in map(json_row, whole) if row is not None]
+
+
+def _complete_lines(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    return data[: data.rfind(b"\n") + 1]
 
 
 def row_text(row: dict[str, Any]) -> str:
@@ -261,12 +265,9 @@ class Meter:
                 offset = 0  # another file; its messages still count once
             if found.st_size == offset:
                 return
-            with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read()
+            complete = _complete_lines(path, offset)
         except OSError:
             return  # not readable yet: the next look reads it
-        complete = data[: data.rfind(b"\n") + 1]
         self._read_to[path] = (found.st_ino, offset + len(complete))
         for line in complete.splitlines():
             if b'"usage"' in line and b'"assistant"' in line:

@@ -41,12 +41,13 @@ class Item:
 class Conversation:
     """The session and its surroundings. `post` runs a function in the event loop."""
 
-    def __init__(self, options: Options, post: Callable[[Function], None], with_status: bool) -> None:
+    def __init__(self, options: Options, post: Callable[[Function], None]) -> None:
         self.options = options
         self.session = Session(options)
         self.post = post
         self.new_lines: list[str] = []
         self.transcript = Transcript(self.session, options.mode, not self.session.is_child)
+        with_status = os.environ.get("LLMC_SCRIPTED_NO_STATUS") != "1"
         self.status = StatusFile(self.session, with_status and not self.session.is_child)
         self.hooks = Hooks(options, self.session, lambda line: self.print([line]))
         self.dialog: Dialog | None = None
