@@ -14,7 +14,8 @@ from llmc.base.log_reader import LogReader, archives
 
 Row = dict[str, Any]
 
-_BLOCK = 1 << 16
+#: most readers want only the last lines
+_FIRST_BLOCK, _BLOCK = 1 << 12, 1 << 16
 #: a search stops after this many bytes of rows that are too old
 _QUIET = 1 << 18
 #: the start of each row that the store writes
@@ -101,11 +102,11 @@ def _lines_backwards(path: str, with_tail: bool) -> Iterator[tuple[int, bytes]]:
     except FileNotFoundError:
         return
     try:
-        end = os.fstat(fd).st_size
+        end, size = os.fstat(fd).st_size, _FIRST_BLOCK
         tail = b""
         complete = with_tail
         while end > 0:
-            start = max(0, end - _BLOCK)
+            start = max(0, end - size)
             block = os.pread(fd, end - start, start) + tail
             tail, *lines = block.split(b"\n")
             at = start + len(block)
@@ -115,7 +116,7 @@ def _lines_backwards(path: str, with_tail: bool) -> Iterator[tuple[int, bytes]]:
                     yield at, line
                 complete = True
                 at -= 1
-            end = start
+            end, size = start, _BLOCK
         if complete and tail:
             yield 0, tail
     finally:
