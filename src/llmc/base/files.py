@@ -53,6 +53,11 @@ def rewrite(path: Path, data: bytes) -> None:
     """The same for a file of the user: a link stays a link, and the file keeps its mode. Raises OSError."""
     target = Path(os.path.realpath(path))
     _replace(target, target.with_name(f".{target.name}{_unique()}.tmp"), data, None)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new file stays after a power cut
+    finally:
+        os.close(folder)
 
 
 def _unique() -> str:
