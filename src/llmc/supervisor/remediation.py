@@ -2,9 +2,6 @@
 
 The functions that run workers run its session too; only its record, inbox, locks and socket are its own
 (`OverseerRoot`).
-
-Its session is launched, told and listened to by the same functions as a worker's; only its record, inbox, locks and
-socket are its own (`OverseerRoot`).
 """
 
 import contextlib
@@ -225,6 +222,8 @@ def remediate(
         end = End(Outcome.FAILED, f"{error.message}. {error.hint}".rstrip(". "))
     except OSError as error:
         end = End(Outcome.FAILED, str(error))
+    except Exception as error:
+        end = End(Outcome.FAILED, f"bug in the remediation: {type(error).__name__}: {error}")
     duration_s = monotonic() - began
     if log is not None:
         with contextlib.suppress(LlmcError):  # a full disk must not hide how it ended

@@ -12,9 +12,11 @@ from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.files import json_row, read_text
+from llmc.base.files import json_row
 from llmc.base.log_reader import LogReader, archives
+from llmc.config.model import Overseer
 from llmc.config.paths import Root
+from llmc.doctor.checks.what_runs import MANUAL
 from llmc.records import sight
 from llmc.records.event_log import EventLog
 from llmc.records.items import Registration
@@ -25,7 +27,7 @@ from llmc.repo.project import Project
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity, Record, failures
 from llmc.supervisor.rules import decide
-from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine
+from llmc.supervisor.rules.prompt import LINES, Situation
 from llmc.tasks.task_list import left_to_do
 from llmc.workers.rules import clock_jump
 
@@ -33,7 +35,6 @@ from llmc.workers.rules import clock_jump
 DISK_FULL_BYTES = 4 * 1024 * 1024
 #: how much of a log's end is read for its last lines
 TAIL_BYTES = 256 * 1024
-MANUAL = "manual_intervention_needed_"
 
 
 def at_work(state: State) -> list[WorkerRecord]:
@@ -56,12 +57,6 @@ def disk_is_full(root: Root) -> bool:
         return shutil.disk_usage(root.path).free < DISK_FULL_BYTES
     except OSError:
         return False
-
-
-def manual_notes(root: Root) -> list[decide.Note]:
-    """The files that request manual intervention."""
-    found = sorted(root.private.glob(f"{MANUAL}*.txt"))
-    return [decide.Note(str(path), read_text(path)) for path in found]
 
 
 def situation(project: Project, failure: Failure, daemon: Identity | None) -> Situation:
@@ -95,22 +90,12 @@ def last_lines(path: Path, count: int = LINES) -> tuple[str, ...]:
     return tuple(text.splitlines()[-count:])
 
 
-def _workers(project: Project) -> tuple[tuple[WorkerLine, ...] | None, str]:
+def _workers(project: Project) -> tuple[tuple[WorkerRecord, ...] | None, str]:
     try:
         state = project.store.read()
     except LlmcError as error:
         return None, f"{error.message} {error.hint}".strip()
-    return tuple(
-        WorkerLine(
-            name=r.name,
-            status=r.status,
-            reason=r.reason,
-            task_id=r.assignment.task_id if r.assignment else "",
-            error=r.error_reason,
-            worktree=r.worktree_path,
-        )
-        for _, r in sorted(state.workers.items())
-    ), ""
+    return tuple(record for _, record in sorted(state.workers.items())), ""
 
 
 def _git_status(project: Project) -> str:
@@ -209,19 +194,19 @@ def _transcripts(record: WorkerRecord) -> list[Transcript]:
 class Watch:
     """Watches one daemon from start to end."""
 
-    def __init__(self, project: Project, daemon: Running, tail: LogTail, interval_s: float) -> None:
+    def __init__(self, project: Project, daemon: Running, tail: LogTail, settings: Overseer) -> None:
         now = monotonic()
         self._project = project
         self._daemon = daemon
         self._tail = tail
-        self._interval_s = max(LEAST_INTERVAL_S, interval_s)
+        self._settings = settings
         self._looked = (now, now_unix())
         self._registered = Since(now)
         self._beat = Since(now)
         self._progress = Progress(Since(now))
         self._was_ready = False
 
-    def look(self, limits: decide.HealthLimits) -> decide.Seen:
+    def look(self) -> decide.Seen:
         """Observe the daemon."""
         now = monotonic()
         # Check first whether it is alive: if another daemon takes over meanwhile, that is the finding.
@@ -243,14 +228,15 @@ class Watch:
             beat_age_s=self._beat.see(beat, now),
             records=tuple(self._tail.read()),
             quiet_s=quiet_s,
-            has_work=decide.is_quiet_for_long(quiet_s, limits) and self._has_work(limits),
+            has_work=decide.is_quiet_for_long(quiet_s, self._settings) and self._has_work(),
         )
 
     def clock_jump(self) -> str:
         """Why timeouts are suspended for one full interval; "" if they are not."""
         now, wall = monotonic(), now_unix()
+        interval_s = max(LEAST_INTERVAL_S, self._settings.check_interval_secs)
         (before, wall_before), self._looked = self._looked, (now, wall)
-        why = clock_jump(self._interval_s, now - before, wall - wall_before)
+        why = clock_jump(interval_s, now - before, wall - wall_before)
         if why:
             self._beat.at = self._registered.at = now
             self._progress.forget(now)
@@ -276,11 +262,12 @@ class Watch:
         except LlmcError:
             return 0.0  # the daemon reports an unreadable state
 
-    def _has_work(self, limits: decide.HealthLimits) -> bool:
+    def _has_work(self) -> bool:
         """A worker has a task or could start one; not while commits still arrive."""
         try:
             state = self._project.store.read()
-            if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
+            stall_s = self._settings.stall_timeout_secs
+            if any(self._committed_s(record) <= stall_s for record in at_work(state)):
                 return False
             free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
             return bool(at_work(state)) or (free and _is_ready_work(self._project))

@@ -12,7 +12,6 @@ from llmc.doctor.check import Check, WorkerCheck
 from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
 from llmc.doctor.checks.tasks_and_goals import LeftClaim
-from llmc.doctor.checks.what_runs import Note
 from llmc.doctor.programs import parse_version
 from llmc.doctor.registry import CHECKS, diagnose, not_seen, notes, of_one
 from llmc.doctor.rules.canary_verdict import Verdict
@@ -391,7 +390,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"daemon": DaemonFacts(**RUNNING, other_pid=7)}, "daemon_other", False),
         ({"daemon": DaemonFacts(**RUNNING, socket_problem="gone")}, "daemon_socket", False),
         ({"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=61)}, "daemon_stalled", False),
-        ({"manual_intervention": (Note("/r/x.txt", "mend it", "/r/logs"),)}, "manual_intervention", False),
+        ({"manual_intervention": (("/r/x.txt", "get a new key", "/r/logs/"),)}, "manual_intervention", False),
         ({"overseer_crashed": ("/r/.llmc/overseer.json",)}, "overseer_crashed", True),
         ({"task_list": ("3.json: it is no JSON object",)}, "task_list", False),
         ({"goals": (("goals are in safe mode", "look at it"),)}, "goals", False),

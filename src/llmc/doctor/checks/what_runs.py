@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, Refused
@@ -30,15 +28,8 @@ HEARTBEAT_LATE_S = 60.0
 STALE_SPEC_S = 60.0
 #: a process that started this much later than its registration is a different process
 _SAME_PROCESS_S = 5.0
-_NOTES = "manual_intervention_needed_*.txt"
-
-
-class Note(Struct, frozen=True):
-    """`manual_intervention_needed_*.txt`, and where to move it."""
-
-    path: str
-    first_line: str
-    away: str
+#: how the files begin in which a remediation requests manual intervention
+MANUAL = "manual_intervention_needed_"
 
 
 def daemon_facts(project: Project) -> DaemonFacts:
@@ -161,19 +152,22 @@ def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
 
-def _notes(at: Sight) -> Iterator[Note]:
-    root = at.project.root
-    for path in sorted(root.private.glob(_NOTES)):
-        lines = [line for line in read_text(path).splitlines() if line.strip()]
-        yield Note(str(path), lines[0].strip()[:200] if lines else "(empty)", str(root.logs))
+def manual_notes(root: Root) -> dict[str, str]:
+    """The files that request manual intervention: path and text."""
+    return {str(path): read_text(path) for path in sorted(root.private.glob(f"{MANUAL}*.txt"))}
 
 
-def _asks_for_a_person(_: Facts, seen: tuple[Note, ...]) -> Iterator[Finding]:
-    for note in seen:
-        fix = f"resolve it, then run: mv {note.path} {note.away}/"
-        yield Finding(
-            f"manual intervention requested in {note.path}: {note.first_line}", fix, subject=note.path
-        )
+def _notes(at: Sight) -> Iterator[tuple[str, str, str]]:
+    """Path, first line, and where to move it."""
+    for path, text in manual_notes(at.project.root).items():
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        yield path, lines[0][:200] if lines else "(empty)", f"{at.project.root.logs}/"
+
+
+def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Finding]:
+    for path, first_line, away in seen:
+        fix = f"resolve it, then run: mv {path} {away}"
+        yield Finding(f"manual intervention requested in {path}: {first_line}", fix, subject=path)
 
 
 def _dead_overseer(root: Root) -> list[str]:
@@ -234,8 +228,8 @@ CHECKS = (
         judge=_other),
     Check("daemon_socket", "daemon", "hooks cannot wake the daemon", judge=_deaf),
     Check("daemon_stalled", "daemon", "the daemon is hung", judge=_stalled),
-    Check("manual_intervention", "supervisor", "a remediation requested manual intervention", look=_notes,
-        judge=_asks_for_a_person),
+    Check("manual_intervention", "supervisor", "a remediation requested manual intervention",
+        look=_notes, judge=_manual),
     Check("overseer_crashed", "supervisor", "a crashed supervisor left its file",
         look=lambda at: _dead_overseer(at.project.root),
         judge=lambda _, seen: (fixable(f"a supervisor crashed and left {p}", subject=p) for p in seen),
