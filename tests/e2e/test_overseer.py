@@ -108,7 +108,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     assert state["overseer_active"] is True
     assert 0 < state["auto"]["last_task_assignment_unix"] < state["auto"]["last_task_completion_unix"]
     prompt = (fleet.dir / "prompt").read_text()
-    assert prompt.startswith("Mend it.\n")
+    assert prompt.startswith("Fix it.\n")
     assert "(killed by signal 9)" in prompt
     assert f"PID {first}," in prompt
     assert "auto-1 task 1 claimed" in prompt
@@ -242,7 +242,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside one that runs."""
     fleet = set_up(scripted)
     assert "overseer.remediation_prompt" in fleet.llmc("overseer", code=2).err
-    fleet.llmc("config", "set", "overseer.remediation_prompt", "Mend it.")
+    fleet.llmc("config", "set", "overseer.remediation_prompt", "Fix it.")
     assert "`llmc` is not on your PATH" in fleet.llmc("overseer", code=4, PATH="/usr/bin:/bin").err
     fleet.up()
     manual = overseen()

@@ -33,7 +33,7 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     broken.write_text("broken\n")
     fleet.set_up("adam", config={"defaults.ready_timeout_s": "60", "auto.task_list_id": "plan"})
     if fleet.agent == "claude":
-        untrusted = Remedy(fleet, "Mend it.").done()
+        untrusted = Remedy(fleet, "Fix it.").done()
         assert untrusted["outcome"] == "failed"
         assert "llmc init --trust" in untrusted["problem"]
         fleet.llmc("init", "--trust")

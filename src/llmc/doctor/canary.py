@@ -96,7 +96,10 @@ def tmux_version() -> str:
 
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     """Run every probe in a scratch session, and write the verdict to disk."""
-    with _alone(project), _signals_end_it_in_order():
+    lock = project.root.lock("canary")
+    with locks.claim(lock) as ours, _signals_end_it_in_order():
+        if not ours:
+            raise Refused(f"another canary is running: {locks.holder(lock)}", hint="Wait for it to finish.")
         end_leftovers(project.root)
         scratch = _scratch(project)
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
@@ -136,13 +139,10 @@ def end_leftovers(root: Root) -> None:
 
 def repair_leftovers(root: Root) -> None:
     """As `end_leftovers`, but not while a canary runs."""
-    claim = locks.hold_forever(root.lock("canary"))
-    if claim is None:
-        raise Refused("a canary is running", hint="Run `llmc doctor` again.")
-    try:
+    with locks.claim(root.lock("canary")) as ours:
+        if not ours:
+            raise Refused("a canary is running", hint="Run `llmc doctor` again.")
         end_leftovers(root)
-    finally:
-        os.close(claim)
 
 
 def _folders(root: Root) -> list[Path]:
@@ -150,18 +150,6 @@ def _folders(root: Root) -> list[Path]:
         return sorted(Path(entry.path) for entry in os.scandir(root.canaries) if entry.is_dir())
     except OSError:
         return []
-
-
-@contextmanager
-def _alone(project: Project) -> Iterator[None]:
-    claim = locks.hold_forever(project.root.lock("canary"))
-    if claim is None:
-        who = locks.holder(project.root.lock("canary"))
-        raise Refused(f"another canary is running: {who}", hint="Wait for it to finish.")
-    try:
-        yield
-    finally:
-        os.close(claim)
 
 
 @contextmanager

@@ -95,19 +95,14 @@ def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> li
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
     """Keep daemons from starting, and refuse while a command uses a worker."""
-    claim = locks.hold_forever(project.root.lock("daemon"))
-    if claim is None:
-        raise Refused(
-            f"a daemon is running: {locks.holder(project.root.lock('daemon'))}",
-            hint="Stop it with `llmc down`.",
-        )
-    try:
+    lock = project.root.lock("daemon")
+    with locks.claim(lock) as ours:
+        if not ours:
+            raise Refused(f"a daemon is running: {locks.holder(lock)}", hint="Stop it with `llmc down`.")
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
                 raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for it to finish.")
         yield
-    finally:
-        os.close(claim)
 
 
 def _old_workers(project: Project) -> dict[WorkerName, WorkerRecord]:
@@ -156,11 +151,8 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
     transcript = reader.find_transcript(config_dir, said.session, str(worktree))
     bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
     git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
-    return Found(
-        name=name,
-        worktree_path=str(worktree),
-        session_id=project.session(name),
-        created_at_unix=bare.created_at_unix,
+    return replace(
+        bare,
         alive=alive,
         instance=environment.get("LLMC_INSTANCE", "") if ours else "",
         agent=agent.name,

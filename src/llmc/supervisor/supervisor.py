@@ -63,17 +63,15 @@ class Supervisor:
     def run(self) -> int:
         """Keep a daemon running; the exit code."""
         check(self._project)
-        claim = locks.hold_forever(self._project.root.lock("overseer"))
-        if claim is None:
-            raise Refused(
-                f"a supervisor is already running for this root: {locks.holder(self._project.root.lock('overseer'))}",
-                hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
-            )
-        try:
+        lock = self._project.root.lock("overseer")
+        with locks.claim(lock) as ours:
+            if not ours:
+                raise Refused(
+                    f"a supervisor is already running for this root: {locks.holder(lock)}",
+                    hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
+                )
             with self._signals():
                 return self._run()
-        finally:
-            os.close(claim)
 
     def _run(self) -> int:
         self._begin()

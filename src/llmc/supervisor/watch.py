@@ -3,16 +3,16 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
+from llmc.base import proc
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.files import json_row
+from llmc.base.files import json_record
 from llmc.base.log_reader import LogReader, archives
 from llmc.config.model import Overseer
 from llmc.config.paths import Root
@@ -71,23 +71,19 @@ def situation(project: Project, failure: Failure, daemon: Identity | None) -> Si
         root=str(root.path),
         source=project.source,
         daemon=daemon,
-        logs={str(path): last_lines(path) for path in logs},
+        logs={str(path): _last_lines(path) for path in logs},
         workers=workers,
         state_problem=problem,
-        git_status=_in_words(lambda: _git_status(project)),
+        git_status=_git_status(project),
         manual_file=str(root.private / f"{MANUAL}{stamp}.txt"),
     )
 
 
-def last_lines(path: Path, count: int = LINES) -> tuple[str, ...]:
+def _last_lines(path: Path) -> tuple[str, ...]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+        return tuple(proc.tail(path, 0, TAIL_BYTES).splitlines()[-LINES:])
     except OSError:
         return ()
-    return tuple(text.splitlines()[-count:])
 
 
 def _workers(project: Project) -> tuple[tuple[WorkerRecord, ...] | None, str]:
@@ -101,15 +97,11 @@ def _workers(project: Project) -> tuple[tuple[WorkerRecord, ...] | None, str]:
 def _git_status(project: Project) -> str:
     if not os.path.isdir(project.source):
         return f"{project.source} is not a local directory"
-    done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
-    return done.stdout if done.ok else done.stderr
-
-
-def _in_words(probe: Callable[[], str]) -> str:
     try:
-        return probe()
+        done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
     except LlmcError as error:
         return error.message
+    return done.stdout if done.ok else done.stderr
 
 
 #: checks closer together than this prove nothing if they are late
@@ -251,10 +243,8 @@ class Watch:
         return str(ours[-1].get("reason")) if ours else ""
 
     def _beat_now(self) -> tuple[str, float] | None:
-        row = json_row(_bytes(self._project.root.heartbeat))
-        if row is None:
-            return None
-        return str(row.get("instance_id")), float(row.get("timestamp_unix") or 0.0)
+        row = json_record(self._project.root.heartbeat)
+        return (str(row.get("instance_id")), float(row.get("timestamp_unix") or 0.0)) if row else None
 
     def _quiet_s(self, now: float) -> float:
         try:
@@ -283,10 +273,3 @@ class Watch:
 def _is_ready_work(project: Project) -> bool:
     left = left_to_do(project)
     return len(left.open) > len(left.held) and not left.stuck
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

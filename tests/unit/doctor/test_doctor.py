@@ -11,7 +11,6 @@ from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, Task
 from llmc.doctor.check import Check, WorkerCheck
 from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
-from llmc.doctor.checks.tasks_and_goals import LeftClaim
 from llmc.doctor.programs import parse_version
 from llmc.doctor.registry import CHECKS, diagnose, not_seen, notes, of_one
 from llmc.doctor.rules.canary_verdict import Verdict
@@ -394,7 +393,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"overseer_crashed": ("/r/.llmc/overseer.json",)}, "overseer_crashed", True),
         ({"task_list": ("3.json: it is no JSON object",)}, "task_list", False),
         ({"goals": (("goals are in safe mode", "look at it"),)}, "goals", False),
-        ({"claim": (LeftClaim("c1", "3", "auto-1"),)}, "claim", True),
+        ({"claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)}, "claim", True),
         ({"unowned_task": ("3",)}, "unowned_task", True),
         ({"git_lock": (GitLock("/r/.git/packed-refs.lock", 301),)}, "git_lock", True),
         ({"git_lock": (GitLock("/s/.git/index.lock", 301, of_source=True),)}, "git_lock", False),
@@ -419,7 +418,7 @@ def test_the_root(about: dict[str, Any], kind: str, repairable: bool) -> None:
         {"daemon": DaemonFacts(runs=True, registered=True, ready=True, age_s=1e6)},
         {"daemon": DaemonFacts(runs=True, age_s=3)},
         {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
-        {"daemon": DaemonFacts(**RUNNING), "claim": (LeftClaim("c1", "3", "auto-1"),)},
+        {"daemon": DaemonFacts(**RUNNING), "claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)},
         {"git_lock": (GitLock("/r/.git/packed-refs.lock", 9), GitLock("/r/x.lock", 999, in_use=True))},
         {"canary": replace(FAILED, passed=True)},
         {"sessions": (Session("llmc-w1", attached=True),)},
@@ -468,7 +467,9 @@ def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> N
 def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
     """Break: free a task that goes on with the next `llmc up --auto`."""
     at = Assignment(task_id=TaskId("3"), claim="c1", since_unix=1.0)
-    found = whole(one(worker(Status.OFFLINE, assignment=at)), claim=(LeftClaim("c1", "3", "w1"),))
+    found = whole(
+        one(worker(Status.OFFLINE, assignment=at)), claim=(Claim("c1", TaskKey("plan", TaskId("3")), "w1"),)
+    )
     assert found == []
 
 

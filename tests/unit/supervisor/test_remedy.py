@@ -22,7 +22,7 @@ from tests.support.records import worker
 
 
 def overseer(status: Status, **fields: Any) -> WorkerRecord:
-    return worker(status, branch="", auto=True, current_prompt="Mend it.", **fields)
+    return worker(status, branch="", auto=True, current_prompt="Fix it.", **fields)
 
 
 def verdict(record: WorkerRecord, **given: Any) -> End | None:
@@ -124,8 +124,8 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
     assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (
         f"[2026-01-02T03:04:05] tool error\n    bad\n    {long}\n"
     )
-    assert "prompt\n    Mend it.\n" in readable({"type": "user", "message": {"content": "Mend it."}})
-    assert readable({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""
+    assert "prompt\n    Fix it.\n" in readable({"type": "user", "message": {"content": "Fix it."}})
+    assert readable({"type": "api-request-blob", "message": {"content": "Fix it."}}) == ""
 
 
 @given(

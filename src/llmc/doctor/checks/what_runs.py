@@ -111,16 +111,14 @@ def _crashed(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 
 def _clear_daemon(project: Project, _: str) -> str:
     """While we hold the lock no daemon can start, so no files of a running daemon are removed."""
-    claim = locks.hold_forever(project.root.lock("daemon"))
-    if claim is None:
-        raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
-    try:
-        for path in daemon_files(project.root):
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, "cannot remove the daemon's files") from error
-    finally:
-        os.close(claim)
+    with locks.claim(project.root.lock("daemon")) as ours:
+        if not ours:
+            raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
+        try:
+            for path in daemon_files(project.root):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, "cannot remove the daemon's files") from error
     return "removed; run `llmc up --detach` to start a new daemon"
 
 
