@@ -34,7 +34,7 @@ from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
 from llmc.records.state import State
-from llmc.records.worker import Cause, Status
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
@@ -122,7 +122,7 @@ class Daemon:
     async def serve(self) -> None:
         """Run until told to stop, then shut down."""
         try:
-            await self._main(agent_for(self.project))
+            await self._main()
         except Exception as error:
             self._record(error)
             raise
@@ -184,7 +184,7 @@ class Daemon:
         self.handing_over = self.handing_over or number == control.HAND_OVER
         self.told_to_stop.set()
 
-    async def _main(self, agent: Agent) -> None:
+    async def _main(self) -> None:
         loop = self.loop
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
@@ -196,19 +196,19 @@ class Daemon:
             self._current_project, self.log, self.watch, self.agents, self.auto, self.seen, *told
         )
         self._open_notices()
-        self._register(agent, ready=False)
+        self._register(ready=False)
         if self.auto is not None:
             self.auto.show_life(loop, self.instance_id)
         loop.add_reader(sock, self._drain, sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
         try:
-            await self._start_workers()
-            self._register(agent, ready=True)
+            await asyncio.gather(*self._start_new(self.project.store.read().workers))
+            self._register(ready=True)
             say("ready; press Ctrl-C to stop the agents and the daemon")
             if self.auto is not None:
                 self.auto.begin(loop, self.instance_id)
             self.goals.update(self.project)
-            await self._serve(self.told_to_stop)
+            await self._serve()
         finally:
             loop.remove_reader(sock)
             await self._shut_down()
@@ -216,15 +216,15 @@ class Daemon:
             socket_path.unlink(missing_ok=True)
             self.project.root.daemon.unlink(missing_ok=True)
 
-    async def _serve(self, stopping: asyncio.Event) -> None:
+    async def _serve(self) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
         for chore in (chores.finish_undo, chores.look_at_rows):
             self.loop.run_in_executor(self.pool, chore, self.project, self.log)
         self.watch.begin(now_unix(), patrolled)
-        while not stopping.is_set():
+        while not self.told_to_stop.is_set():
             try:
-                await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
+                await asyncio.wait_for(self.told_to_stop.wait(), CLIENT_WATCH_S)
             except TimeoutError:
                 self._watch_clients()
                 self._tell()
@@ -295,14 +295,13 @@ class Daemon:
         if self.notices is not None and (self.telling is None or self.telling.done()):
             self.telling = self.loop.run_in_executor(self.pool, self.notices.tell, self.project)
 
-    async def _start_workers(self) -> None:
-        known = self.project.store.read().workers
-        names = [name for name in known if name not in not_ours(known, self.auto)]
-        starts = []
-        for index, name in enumerate(names):
-            self.seen[name] = Status.OFFLINE  # its first hook must not look like that of a new worker
-            starts.append(asyncio.create_task(self._start_worker(name, index)))
-        await asyncio.gather(*starts)
+    def _start_new(self, known: Mapping[WorkerName, WorkerRecord]) -> list[asyncio.Future[None]]:
+        """Start each worker of this daemon that has no lane yet."""
+        others = {*self.lanes, *self.seen, *not_ours(known, self.auto)}
+        new = [name for name in known if name not in others]
+        # Its first hook must not look like that of a new worker.
+        self.seen |= dict.fromkeys(new, Status.OFFLINE)
+        return [self._in_background(self._start_worker(name, index)) for index, name in enumerate(new)]
 
     async def _start_worker(self, name: WorkerName, index: int) -> None:
         await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
@@ -367,11 +366,7 @@ class Daemon:
             self.log.info(str(error), extra={"action": "workers_not_read"})
             return
         self._drop_removed({name: record.created_at_unix for name, record in known.items()})
-        others = not_ours(known, self.auto)
-        new = [name for name in known if name not in {*self.lanes, *self.seen, *others}]
-        for index, name in enumerate(new):
-            self.seen[name] = Status.OFFLINE
-            self._in_background(self._start_worker(name, index))
+        self._start_new(known)
 
     def _drop_removed(self, born: Mapping[WorkerName, float]) -> None:
         for name in [name for name in self.lanes if born.get(WorkerName(name)) != self.born[name]]:
@@ -457,17 +452,13 @@ class Daemon:
             self.log.info(problem, extra={"action": "end_failed", "worker": name})
         return problem or f"{name}: stopped"
 
-    def _register(self, agent: Agent, *, ready: bool) -> None:
-        about: dict[str, Any] = {
-            "agent": agent.name,
-            "program": agent.program(),
-            "version": self.agent_version,
-        }
-        auto = self.auto is not None
-        about |= {"concurrency": len(self.auto.workers)} if self.auto is not None else {}
-        write_registration(
-            self.project.root, self.instance_id, self.started_unix, auto=auto, ready=ready, **about
-        )
+    def _register(self, *, ready: bool) -> None:
+        agent = agent_for(self.project)
+        about: dict[str, Any] = {"auto": self.auto is not None, "ready": ready}
+        about |= {"agent": agent.name, "program": agent.program(), "version": self.agent_version}
+        if self.auto is not None:
+            about["concurrency"] = len(self.auto.workers)
+        write_registration(self.project.root, self.instance_id, self.started_unix, **about)
         if not ready:
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)
