@@ -141,7 +141,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     (fleet.root / ".llmc/daemon.json").write_text(json.dumps(stale))
     (fleet.dir / "broken").touch()
     note = fleet.root / ".llmc/manual_intervention_needed_1.txt"
-    # The first time it mends what is broken, the second time nothing; then it asks for a person.
+    # The first time it fixes what is broken, the second time nothing; then it asks for a person.
     overseer = overseen(
         f"cat > {fleet.dir}/prompt; test ! -e {fleet.dir}/second || echo the key is gone > {note}; "
         f"test -e {fleet.dir}/broken || touch {fleet.dir}/second; rm -f {fleet.dir}/broken"
@@ -195,7 +195,7 @@ def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> N
 
 @pytest.mark.req("0-093", "0-113", "0-120", "0-133", "0-152")
 def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: Start) -> None:
-    """Break: write the record of a stuck lane at INFO, or remediate what only a person can mend."""
+    """Break: write the record of a stuck lane at INFO, or remediate what only a person can fix."""
     fleet = set_up(scripted, **QUICK)
     add(fleet, 1)
     variables = fleet.dir / "variables"

@@ -282,8 +282,8 @@ class AutoMode:
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
         file = self._run.queue.source.where(failure.task) if failure.task.id else ""
-        more = {"task_file": file, "output": failure.output[-4000:]}
-        self._log.error(failure.reason, extra={"action": "auto_failed", **about, **more})
+        extra = {"action": "auto_failed", **about, "task_file": file, "output": failure.output[-4000:]}
+        self._log.error(failure.reason, extra=extra)
         where = f" ({failure.worker} was {status})" if status else ""
         self._say(f"auto mode failed ({failure.cause}): {failure.reason}{where}")
         if failure.output:

@@ -44,13 +44,17 @@ def live_registration(project: Project) -> Registration | None:
     return sight.registration(project.root.path) if project.daemon_runs() else None
 
 
+def already_runs(
+    project: Project, hint: str = "See its workers with `llmc status`; stop it with `llmc down`."
+) -> Refused:
+    holder = locks.holder(project.root.lock("daemon"))
+    return Refused(f"a daemon is already running for this root: {holder}", hint=hint)
+
+
 def start_detached(project: Project, arguments: list[str]) -> Registration:
     """Start `llmc up` in the background; returns its registration once every session is ready or has failed."""
     if project.daemon_runs():
-        raise Refused(
-            f"a daemon is already running for this root: {locks.holder(project.root.lock('daemon'))}",
-            hint="See its workers with `llmc status`; stop it with `llmc down`.",
-        )
+        raise already_runs(project)
     output = private_dir(project.root.logs) / "daemon.out"
     start = output.stat().st_size if output.exists() else 0
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]

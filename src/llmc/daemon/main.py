@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import Agent
 from llmc.base import clock, locks
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
@@ -108,10 +108,7 @@ class Daemon:
         """Take the root's daemon lock, and check everything before an agent starts."""
         self.place = locks.hold_forever(self.project.root.lock("daemon"))
         if self.place is None:
-            raise Refused(
-                f"a daemon is already running for this root: {locks.holder(self.project.root.lock('daemon'))}",
-                hint="See its workers with `llmc status`; stop it with `llmc down`.",
-            )
+            raise control.already_runs(self.project)
         try:
             self._prepare()
         except Exception as error:

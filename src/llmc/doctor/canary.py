@@ -23,7 +23,7 @@ from llmc.agents.protocol import ClientStatus, Prompt
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import json_row, private_dir, read_given, write_atomic
+from llmc.base.files import private_dir, read_given, write_atomic
 from llmc.base.names import SessionName, WorkerName, header_id
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux
@@ -38,6 +38,7 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
+from llmc.records.event_log import EventLog
 from llmc.records.store import Store
 from llmc.records.worker import Cause, WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -174,9 +175,7 @@ def _scratch(project: Project) -> Project:
     """A project with one worker, without git and without the fleet's task list."""
     root = Root(private_dir(project.root.canaries) / f"{time.time_ns()}")
     work = private_dir(root.path / "work")
-    config = msgspec.structs.replace(
-        project.config, auto=msgspec.structs.replace(project.config.auto, task_list_id=""), workers={}
-    )
+    config = replace(project.config, auto=replace(project.config.auto, task_list_id=""), workers={})
     store = Store(root)
     store.create()
     record = WorkerRecord(
@@ -199,11 +198,7 @@ def _end(scratch: Project) -> None:
 
 
 def _events(scratch: Project) -> list[dict[str, Any]]:
-    try:
-        lines = scratch.root.events.read_bytes().splitlines()
-    except OSError:
-        return []
-    return [row for line in lines if (row := json_row(line)) is not None]
+    return list(EventLog(str(scratch.root.events)).all())
 
 
 class _Drive:

@@ -19,7 +19,6 @@ from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
-from llmc.base.files import json_row
 from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
@@ -27,7 +26,7 @@ from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
-from llmc.records.events import read_lines
+from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.store import NewerState
 from llmc.records.task import Task
@@ -63,7 +62,7 @@ def rebuild(project: Project) -> Rebuilt:
     with _alone(project):
         panes = answered(project.tmux.panes())
         old = _old_workers(project)
-        logged = _events(project)
+        logged = list(EventLog(str(project.root.events)).all())
         found = [_find(project, name, _pane_of(name, panes), logged) for name in _names(project)]
         now = now_unix()
         records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
@@ -199,14 +198,6 @@ def _rebase(name: str, worktree: Path) -> Rebase | None:
         return None  # an `am`
     pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
     return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
-
-
-def _events(project: Project) -> list[dict[str, Any]]:
-    try:
-        lines = list(read_lines(project.root.events))
-    except OSError:
-        return []
-    return [event for line in lines if (event := json_row(line)) is not None]
 
 
 def _name_for_the_old(project: Project) -> Path:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
-from llmc.doctor import looking as sight
+from llmc.doctor import looking
 from llmc.doctor.check import Check, Repair, WorkerCheck
 from llmc.doctor.checks import access, clone, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
@@ -32,13 +32,11 @@ CHECKS = tuple(sorted(_EVERY, key=lambda check: GROUPS.index(check.group)))
 
 def examine(root: Root) -> Facts:
     """Collect the facts about a root. Changes nothing, and works on a damaged root too."""
-    at = sight.look(root)
-    looking = [
-        check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}
-    ]
-    looking.sort(key=lambda check: check.late)
-    seen = {check.kind: tuple(check.look(at)) for check in looking}
-    dirty = sight.source_dirty(at) if not seen.get("source") else ()
+    at = looking.look(root)
+    checks = [check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}]
+    checks.sort(key=lambda check: check.late)
+    seen = {check.kind: tuple(check.look(at)) for check in checks}
+    dirty = looking.source_dirty(at) if not seen.get("source") else ()
     return replace(at.facts, seen=seen, source_dirty=dirty)
 
 
@@ -139,7 +137,7 @@ def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
     name = finding.worker
     assert check.fix is not None
     with project.worker_lock(name, timeout_s=LOCK_S):
-        worker = sight.worker_facts(project, name, ours=True)
+        worker = looking.worker_facts(project, name, ours=True)
         if worker is None:
             return "the worker no longer exists"
         now = next((other for other in of_one(check, worker) if other.same_as(finding)), None)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from llmc.base import locks
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, Refused, UsageError
+from llmc.daemon import control
 from llmc.doctor import canary
 from llmc.doctor.checks.what_runs import manual_notes
 from llmc.notifications.notify import notify
@@ -89,10 +90,8 @@ class Supervisor:
         before = former(self._project.root)
         self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
-            raise Refused(
-                f"a daemon is already running for this root: {locks.holder(self._project.root.lock('daemon'))}",
-                hint="Stop it with `llmc down`; the supervisor starts its own.",
-            )
+            hint = "Stop it with `llmc down`; the supervisor starts its own."
+            raise control.already_runs(self._project, hint)
         self._history = decide.History(remediations=before.remediations)
         identity = self._daemon.identity if self._daemon else None
         self._journal.begin(identity, before.remediations)

@@ -28,7 +28,7 @@ from llmc.doctor.rules.facts import (
 )
 from llmc.doctor.rules.findings import GROUPS, Finding, summary
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
-from llmc.doctor.rules.records import LOST_PROMPT, mends, task_in
+from llmc.doctor.rules.records import LOST_PROMPT, record_fixes, task_in
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.records.transitions import apply, problems
@@ -262,11 +262,11 @@ def test_hooks_matter_where_an_agent_runs() -> None:
     assert found_in(worker(Status.OFFLINE), settings_problem="gone") == []
 
 
-def mended(facts: WorkerFacts) -> WorkerRecord:
+def fixed(facts: WorkerFacts) -> WorkerRecord:
     record = facts.record
-    for mend in mends(facts, NOW):
-        record = replace(record, **mend.fields)
-        record = apply(record, mend.change, NOW) if mend.change else record
+    for fix in record_fixes(facts):
+        record = replace(record, **fix.fields)
+        record = apply(record, fix.change, NOW) if fix.change else record
     return record
 
 
@@ -291,13 +291,13 @@ def mended(facts: WorkerFacts) -> WorkerRecord:
     ],
 )
 def test_records(record: WorkerRecord, seen_tree: Tree | None, expected: dict[str, Any]) -> None:
-    """Break: leave out any of these mends."""
+    """Break: leave out any of these fixes."""
     facts = one(record, tree=seen_tree)
     assert "record" in kinds(worker_findings(facts))
-    after = mended(facts)
+    after = fixed(facts)
     assert {name: getattr(after, name) for name in expected} == expected
     assert problems(after) == []
-    assert mends(one(after, tree=seen_tree), NOW) == [], "once is enough"
+    assert record_fixes(one(after, tree=seen_tree)) == [], "once is enough"
 
 
 def test_times_inside_a_record() -> None:
@@ -305,7 +305,7 @@ def test_times_inside_a_record() -> None:
     sent = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=later)
     journal = AcceptJournal(step="land", started_unix=later, tip="t")
     facts = one(busy_record(Status.NEEDS_REVIEW, delivery=sent, accept=journal))
-    after = mended(facts)
+    after = fixed(facts)
     assert after.delivery is not None
     assert after.accept is not None
     assert (after.delivery.at_unix, after.accept.started_unix) == (NOW, NOW)
@@ -313,16 +313,16 @@ def test_times_inside_a_record() -> None:
 
 
 def test_a_clock_that_is_a_little_ahead_is_no_problem() -> None:
-    assert mends(one(worker(since_unix=NOW + 30)), NOW) == []
+    assert record_fixes(one(worker(since_unix=NOW + 30))) == []
 
 
 def test_a_person_may_give_an_agent_something_to_do() -> None:
     """Break: call every worker without a task broken; a person's own turn would get a task it never had."""
     said = Delivery(prompt_id=PromptId("message-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
-    assert mends(one(worker(Status.WORKING, delivery=said)), NOW) == []
-    assert mends(one(worker(Status.WORKING, reason=PERSONS_PROMPT)), NOW) == []
-    (mend,) = mends(one(worker(Status.WORKING), found_prompt="the task"), NOW)
-    assert mend.fields == {"current_prompt": "the task"}
+    assert record_fixes(one(worker(Status.WORKING, delivery=said))) == []
+    assert record_fixes(one(worker(Status.WORKING, reason=PERSONS_PROMPT))) == []
+    (fix,) = record_fixes(one(worker(Status.WORKING), found_prompt="the task"))
+    assert fix.fields == {"current_prompt": "the task"}
 
 
 @given(
@@ -343,15 +343,15 @@ def test_whatever_a_record_says_it_can_be_written_after_the_repair(
     seen_tree: Tree | None,
     since: float,
 ) -> None:
-    """Break: leave one contradiction of transitions.problems() out of mends()."""
+    """Break: leave one contradiction of transitions.problems() out of record_fixes()."""
     record = worker(status, commit_sha=commit, error_reason=why, accept=journal, held=held, since_unix=since)
-    after = mended(one(record, tree=seen_tree))
+    after = fixed(one(record, tree=seen_tree))
     assert problems(after) == []
-    assert mends(one(after, tree=seen_tree), NOW) == []
+    assert record_fixes(one(after, tree=seen_tree)) == []
 
 
 GOOD = one(worker(Status.IDLE))
-RUNNING = {"runs": True, "registered": True, "ready": True}
+RUNNING = {"runs": True, "ready": True}
 FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, passed=False, reason="no")
 
 
@@ -368,7 +368,6 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"state": StateFacts(misfiled=("the record of w1 is stored under w2",))}, "state", False),
         ({"daemon": DaemonFacts(files=("daemon.json",))}, "daemon_crashed", True),
         ({"daemon": DaemonFacts(runs=True, age_s=600)}, "daemon_not_ready", False),
-        ({"daemon": DaemonFacts(runs=True, registered=True, age_s=600)}, "daemon_not_ready", False),
         ({"sessions": None, "tmux_problem": "busy"}, "tmux", False),
         ({"sessions": (Session("llmc-w1"), Session("llmc-x"))}, "session_without_worker", True),
         ({"sessions": (Session("llmc-x", attached=True),)}, "session_without_worker", False),
@@ -415,7 +414,7 @@ def test_the_root(about: dict[str, Any], kind: str, repairable: bool) -> None:
         {},
         {"programs": (Program("git", "git version 2.39.5", (2, 36)), Program("tmux", "tmux 3.3a", (3, 3)))},
         {"programs": (Program("tmux", "tmux next-3.6", (3, 3)), Program("claude", "odd", (2, 1)))},
-        {"daemon": DaemonFacts(runs=True, registered=True, ready=True, age_s=1e6)},
+        {"daemon": DaemonFacts(**RUNNING, age_s=1e6)},
         {"daemon": DaemonFacts(runs=True, age_s=3)},
         {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
         {"daemon": DaemonFacts(**RUNNING), "claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)},
@@ -582,7 +581,7 @@ def test_a_status_from_facts(about: dict[str, Any], status: Status, reason: str)
     record = rebuilt(found_worker(**about), NOW)
     assert (record.status, record.reason) == (status, reason)
     assert problems(record) == []
-    assert mends(one(record), NOW) == [], "what was made anew needs no repair"
+    assert record_fixes(one(record)) == [], "what was made anew needs no repair"
     if about.get("prompt"):
         assert record.current_prompt == "p"
 

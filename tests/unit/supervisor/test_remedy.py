@@ -116,9 +116,9 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
     call = {"type": "tool_use", "name": "Edit", "input": {"path": "a.py", "lines": [1, 2], "old": "a\nb"}}
     result = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": f"bad\n{long}"}]}
     stamp = {"timestamp": "2026-01-02T03:04:05.678Z"}
-    said = [{"type": "text", "text": "I mend it."}, {"type": "thinking", "thinking": ""}, call]
+    said = [{"type": "text", "text": "I fix it."}, {"type": "thinking", "thinking": ""}, call]
     assert readable({"type": "assistant", "message": {"content": said}, **stamp}) == (
-        "[2026-01-02T03:04:05] agent\n    I mend it.\n"
+        "[2026-01-02T03:04:05] agent\n    I fix it.\n"
         "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
     )
     assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (

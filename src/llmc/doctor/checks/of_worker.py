@@ -8,7 +8,7 @@ from llmc.base.faults import step as fault_step
 from llmc.doctor.check import Repair, Turn, WorkerCheck, held
 from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
 from llmc.doctor.rules.findings import Finding, fixable
-from llmc.doctor.rules.records import mends
+from llmc.doctor.rules.records import record_fixes
 from llmc.landing import rebase
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
@@ -23,31 +23,31 @@ _CLEAN_START = ": resets it; its work goes to the trash"
 
 
 def _record(worker: WorkerFacts) -> Iterator[Finding]:
-    for mend in mends(worker, worker.now):
-        yield fixable(mend.text, subject=mend.text)
+    for fix in record_fixes(worker):
+        yield fixable(fix.text, subject=fix.text)
 
 
-def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+def _fix_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
     """All records in one transaction: state.json is written only if every record in it is valid."""
-    mended = set()
+    fixed = set()
     try:
         with project.store.transaction() as tx:
             for worker in facts.workers:
                 name = worker.record.name
                 if tx.state.workers.get(name) != worker.record:
                     continue  # changed since, so already fixed
-                for mend in mends(worker, facts.now):
-                    if mend.fields:
-                        tx.update(name, **mend.fields)
-                    if mend.change:
-                        tx.move(name, mend.change)
-                    tx.emit("repaired", worker=name, kind="record", problem=mend.text)
-                    mended.add((name, mend.text))
+                for fix in record_fixes(worker):
+                    if fix.fields:
+                        tx.update(name, **fix.fields)
+                    if fix.change:
+                        tx.move(name, fix.change)
+                    tx.emit("repaired", worker=name, kind="record", problem=fix.text)
+                    fixed.add((name, fix.text))
     except LlmcError as error:
         text = f"not repaired: {error.message} {error.hint}".strip()
         return [Repair(finding, False, text) for finding in plan]
     said = {True: "repaired", False: "changed in the meantime"}
-    return [Repair(finding, True, said[(finding.worker, finding.subject) in mended]) for finding in plan]
+    return [Repair(finding, True, said[(finding.worker, finding.subject) in fixed]) for finding in plan]
 
 
 def _session_missing(worker: WorkerFacts) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ def _left_in(tree: Tree) -> str:
 # fmt: off
 CHECKS = (
     WorkerCheck("record", "state", "a worker's record contradicts itself, git or the clock", _record,
-        fix_all=_mend_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
+        fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
     WorkerCheck("session_missing", "sessions", "a worker is not offline, but has no session",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",

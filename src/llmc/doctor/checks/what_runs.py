@@ -39,7 +39,6 @@ def daemon_facts(project: Project) -> DaemonFacts:
     found = sight.registration(root.path)
     return DaemonFacts(
         runs=runs,
-        registered=found is not None,
         ready=found is not None and found.ready,
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
@@ -124,7 +123,7 @@ def _clear_daemon(project: Project, _: str) -> str:
 
 def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
-    if daemon.runs and not (daemon.registered and daemon.ready) and daemon.age_s > READY_S:
+    if daemon.runs and not daemon.ready and daemon.age_s > READY_S:
         text = f"the daemon ({daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
         yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
@@ -170,7 +169,7 @@ def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Findin
 
 def _dead_overseer(root: Root) -> list[str]:
     """`overseer.json` of a supervisor that is gone; nothing if there is no such file or the supervisor runs."""
-    path = root.private / "overseer.json"
+    path = root.overseer_file
     try:
         written = path.stat().st_mtime
         registration: Any = read_json(path)

@@ -55,8 +55,7 @@ class StateFacts(Struct, frozen=True):
 
 class DaemonFacts(Struct, frozen=True):
     runs: bool = False
-    #: wrote daemon.json, and reported there that every session is ready
-    registered: bool = False
+    #: reported in daemon.json that every session is ready
     ready: bool = False
     #: since it took its lock
     age_s: float = 0.0
