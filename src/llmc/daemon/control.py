@@ -1,5 +1,6 @@
 """The daemon seen from outside: its registration `.llmc/daemon.json`, its start in the background, its stop."""
 
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from typing import Any
 
 from llmc.base import locks, proc, processes
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import private_dir, write_atomic
+from llmc.base.files import json_record, private_dir, write_atomic
 from llmc.base.proc import caller_dir
 from llmc.base.processes import Process, start_of, wait_until
 from llmc.config.paths import Root
@@ -23,6 +24,8 @@ READY_LIMIT_S = 60.0
 HAND_OVER = signal.SIGUSR1
 #: how long a starting daemon may hold its lock before it can be identified
 KNOWN_S = 3.0
+#: how long a daemon may take to accept a request to stop, before its process gets a signal
+ACCEPT_S = 2.0
 
 
 def write_registration(root: Root, instance_id: str, started_unix: float, **about: Any) -> None:
@@ -129,7 +132,8 @@ def stop(
             f"{locks.holder(project.root.lock('daemon'))} holds this root's lock, and is not its daemon",
             hint="Wait for it to exit, then run this again.",
         )
-    processes.send(daemon, told)
+    if not _accepts_request(project, told):
+        processes.send(daemon, told)
     if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
         return True
     if not force:
@@ -140,6 +144,38 @@ def stop(
     processes.send(daemon, signal.SIGKILL)
     wait_until(lambda: not _is_at_it(project, daemon), 5.0)
     return True
+
+
+def _accepts_request(project: Project, told: signal.Signals) -> bool:
+    """Ask the daemon of this root to stop: a signal would stop every root of its process. Whether it accepts."""
+    daemon, request = live_registration(project), _request(project.root)
+    if daemon is None or daemon.instance_id is None:
+        return False
+    try:
+        write_atomic(request, json.dumps({"instance_id": daemon.instance_id, "signal": told.name}).encode())
+        project.wake()
+        return wait_until(
+            lambda: not request.exists() or not project.daemon_runs(), ACCEPT_S, interval_s=0.02
+        )
+    except (LlmcError, OSError):
+        return False  # the disk may be full
+    finally:
+        with contextlib.suppress(OSError):
+            request.unlink(missing_ok=True)
+
+
+def accept_request(root: Root, instance_id: str) -> signal.Signals | None:
+    """The request that names this daemon; removing it tells the command that it was accepted."""
+    request = _request(root)
+    row = json_record(request)
+    if row.get("instance_id") != instance_id:
+        return None
+    request.unlink(missing_ok=True)
+    return HAND_OVER if row.get("signal") == HAND_OVER.name else signal.SIGTERM
+
+
+def _request(root: Root) -> Path:
+    return root.private / "stop.json"
 
 
 def _is_at_it(project: Project, daemon: Process) -> bool:

@@ -349,6 +349,8 @@ class Daemon:
         names = set()
         while (name := receive(sock)) is not None:
             names.add(name)
+        if "" in names and (number := control.accept_request(self.project.root, self.instance_id)):
+            self.told(number)
         for name in names & self.lanes.keys():
             self.lanes[name].poke()
         if names - self.lanes.keys():
