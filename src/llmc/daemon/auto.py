@@ -43,21 +43,16 @@ from llmc.tasks.source import Watching
 from llmc.workers.rules import Clock
 
 
-class TaskPool:
-    def __init__(
-        self,
-        queue: TaskQueue,
-        pool: ThreadPoolExecutor,
-        fail: Callable[[HardFailure], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self._queue = queue
-        self._threads = pool
-        self._fail = fail
-        self._say = say
-        self._asking = False
-        self._taken_up = False
-        self._next = 0.0
+class TaskPool(Struct):
+    """Asks the task pool command for a task when the list has none."""
+
+    _queue: TaskQueue
+    _threads: ThreadPoolExecutor
+    _fail: Callable[[HardFailure], None]
+    _say: Callable[[str], None]
+    _asking: bool = False
+    _taken_up: bool = False
+    _next: float = 0.0
 
     def tick(self, project: Project, is_wanted: bool) -> None:
         """Called once a second, in the daemon's loop."""

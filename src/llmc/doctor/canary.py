@@ -201,15 +201,14 @@ def _events(scratch: Project) -> list[dict[str, Any]]:
     return list(EventLog(str(scratch.root.events)).all())
 
 
-class _Drive:
+class _Drive(msgspec.Struct):
     """One scratch session, from launch to exit. It stops at the first essential probe that fails."""
 
-    def __init__(self, scratch: Project, say: Say, ready_s: float) -> None:
-        self.project = scratch
-        self.say = say
-        self.ready_s = ready_s
-        self.seen = Observed()
-        self.screen: list[str] = []
+    project: Project
+    say: Say
+    ready_s: float
+    seen: Observed = Observed()
+    screen: list[str] = []
 
     def observe(self) -> Observed:
         with self.project.worker_lock(NAME):
