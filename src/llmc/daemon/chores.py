@@ -12,6 +12,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row
 from llmc.base.proc import ShuttingDown
+from llmc.daemon.control import OUTPUT
 from llmc.goals import work
 from llmc.landing import rebase, undo
 from llmc.notifications import notify
@@ -154,4 +155,4 @@ def rotate(project: Project, log: logging.Logger) -> None:
     """Rotate large logs; our own output continues in the new file."""
     with _not_fatal(log, "rotation_failed"):
         rotate_logs(project)
-        follow_own_output(project.root.logs / "daemon.out")
+        follow_own_output(project.root.logs / OUTPUT)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from llmc.records.items import Registration
 from llmc.repo.project import Project
 
 READY_LIMIT_S = 60.0
+#: in logs/; its end is shown, up to this many characters
+OUTPUT = "daemon.out"
+SAID_CHARS = 4000
 #: tells the daemon to exit but leave the agents running, because another daemon takes over
 HAND_OVER = signal.SIGUSR1
 #: how long a starting daemon may hold its lock before it can be identified
@@ -58,23 +62,38 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
     """Start `llmc up` in the background; returns its registration once every session is ready or has failed."""
     if project.daemon_runs():
         raise already_runs(project)
-    output = private_dir(project.root.logs) / "daemon.out"
-    start = output.stat().st_size if output.exists() else 0
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
-    process = proc.spawn_detached(argv, output, {**os.environ, proc.CALLER_DIR: str(proc.caller_dir())})
+    process, begin = spawn(project, argv, os.environ)
+    hint = f"Its output is in {project.root.logs / OUTPUT}."
     wait_until(
         lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
     )
     if process.poll() is not None:
-        raise LlmcError(
-            f"the daemon exited immediately: {_last_line(output, start)}", hint=f"Its output is in {output}."
-        )
+        raise LlmcError(f"the daemon exited immediately: {last_line(said(project, begin))}", hint=hint)
     record = live_registration(project)
     if record is None or record.pid != process.pid:
-        raise LlmcError(
-            f"the daemon did not register within {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
-        )
+        raise LlmcError(f"the daemon did not register within {READY_LIMIT_S:g} s", hint=hint)
     return record
+
+
+def spawn(project: Project, argv: Sequence[str], env: Mapping[str, str]) -> tuple[proc.Child, int]:
+    """Start a daemon in the background; returns its process, and where its output begins."""
+    output = private_dir(project.root.logs) / OUTPUT
+    begin = output.stat().st_size if output.exists() else 0
+    return proc.spawn_detached(argv, output, {**env, proc.CALLER_DIR: str(proc.caller_dir())}), begin
+
+
+def said(project: Project, begin: int = 0) -> str:
+    """The end of the daemon's output since `begin`."""
+    try:
+        return proc.tail(project.root.logs / OUTPUT, begin, SAID_CHARS)
+    except OSError:
+        return ""
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("llmc: ") if lines else "no output"
 
 
 def find(project: Project) -> Process | None:
@@ -186,8 +205,3 @@ def _is_at_it(project: Project, daemon: Process) -> bool:
 def _is_ready(project: Project, pid: int) -> bool:
     record = live_registration(project)
     return record is not None and record.pid == pid and record.ready
-
-
-def _last_line(output: Path, start: int) -> str:
-    lines = [line for line in proc.tail(output, start).splitlines() if line.strip()]
-    return lines[-1].removeprefix("llmc: ") if lines else "no output"

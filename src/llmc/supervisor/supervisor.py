@@ -184,7 +184,7 @@ class Supervisor:
         if said is not None:
             failure = replace(failure, cause=said.cause, record=said.record)
         if failure.kind is FailureKind.PROCESS:
-            failure = replace(failure, output=daemon_process.last_words(self._project))
+            failure = replace(failure, output=control.said(self._project))
         if not failure.cause and watch.disk_is_full(self._project.root):
             failure = replace(failure, cause="disk")
         return failure
