@@ -75,7 +75,7 @@ class TaskPool(Struct):
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
                 task = pool_command.take_in(project, self._queue.source)
                 if task is not None:
-                    self._say(f"task {task.id} added by the task pool command: {task.subject[:60]}")
+                    self._say(f"the task pool command added task {task.id}: {task.subject[:60]}")
         except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
         except ShuttingDown:
@@ -334,10 +334,9 @@ class AutoMode:
             self._base_fails = fails
             self._base_next = 0.0
             if state.failing_base is not None:
-                what = (
-                    f"{self._project.config.repo.default_branch} itself fails `{state.failing_base.command}`"
-                )
-                self._say(f"{what}: no tasks are started until it passes")
+                branch = self._project.config.repo.default_branch
+                fails_at = f"{branch} itself fails `{state.failing_base.command}`"
+                self._say(f"{fails_at}; auto mode starts no tasks until {branch} passes")
             else:
                 self._say("the default branch passes again; work continues")
                 self._look_for_work()
@@ -357,9 +356,7 @@ class AutoMode:
             self._poke(name, 0.0)
         everybody = bool(records) and len(waiting_for) == len(records)
         if everybody and not self._persons_said:
-            self._say(
-                f"every worker is waiting for you: {', '.join(waiting_for)}; run `llmc status` to see why"
-            )
+            self._say(f"every worker is waiting for you: {', '.join(waiting_for)}; see `llmc status`")
         self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
@@ -454,7 +451,7 @@ class AutoMode:
             notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
-        text = f"{what} has made no progress for over two minutes; stopping heartbeats"
+        text = f"{what} has made no progress for over two minutes; heartbeats stop"
         self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
 
     def _say(self, text: str) -> None:

@@ -148,8 +148,8 @@ def stop(
         return False
     if daemon is None:
         raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock, and is not its daemon",
-            hint="Wait for it to exit, then run this again.",
+            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock but is not its daemon",
+            hint="Wait for that process to exit, then try again.",
         )
     if not _accepts_request(project, told):
         processes.send(daemon, told)

@@ -100,7 +100,9 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     lock = project.root.lock("canary")
     with locks.claim(lock) as ours, _signals_end_it_in_order():
         if not ours:
-            raise Refused(f"another canary is running: {locks.holder(lock)}", hint="Wait for it to finish.")
+            raise Refused(
+                f"another canary is running: {locks.holder(lock)}", hint="Wait for that canary to finish."
+            )
         end_leftovers(project.root)
         scratch = _scratch(project)
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)

@@ -70,9 +70,14 @@ class Check(Struct, frozen=True):
     late: bool = False
 
 
+DETACH = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
+
+
 def held(worker: WorkerFacts, _: str) -> str:
     """Why a repair must not touch a worker on hold; "" if it may."""
-    return f"it is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
+    return (
+        f"the worker is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
+    )
 
 
 def hands_off(worker: WorkerFacts, kind: str) -> str:
@@ -81,11 +86,10 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
     if why := held(worker, kind):
         return why
     if worker.attached:
-        return "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
-    if (
-        worker.record.accept is not None and kind != "index_lock"
-    ):  # it may be what keeps the accept from ending
-        return f"finish its accept first: `llmc accept {name}`"
+        return DETACH
+    # A stale index.lock may be what keeps `llmc accept` from finishing.
+    if worker.record.accept is not None and kind != "index_lock":
+        return f"finish `llmc accept {name}` first"
     if worker.pane is PaneState.UNKNOWN:
         return "tmux did not answer; try again"
     return ""

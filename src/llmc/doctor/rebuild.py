@@ -100,7 +100,9 @@ def _alone(project: Project) -> Iterator[None]:
             raise Refused(f"a daemon is running: {locks.holder(lock)}", hint="Stop it with `llmc down`.")
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
-                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for it to finish.")
+                raise Refused(
+                    f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for that command to finish."
+                )
         yield
 
 

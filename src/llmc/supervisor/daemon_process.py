@@ -118,7 +118,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
     if process.is_alive:
         raise LlmcError(
             f"the daemon ({process.pid}) is still running after SIGKILL",
-            hint="Check with `ps` what it is waiting for.",
+            hint=f"See what it waits for: ps -o pid,stat,wchan {process.pid}",
         )
 
 

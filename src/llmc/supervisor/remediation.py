@@ -313,7 +313,7 @@ class _Turn(Struct):
             if self.stopping():
                 return End(Outcome.INTERRUPTED)
             if not told:
-                self._tell(f"remediation is waiting: {taken}")
+                self._tell(f"waiting before the remediation: {taken}")
                 told = True
             self._pause(attached=True)
 
@@ -370,7 +370,7 @@ class _Turn(Struct):
         record = intake.apply_pending(self.own, OVERSEER)
         record, pane = look(self.own)
         if sessions.is_taken(record, pane):
-            return "its turn was not interrupted because a terminal is attached"
+            return "the agent continues, because a terminal is attached"
         if not reset.quieten(self.own, record, pane):
             sessions.end(self.own, OVERSEER, "its turn was interrupted")
         return ""

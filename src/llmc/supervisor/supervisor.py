@@ -27,6 +27,7 @@ from llmc.supervisor.rules.prompt import cleaned, remediation_prompt
 from llmc.supervisor.rules.remedy import Outcome
 from llmc.supervisor.supervisor_record import Journal, former
 from llmc.supervisor.watch import LogTail, Watch
+from llmc.tasks import queue
 from llmc.workers.reset import reset_unattended
 
 #: failures that only show that the daemon has exited
@@ -42,10 +43,7 @@ def check(project: Project) -> None:
             hint='Set the instructions for the remediation agent: llmc config set overseer.remediation_prompt "..."',
         )
     if not project.config.auto.task_list_id:
-        raise UsageError(
-            "auto mode needs a task list, but auto.task_list_id is not set",
-            hint="Set one: llmc config set auto.task_list_id my-project",
-        )
+        raise queue.no_task_list()
     daemon_process.check_program()
 
 
@@ -294,7 +292,7 @@ class Supervisor:
 
     def _shut_down(self) -> int:
         """Stop as requested: first the daemon, then us."""
-        self._say("stopping the daemon ... (Ctrl-C again to kill it)")
+        self._say("stopping the daemon ... (press Ctrl-C again to exit without waiting)")
         try:
             self._end_daemon()
         except LlmcError as error:

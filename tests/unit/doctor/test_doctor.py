@@ -475,7 +475,7 @@ def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
 def test_a_source_with_changes_is_said_and_no_problem() -> None:
     facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
     assert diagnose(facts) == []
-    assert notes(facts) == ["the source has uncommitted changes, which block every accept: a, b, c .."]
+    assert notes(facts) == ["the source has uncommitted changes, which block `llmc accept`: a, b, c .."]
 
 
 THREE = TaskKey("list", TaskId("3"))

@@ -144,7 +144,7 @@ def test_files_that_ask_for_a_person() -> None:
     assert ended is not None
     assert ended.code == Exit.MANUAL == 11
     assert all(text in ended.why for text in ("manual_intervention_needed_1.txt", "the key is gone", "/b"))
-    assert "delete it" in ended.advice
+    assert "delete the file" in ended.advice
 
 
 def test_words_and_colours() -> None:

@@ -133,7 +133,10 @@ def test_failures_say_what_they_found() -> None:
     record = Record("ERROR", "post-accept failed", cause="command", worker="auto-1", task_id="3")
     found = judge(DAEMON, replace(WELL, records=(record,)), SETTINGS)
     assert found == Failure(
-        FailureKind.LOG, "ERROR in its log: post-accept failed (command auto-1 task 3)", "command", record
+        FailureKind.LOG,
+        "ERROR in the daemon's log: post-accept failed (command auto-1 task 3)",
+        "command",
+        record,
     )
     gone = judge(DAEMON, replace(WELL, alive=False, exit_code=-9), SETTINGS)
     assert gone is not None

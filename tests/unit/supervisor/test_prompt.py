@@ -34,7 +34,9 @@ AUTO_1 = WorkerRecord(
 )
 FOUND = Situation(
     instructions="You look after llmc.",
-    failure=Failure(FailureKind.LOG, "ERROR in its log: the post-accept command failed", "command", RECORD),
+    failure=Failure(
+        FailureKind.LOG, "ERROR in the daemon's log: the post-accept command failed", "command", RECORD
+    ),
     root="/r",
     source="/src",
     daemon=Identity(42, 5.0, "i-1"),

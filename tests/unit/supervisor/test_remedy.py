@@ -69,7 +69,9 @@ def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
     assert verdict(busy, stopping=True) == End(Outcome.INTERRUPTED)
     assert verdict(done, spent_s=11.0, stopping=True) == End(Outcome.COMPLETED)
     asks = verdict(overseer(Status.NEEDS_INPUT, reason="permission"), spent_s=10.0)
-    assert asks == End(Outcome.TIMEOUT, "not done after 10 s; it is waiting for an answer (permission)")
+    assert asks == End(
+        Outcome.TIMEOUT, "not done after 10 s; the agent is waiting for an answer (permission)"
+    )
 
 
 def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:

@@ -57,7 +57,7 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
     for found in seen:
         path = found.path
         if found.mode & found.closed and found.closed == 0o022:
-            text = f"{path} is writable by other users, and it decides which programs llmc runs"
+            text = f"{path} is writable by other users, who could choose the programs that llmc runs"
             yield fixable(text, subject=path)
         elif found.mode & found.closed:
             yield fixable(f"{path} is accessible to other users", subject=path)

@@ -105,8 +105,8 @@ def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     """Not if a daemon runs: it finishes the accept."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
-        stopped = f"was interrupted at step {record.accept.step!r}"
-        text = f"its accept {'is waiting to land' if record.accept.step == 'wait' else stopped}"
+        stopped = f"`llmc accept` was interrupted at step {record.accept.step!r}"
+        text = "accepted work is waiting to land" if record.accept.step == "wait" else stopped
         yield Finding(text, f"run `llmc accept {record.name}` to finish it")
 
 
@@ -269,11 +269,11 @@ CHECKS = (
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
-    WorkerCheck("start_failed", "sessions", "the agent of a worker does not start", _not_started),
+    WorkerCheck("start_failed", "sessions", "a worker's agent does not start", _not_started),
     WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
     WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
-    WorkerCheck("accept_stopped", "workers", "an accept was interrupted, and no daemon is running to finish it",
+    WorkerCheck("accept_stopped", "workers", "`llmc accept` was interrupted, and no daemon is running to finish it",
         _accept_stopped),
     WorkerCheck("delivery_stopped", "workers", "a prompt is pending, and no daemon is running to deliver it",
         _delivery_stopped),
@@ -282,7 +282,7 @@ CHECKS = (
     WorkerCheck("worktree_broken", "worktrees", "git cannot use a worktree", _broken, _link_worktree,
         turn=Turn.LINKS, starts=True),
     WorkerCheck("worktree_off_branch", "worktrees",
-        "the worktree of a resting worker is not on its branch", _off_branch, _reset,
+        "a worktree is not on its worker's branch", _off_branch, _reset,
         turn=Turn.RESETS),
     WorkerCheck("worktree_dirty", "worktrees", "an idle worker has uncommitted changes", _dirty, _reset,
         turn=Turn.RESETS),

@@ -12,7 +12,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain, read_json, read_text
 from llmc.base.names import SessionName
 from llmc.config.paths import Root
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import DETACH, Check, Sight, Turn
 from llmc.doctor.rules.facts import DaemonFacts, Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.records import sight
@@ -203,8 +203,7 @@ def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
             continue
         text = f"tmux session {session.name} belongs to no worker"
         if session.attached:
-            fix = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
-            yield Finding(text, fix, subject=session.name)
+            yield Finding(text, DETACH, subject=session.name)
         else:
             yield fixable(text, subject=session.name)
 
@@ -225,7 +224,7 @@ CHECKS = (
         judge=_other),
     Check("daemon_socket", "daemon", "hooks cannot wake the daemon", judge=_deaf),
     Check("daemon_stalled", "daemon", "the daemon is hung", judge=_stalled),
-    Check("manual_intervention", "supervisor", "a remediation requested manual intervention",
+    Check("manual_intervention", "supervisor", "the remediation agent requested manual intervention",
         look=_notes, judge=_manual),
     Check("overseer_crashed", "supervisor", "a crashed supervisor left its file",
         look=lambda at: _dead_overseer(at.project.root),

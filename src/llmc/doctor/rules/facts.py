@@ -152,7 +152,7 @@ class Facts(Struct, frozen=True):
     remembered: tuple[str, ...] = ()
     #: result of the last canary
     canary: Verdict | None = None
-    #: uncommitted changes in the source, which block every accept
+    #: uncommitted changes in the source, which block `llmc accept`
     source_dirty: tuple[str, ...] = ()
     #: by the kind of the check
     seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)

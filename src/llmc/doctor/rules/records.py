@@ -69,7 +69,7 @@ def _contradictions(worker: WorkerFacts) -> Iterator[RecordFix]:
     if record.status is Status.ERROR and not record.error_reason:
         yield RecordFix("is in error, but its record has no reason", {"error_reason": "not recorded"})
     if record.status is Status.IDLE and record.accept is not None:
-        yield RecordFix("is idle, but its record has an accept in progress", {"accept": None})
+        yield RecordFix("is idle, but its record has an unfinished `llmc accept`", {"accept": None})
 
 
 def _prompt(worker: WorkerFacts) -> Iterator[RecordFix]:

@@ -93,10 +93,10 @@ def after_failure(
     if by_cause is not None:
         return by_cause
     if failure.kind is FailureKind.STALL:
-        return Restart("a stall needs no remediation", resets=True), history
+        return Restart("workers without progress are reset", resets=True), history
     if history.remediated:
         why = (
-            f"failure spiral: the daemon failed {ran_s:.0f} s after a remediation "
+            f"failure spiral: the daemon failed again {ran_s:.0f} s after its restart "
             f"(less than {cooldown_s:g} s): {failure.text}"
         )
         return End(
@@ -120,7 +120,7 @@ def after_remediation(
     cause: str, problem: str, history: History, config: Config
 ) -> tuple[Verdict | None, History]:
     """Stop after a remediation that could not run; None: restart the daemon."""
-    return _by_cause(cause, f"the remediation failed: {problem}", history, config) or (None, history)
+    return _by_cause(cause, f"the remediation agent failed: {problem}", history, config) or (None, history)
 
 
 def _by_cause(cause: str, text: str, history: History, config: Config) -> tuple[Verdict, History] | None:
@@ -140,7 +140,7 @@ def before_start(notes: Mapping[str, str]) -> End | None:
     if not notes:
         return None
     said = "\n\n".join(f"{path}:\n{text.strip() or '(empty)'}" for path, text in notes.items())
-    advice = "Resolve what the file describes, delete it, then run `llmc overseer` again."
+    advice = "Resolve what the file describes, delete the file, then run `llmc overseer` again."
     return End(Exit.MANUAL, f"manual intervention needed\n{said}", advice)
 
 
@@ -191,7 +191,7 @@ def is_quiet_for_long(quiet_s: float, settings: Overseer) -> bool:
 def _other_daemon(expected: Identity, seen: Seen) -> Failure | None:
     found = seen.registered
     if found is not None and found != expected:
-        what = "another daemon has its pid" if found.pid == expected.pid else "another daemon is running"
+        what = "another daemon has the same pid" if found.pid == expected.pid else "another daemon is running"
         text = f"{what}: expected {_name(expected)}, found {_name(found)}"
         return Failure(FailureKind.IDENTITY, text)
     if seen.beat_of is not None and seen.beat_of != expected.instance_id:
@@ -207,7 +207,7 @@ def judge_records(records: Sequence[Record]) -> Failure | None:
     # The first one is the cause; but one that needs the user must not hide behind another.
     record = next((r for r in records if r.cause in ("auth", "disk")), records[0])
     about = " ".join(text for text in (record.cause, record.worker, _task(record)) if text)
-    text = f"{record.level} in its log: {record.message}" + (f" ({about})" if about else "")
+    text = f"{record.level} in the daemon's log: {record.message}" + (f" ({about})" if about else "")
     return Failure(FailureKind.LOG, text, record.cause, record)
 
 

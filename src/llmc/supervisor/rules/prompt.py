@@ -67,7 +67,7 @@ def _failure(failure: Failure) -> str:
     text = "\n".join(rows) + "\n\n" + _quoted(failure.text)
     output = failure.output or (failure.record.output if failure.record else "")
     if output.strip():
-        text += "\n\nIts last output:\n\n" + _quoted(output[-OUTPUT_CHARS:])
+        text += "\n\nLast output:\n\n" + _quoted(output[-OUTPUT_CHARS:])
     return text
 
 
@@ -84,7 +84,7 @@ def _record(record: Record) -> list[str]:
 
 def _daemon(daemon: Identity | None) -> str:
     if daemon is None:
-        return "It never registered (`.llmc/daemon.json` was not written)."
+        return "The daemon never registered: `.llmc/daemon.json` was not written."
     return f"PID {daemon.pid}, start time {daemon.start_time_unix:.3f}, instance ID {daemon.instance_id}"
 
 

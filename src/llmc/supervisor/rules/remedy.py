@@ -77,7 +77,7 @@ def _rests(record: WorkerRecord) -> End | None:
     if record.cause or record.reason == "blocked":
         return End(Outcome.FAILED, _why(record), record.cause)
     if record.reason == INTERRUPTED:
-        return End(Outcome.FAILED, "it was interrupted in its session")
+        return End(Outcome.FAILED, "the agent was interrupted in its session")
     return None if record.reason in _ASKS else End(Outcome.COMPLETED)
 
 
@@ -89,12 +89,12 @@ def _gone(record: WorkerRecord) -> End:
 
 
 def _why(record: WorkerRecord) -> str:
-    text = " ".join((record.error_reason or record.reason or "its session is gone").split())
+    text = " ".join((record.error_reason or record.reason or "the session is gone").split())
     return f"{record.cause}: {text}" if record.cause else text
 
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
-    waits = f"; it is waiting for an answer ({record.reason})" if record.reason in _ASKS else ""
+    waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in _ASKS else ""
     return f"not done after {limit_s:g} s{waits}"
 
 
