@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from llmc.api.goal_ticks import undriven
 from llmc.attention import raising
+from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import DiskFull
 from llmc.base.locks import holder
@@ -36,7 +37,6 @@ from llmc.tasks import queue
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 CLIENT_BYTES = 250 * 1024 * 1024
-DISK_FLOOR_BYTES = 500 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
 #: prints a line for the user, in a colour ("" for none)

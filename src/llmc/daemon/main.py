@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -216,8 +216,8 @@ class Daemon:
     async def _serve(self) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
-        for chore in (chores.finish_undo, chores.look_at_rows):
-            self.loop.run_in_executor(self.pool, chore, self.project, self.log)
+        self._chore(chores.finish_undo)
+        self._chore(chores.look_at_rows)
         self.watch.begin(now_unix(), patrolled)
         while not self.told_to_stop.is_set():
             try:
@@ -229,7 +229,7 @@ class Daemon:
                     self.auto.tick(self.state)
             if monotonic() - rotated >= ROTATE_S:
                 rotated = monotonic()
-                self.loop.run_in_executor(self.pool, chores.rotate, self.project, self.log)
+                self._chore(chores.rotate)
             if (
                 self.options.patrol
                 and monotonic() - patrolled >= self.project.config.defaults.patrol_interval_secs
@@ -256,8 +256,8 @@ class Daemon:
         """Check all workers in case a wake-up was missed; not while an earlier patrol is running."""
         self._find_new_workers()
         self._look_at_trash(monotonic())
-        self.loop.run_in_executor(self.pool, chores.look_at_rows, self.project, self.log)
-        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
+        self._chore(chores.look_at_rows)
+        self._chore(chores.finish_undo)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:
@@ -271,11 +271,13 @@ class Daemon:
             return
         ran_s = None if self.looked_at_trash is None else now - self.looked_at_trash
         self.looked_at_trash = now
-        self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log, ran_s)
+        self._chore(chores.prune_trash, ran_s)
+
+    def _chore(self, work: Callable[..., None], *more: object) -> asyncio.Future[None]:
+        return self.loop.run_in_executor(self.pool, work, self.project, self.log, *more)
 
     async def _patrol_once(self, jump: str) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.run_in_executor(self.pool, chores.begin_patrol, self.project, self.log, jump)
+        begun = self._chore(chores.begin_patrol, jump)
         with contextlib.suppress(TimeoutError):  # a source that does not answer holds up no worker
             await asyncio.wait_for(asyncio.shield(begun), FETCH_WAIT_S)
         for lane in self.lanes.values():
@@ -302,8 +304,7 @@ class Daemon:
 
     async def _start_worker(self, name: WorkerName, index: int) -> None:
         await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
-        loop = asyncio.get_running_loop()
-        line = await loop.run_in_executor(self.pool, self._bring_up, name)
+        line = await self.loop.run_in_executor(self.pool, self._bring_up, name)
         say(line)
         record = self.project.store.read().workers.get(name)
         if record is None:  # removed in the meantime
@@ -313,7 +314,7 @@ class Daemon:
         work = self.rounds.look, self.pool, self.log, self.rounds.tell_trouble
         self.lanes[name] = Lane(name, self.root_name, *work)
         self.lanes[name].poke()
-        pane = await loop.run_in_executor(self.pool, self.project.pane, record)
+        pane = await self.loop.run_in_executor(self.pool, self.project.pane, record)
         if isinstance(pane, Pane) and not pane.dead:
             self.agents.watch(name, pane.pid)
 
@@ -387,9 +388,8 @@ class Daemon:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         stuck = await self._drained()
-        loop = asyncio.get_running_loop()
         if self.auto is not None:
-            await loop.run_in_executor(self.pool, self.auto.stop, stuck)
+            await self.loop.run_in_executor(self.pool, self.auto.stop, stuck)
         try:
             if not self.handing_over:
                 await self._end_agents(stuck)

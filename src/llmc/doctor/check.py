@@ -16,6 +16,9 @@ from llmc.records.state import State
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project
 
+#: how long to wait for a command or the daemon to release a worker
+LOCK_S = 10.0
+
 
 class Turn(IntEnum):
     """The order of repairs: what other repairs need comes first."""

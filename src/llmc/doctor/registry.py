@@ -8,15 +8,12 @@ from msgspec.structs import replace
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
 from llmc.doctor import looking
-from llmc.doctor.check import Check, Repair, WorkerCheck
+from llmc.doctor.check import LOCK_S, Check, Repair, WorkerCheck
 from llmc.doctor.checks import access, clone, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
 from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
 from llmc.workers import fleet
-
-#: how long to wait for a command or the daemon to release a worker
-LOCK_S = 10.0
 
 _EVERY: tuple[Check | WorkerCheck, ...] = (
     *installation.CHECKS,

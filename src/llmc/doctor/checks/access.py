@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.files import explain
 from llmc.doctor.check import Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
@@ -17,8 +18,6 @@ from llmc.repo.project import Project
 from llmc.reports import bad_rows
 from llmc.workers import restore
 
-#: `llmc up` warns below this too
-DISK_FLOOR_BYTES = 500 * 1024 * 1024
 TRASH_CEILING_BYTES = 5 * 1024 * 1024 * 1024
 
 

@@ -10,7 +10,7 @@ from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ToolMissing
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.landing import slots, undo
@@ -21,8 +21,6 @@ from llmc.repo.rules.git_lock import GitLock
 from llmc.repo.setup import configure_clone
 
 SOURCE_TIMEOUT_S = 20.0
-#: how long to wait for a command to release a worker
-LOCK_S = 10.0
 
 
 class Setting(Struct, frozen=True):

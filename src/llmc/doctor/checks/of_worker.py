@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from llmc.attention.rules import ASKS
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.doctor.check import Repair, Turn, WorkerCheck, held
@@ -17,8 +18,6 @@ from llmc.repo.rules.git_lock import STALE_LOCK_S
 from llmc.sessions import sessions
 from llmc.workers import reset
 
-#: the agent stopped in the middle of something, and continues when it gets an answer
-_ASKS = ("question", "permission")
 _CLEAN_START = ": resets it; its work goes to the trash"
 
 
@@ -185,7 +184,7 @@ def _at_rest(worker: WorkerFacts) -> Tree | None:
 
 def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
     record, tree = worker.record, _at_rest(worker)
-    asks = record.status is Status.NEEDS_INPUT and record.reason in _ASKS
+    asks = record.status is Status.NEEDS_INPUT and record.reason in ASKS
     if tree is None or not tree.rebasing:
         return
     if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:

@@ -6,14 +6,12 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from llmc.attention.rules import ASKS
 from llmc.records.worker import Status, WorkerRecord
 from llmc.sessions.rules.decide import INTERRUPTED
 
 #: a session that crashes is restarted once; after that the remediation has failed
 TRIES = 2
-
-#: it asked something; unattended, it waits until the limit
-_ASKS = ("question", "permission")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -78,7 +76,7 @@ def _rests(record: WorkerRecord) -> End | None:
         return End(Outcome.FAILED, _why(record), record.cause)
     if record.reason == INTERRUPTED:
         return End(Outcome.FAILED, "the agent was interrupted in its session")
-    return None if record.reason in _ASKS else End(Outcome.COMPLETED)
+    return None if record.reason in ASKS else End(Outcome.COMPLETED)
 
 
 def _gone(record: WorkerRecord) -> End:
@@ -94,7 +92,7 @@ def _why(record: WorkerRecord) -> str:
 
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
-    waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in _ASKS else ""
+    waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
     return f"not done after {limit_s:g} s{waits}"
 
 
