@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from llmc.api.goal_ticks import undriven
 from llmc.attention import raising
+from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import DiskFull
 from llmc.base.locks import holder
@@ -24,21 +25,18 @@ from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require
 from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
-from llmc.notifications.notify import notify
 from llmc.records.items import Registration
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
-from llmc.supervisor import remediation, supervisor_record
-from llmc.supervisor.roles import Show as Show
+from llmc.supervisor import supervisor_record
 from llmc.supervisor.supervisor import Supervisor
 from llmc.tasks import queue
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 CLIENT_BYTES = 250 * 1024 * 1024
-DISK_FLOOR_BYTES = 500 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
 #: prints a line for the user, in a colour ("" for none)
@@ -295,14 +293,6 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     return problems, [] if problems else close_server(project)
 
 
-class _Agent:
-    """The remediation agent, which fixes the cause of a failure in its own session."""
-
-    remediate = staticmethod(remediation.remediate)
-    open_session = staticmethod(remediation.open_session)
-    close_session = staticmethod(remediation.close_session)
-
-
-def supervise(project: Project, show: Show) -> int:
+def supervise(project: Project, tell: Tell) -> int:
     """Keep `up --auto` running until the user stops it or is needed; returns the exit code."""
-    return Supervisor(project, _Agent(), notify, show).run()
+    return Supervisor(project, tell).run()

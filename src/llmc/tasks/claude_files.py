@@ -18,7 +18,7 @@ from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir
 from llmc.base.names import TaskKey
-from llmc.base.wake import Watch
+from llmc.base.wake import Watch, open_watch
 from llmc.records.books import Action, Books, Claim, entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import Changes, Edit, Listing, NoTask, Task, Unreadable
@@ -115,7 +115,7 @@ class ClaudeTasks(TaskSource):
 
     def watch(self) -> "_Watching":
         self.prepare()
-        watching = _Watching(self, Watch(self.files.directory))
+        watching = _Watching(self, open_watch(self.files.directory))
         with self._noting:
             self._is_watched, self._changed = True, None  # files may have changed before the watch began
         return watching

@@ -3,8 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from llmc.base.errors import LlmcError
 from llmc.base.names import WorkerName
 from llmc.doctor.check import Check, Sight, Turn
@@ -12,20 +10,13 @@ from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.goals.goals import open_store
 from llmc.goals.store.store_errors import SET_ASIDE
+from llmc.records.books import Claim
 from llmc.repo.project import Project
 from llmc.tasks import queue, task_orders
 from llmc.tasks.rules.claims import is_nobodys
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
-
-
-class LeftClaim(Struct, frozen=True):
-    """A claim that is open in the ledger."""
-
-    id: str
-    task: str
-    worker: str
 
 
 def _task_problems(at: Sight) -> list[str]:
@@ -43,19 +34,14 @@ def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
         yield Finding(text, fix, subject=text)
 
 
-def _claims(at: Sight) -> list[LeftClaim]:
-    books = source_of(at.project).books()
-    return [LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values()]
-
-
-def _unattended(facts: Facts, seen: tuple[LeftClaim, ...]) -> Iterator[Finding]:
+def _unattended(facts: Facts, seen: tuple[Claim, ...]) -> Iterator[Finding]:
     if facts.daemon.runs:
         return  # it settles its claims itself
     tasks = [worker.record.assignment for worker in facts.workers]
     assigned = {assignment.claim for assignment in tasks if assignment is not None}
     for claim in seen:
         if claim.id not in assigned:
-            text = f"task {claim.task} is claimed by {claim.worker}, which is not working on it"
+            text = f"task {claim.task.id} is claimed by {claim.worker}, which is not working on it"
             yield fixable(text, ": releases it", subject=claim.id)
 
 
@@ -121,8 +107,8 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
 CHECKS = (
     Check("task_list", "tasks", "the task list has errors", look=_task_problems, judge=_task_list,
         needs=("config",)),
-    Check("claim", "tasks", "a task is claimed by a worker that is not working on it", look=_claims,
-        judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
+    Check("claim", "tasks", "a task is claimed by a worker that is not working on it",
+        look=lambda at: source_of(at.project).books().claims.values(), judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
     Check("unowned_task", "tasks", "a task is marked in progress, but no worker has claimed it",
         look=lambda at: _unowned(at.project), judge=_in_progress, fix=_free_unowned, turn=Turn.TASKS,
         needs=("config",)),
