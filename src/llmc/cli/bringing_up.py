@@ -7,7 +7,7 @@ from llmc.api.running import AutoOptions, Up, Wanted
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import parse_end, project_of, root_of
-from llmc.cli.output import json_option, note, paint, print_json, say
+from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
 @click.command("up")
@@ -94,7 +94,7 @@ def up(
         return _show_started(done, as_json)
     workers = done.workers
     if as_json:
-        rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
+        rows = [plain(worker, "name", "status", "error_reason") for worker in workers]
         print_json({"pid": done.pid, "instance_id": done.instance_id, "workers": rows})
         return _code(done)
     say(f"daemon {done.pid} running" + (" in auto mode" if auto else ""))

@@ -15,7 +15,7 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import complete_worker, parse_since, project_of, root_of
+from llmc.cli.arguments import complete_worker, parse_since, pass_project, root_of, since_option
 from llmc.cli.fast import in_a_line, time_of_day
 from llmc.cli.output import (
     clear_screen,
@@ -42,8 +42,8 @@ from llmc.config.durations import parse_duration
     help="With --watch: seconds between updates",
 )
 @json_option
-@click.pass_context
-def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> int:
+@pass_project
+def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
     Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal
@@ -53,7 +53,6 @@ def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> i
     Example:
       llmc status --watch
     """
-    project = project_of(ctx)
     if as_json:
         roots.require_state(project)
         return fast.status(str(project.root.path))
@@ -87,9 +86,9 @@ TASKS_POLL_S = 0.2
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
 @click.option("--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as 15m, 1h")
 @json_option
-@click.pass_context
+@pass_project
 def wait(
-    ctx: click.Context,
+    project: Project,
     worker: str | None,
     statuses: str | None,
     all_idle: bool,
@@ -107,7 +106,6 @@ def wait(
       llmc wait adam --status needs_review,needs_input --timeout 30m
       llmc wait --tasks-done --timeout 8h
     """
-    project = project_of(ctx)
     if tasks_done:
         if worker or statuses or all_idle:
             raise UsageError("--tasks-done cannot be used with a worker, --status or --all-idle")
@@ -149,12 +147,8 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
     elif not left.open:
         say("all tasks are completed")
     elif left.stuck:
-        print_error(
-            f"{len(left.open)} tasks left, but none can start",
-            "Run `llmc tasks list` to see why.",
-            Exit.FAILED,
-            False,
-        )
+        why = f"{len(left.open)} tasks left, but none can start"
+        print_error(why, "Run `llmc tasks list` to see why.", Exit.FAILED, False)
     else:
         print_error(f"timed out: {len(left.open)} tasks left after {timeout_s:g} s", "", Exit.FAILED, False)
     return Exit.DONE if not left.open else Exit.FAILED
@@ -162,9 +156,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 
 @click.command("events")
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
-@click.option(
-    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
-)
+@since_option
 @click.option("--worker", "-w", shell_complete=complete_worker, help="Show only this worker's events")
 @json_option
 @click.pass_context
@@ -285,8 +277,8 @@ def _print(text: str) -> None:
     help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, repeated for an hour; at first 24h]",
 )
 @json_option
-@click.pass_context
-def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
+@pass_project
+def digest(project: Project, since: str | None, as_json: bool) -> None:
     """Summarize what landed, failed and needs you
 
     Items that unblock the most tasks come first, each with its command. Also shows the cost. No model is called.
@@ -297,7 +289,6 @@ def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
       llmc digest --since 12h
       llmc digest --json | jq '.waiting[].command'
     """
-    project = project_of(ctx)
     since_unix = None if since is None else parse_since(since, now_unix())
     found = digests.report(project, since_unix, for_people=not as_json)
     if as_json:
