@@ -7,7 +7,7 @@ from llmc.base.text import cells, gist, padded, printable, shortened, wrap
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
-from llmc.reports.rules.digest_parts import Accepted, Commands, Digest, Ended, Held, Pauses, Waiting
+from llmc.reports.rules.digest_parts import Accepted, Digest, Ended, Held, Pauses, Waiting
 from llmc.reports.rules.history import Spend
 
 #: styles a text: (text, style) -> text
@@ -235,13 +235,11 @@ class _Page:
         return [self.paint("Spent", "bold"), *(shortened(line, self.width) for line in lines)]
 
     def pauses(self, report: Digest) -> list[str]:
+        pauses = {f"parked ({cause})": row for cause, row in report.parks.items()}
+        pauses["uncommitted changes in the source"] = report.dirty_source
         said = [
-            f"parked ({cause}): {counted(row.times, 'time')}, {_long(row)}"
-            for cause, row in report.parks.items()
+            f"{why}: {counted(row.times, 'time')}, {_long(row)}" for why, row in pauses.items() if row.times
         ]
-        if report.dirty_source.times:
-            row = report.dirty_source
-            said.append(f"uncommitted changes in the source: {counted(row.times, 'time')}, {_long(row)}")
         if report.post_accept.times:
             done = report.post_accept
             bad = f", {done.failed} failed" if done.failed else ""
@@ -272,7 +270,7 @@ def summary(report: Digest) -> str:
     return ", ".join(parts) or "Nothing landed"
 
 
-def _long(row: Pauses | Commands) -> str:
+def _long(row: Pauses) -> str:
     return format_duration(row.total_s) + (" total" if row.times > 1 else "")
 
 
