@@ -4,8 +4,8 @@ import time
 
 import click
 
-from llmc.api import notices
-from llmc.api.notices import KINDS, Incident, Outcome, Result
+from llmc.api import reports
+from llmc.api.reports import KINDS, Incident, Result
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, Refused
 from llmc.cli.arguments import Group, pass_project
@@ -42,17 +42,16 @@ def test(project: Project, as_json: bool) -> int:
     Example:
       llmc notify test
     """
-    outcomes = notices.try_channels(project)
+    outcomes = reports.try_channels(project)
     if not outcomes:
         raise Refused(
             "no notification channel is configured",
-            hint=f"Set one of {', '.join(notices.options())} with `llmc config set`.",
+            hint=f"Set one of {', '.join(reports.channel_options())} with `llmc config set`.",
         )
     if as_json:
-        print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])
-    else:
-        for one in outcomes:
-            say(_line(one))
+        print_json([*map(plain, outcomes)])
+    for one in [] if as_json else outcomes:
+        say(f"{one.channel}: {one.result}" + (f": {one.reason}" if one.reason else ""))
     return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
 
 
@@ -66,7 +65,7 @@ def list_(project: Project, as_json: bool) -> None:
     Example:
       llmc notify list --json | jq '.incidents[0]'
     """
-    found = notices.notices(project)
+    found = reports.notices(project)
     if as_json:
         kinds = [{"kind": kind, "on": kind in found.on, "about": KINDS[kind]} for kind in KINDS]
         rows = [plain(one, *_SHOWN) for one in found.incidents]
@@ -77,10 +76,6 @@ def list_(project: Project, as_json: bool) -> None:
     say(f"channels: {', '.join(found.channels) or 'none'}")
     for one in found.incidents:
         say(_row(one, time.time()))
-
-
-def _line(outcome: Outcome) -> str:
-    return f"{outcome.channel}: {outcome.result}" + (f": {outcome.why}" if outcome.why else "")
 
 
 def _row(one: Incident, now: float) -> str:

@@ -7,8 +7,8 @@ from datetime import date
 import click
 import msgspec
 
-from llmc.api import expenses
-from llmc.api.expenses import KEYS, NO_TASK, Price, PriceList, Prices, Spent
+from llmc.api import reports
+from llmc.api.reports import KEYS, NO_TASK, Price, PriceList, Prices, Spent
 from llmc.api.roots import Project
 from llmc.cli.arguments import Group, Row, parse_since, pass_project, project_of, since_option
 from llmc.cli.output import json_option, note, plain, print_json, say
@@ -35,7 +35,7 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """
     since_unix = parse_since(since, time.time())
     project = project_of(ctx)
-    used = expenses.usage(project, by, since_unix)
+    used = reports.usage(project, by, since_unix)
     spent, total = used.lines, used.total
     if as_json:
         lines = [
@@ -60,8 +60,8 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
 
 
 def _share(spent: Spent, total: Spent) -> float:
-    whole = expenses.weight(total, total)
-    return expenses.weight(spent, total) / whole if whole else 0.0
+    whole = reports.weight(total, total)
+    return reports.weight(spent, total) / whole if whole else 0.0
 
 
 def _spent_view(spent: Spent, total: Spent, **key: str | None) -> Row:
@@ -133,18 +133,18 @@ def list_(project: Project, as_json: bool) -> None:
     Example:
       llmc prices list
     """
-    prices = expenses.prices_of(project)
+    prices = reports.prices_of(project)
     listed = prices.listed
     if as_json:
-        own = expenses.view(PriceList(prices=prices.own))["prices"]
-        print_json({**expenses.view(listed), "own": own})
+        own = reports.view(PriceList(prices=prices.own))["prices"]
+        print_json({**reports.view(listed), "own": own})
         return
     names = [*prices.own, *(name for name in listed.prices if name not in prices.own)]
     head = ("dollars per million tokens", *(field.replace("_", " ") for field in FIELDS))
     origins = ["config.toml" if name in prices.own else listed.as_of for name in names]
     _print_table([head, *((name, *_price_cells(prices, name)) for name in names)], ["from", *origins])
     note(f"as of {listed.as_of}: {listed.source}")
-    if old := expenses.complaint(listed, date.today()):
+    if old := reports.complaint(listed, date.today()):
         note(old)
 
 
@@ -169,7 +169,7 @@ def update(project: Project, source: str, as_json: bool) -> None:
     Example:
       llmc prices update ~/Downloads/model_prices_and_context_window.json
     """
-    before, now = expenses.update(project, source)
+    before, now = reports.update(project, source)
     names = [name for name in now.prices if now.prices[name] != before.prices.get(name)]
     if as_json:
         print_json({"as_of": now.as_of, "models": len(now.prices), "changed": names})

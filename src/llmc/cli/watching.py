@@ -7,7 +7,7 @@ import time
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.api import digests, roots, seeing, tasks
+from llmc.api import roots, seeing, tasks
 from llmc.api.logs import DAEMON, OTHERS, Log
 from llmc.api.roots import Project
 from llmc.base import given
@@ -289,9 +289,10 @@ def digest(project: Project, since: str | None, as_json: bool) -> None:
       llmc digest --since 12h
       llmc digest --json | jq '.waiting[].command'
     """
+    from llmc.api import reports  # slow to import
+
     since_unix = None if since is None else parse_since(since, now_unix())
-    found = digests.report(project, since_unix, for_people=not as_json)
     if as_json:
-        print_json(digests.as_json(found))
-        return
-    say_lines(digests.text_of(found, *fast.sheet()))
+        print_json(reports.digest_json(project, since_unix))
+    else:
+        say_lines(reports.digest_text(project, since_unix, *fast.sheet()))
