@@ -130,7 +130,7 @@ def _code(done: Up) -> int:
     return Exit.FAILED
 
 
-def tell(text: str, style: str) -> None:
+def tell(text: str, style: str = "") -> None:
     note(paint(text, style, err=True) if style else text)
 
 
