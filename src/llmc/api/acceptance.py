@@ -41,13 +41,13 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
 
 
 def after_interrupt(project: Project, name: str) -> str:
-    """Whether anything landed by an accept that the user interrupted, in words."""
+    """After Ctrl-C: whether the change landed, as text for the user."""
     record = project.store.worker(name)
     if record.accept is not None:
-        return f"it may have landed: run `llmc accept {name}` to finish it"
+        return f"the change may have landed: run `llmc accept {name}` to finish"
     if record.status is Status.NEEDS_REVIEW:
         return "nothing landed"
-    return f"run `llmc events --worker {name}` to see whether it landed"
+    return f"run `llmc events --worker {name}` to see whether the change landed"
 
 
 def next_to_accept(project: Project) -> str:
@@ -98,7 +98,7 @@ def undo_target(project: Project) -> "Target":
 
 
 def undo(project: Project, target: "Target") -> "Undone":
-    """Revert an accept, and reopen its task or plan item."""
+    """Revert a landed change, and reopen its task or plan item."""
     from llmc.goals.work import open_again
     from llmc.landing import rebase as rebasing
     from llmc.landing import undo as undoing

@@ -39,7 +39,7 @@ def require_usable(found: Health) -> None:
     if found.facts.config_problems:
         raise Refused(
             "cannot repair: config.toml is invalid: " + "; ".join(found.facts.config_problems),
-            hint="Fix it with `llmc config edit`, then run `llmc doctor --repair` again.",
+            hint="Run `llmc config edit`, then `llmc doctor --repair` again.",
         )
 
 

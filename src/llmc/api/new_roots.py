@@ -51,7 +51,7 @@ def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> 
     if existing is not None and not reuse and not target:
         raise Refused(
             f"this repository already has a root: {existing.path}",
-            hint="Use it, or create another with --target PATH.",
+            hint="Use that root, or create another one with --target PATH.",
         )
     root = (existing if reuse else None) or setup.create_root(
         where, setup.choose_target(target, where), agent

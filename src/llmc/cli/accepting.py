@@ -24,8 +24,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
     Without WORKER, accepts the worker you reviewed last, or the only one waiting for review. If the change differs from
     the one you reviewed, accept warns you first, and asks on a terminal.
 
-    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, the worker is asked to
-    resolve them and returns to needs_review; then run accept again.
+    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, llmc asks the worker to
+    resolve them; run accept again once the worker is back in needs_review.
 
     If accept is interrupted, run it again to resume.
 
@@ -45,7 +45,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
 def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Also validates the result. On conflicts, the worker is asked to resolve them and returns to needs_review.
+    Also validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
+    needs_review.
 
     \b
     Example:
@@ -91,10 +92,10 @@ def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> No
 @json_option
 @pass_project
 def undo(project: Project, yes: bool, as_json: bool) -> None:
-    """Revert the most recent accept
+    """Revert the change that landed last
 
-    Lands one revert commit, validated like an accept. The task becomes pending again; a plan item is reopened. If undo
-    is interrupted, run it again to resume.
+    Validates and lands one revert commit. The task becomes pending again; a plan item is reopened. If undo is
+    interrupted, run it again to resume.
 
     \b
     Example:

@@ -97,7 +97,7 @@ def _refuse_bytes(argv: list[str]) -> None:
         is_path = "/" in word and os.path.isdir(os.path.dirname(word))
         if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
             raise UsageError(
-                f"argument is not valid UTF-8: {word}", hint="If it is a path, write it as ./NAME."
+                f"argument is not valid UTF-8: {word}", hint="If this is a path, write it as ./NAME."
             )
 
 
@@ -149,7 +149,7 @@ def refuse_agents(ctx: click.Context) -> None:
             )
         case Kind.UNKNOWN:
             raise Refused(
-                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it from your own shell."
+                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run the command from your own shell."
             )
         case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
             # Only the supervisor starts its daemon.

@@ -87,7 +87,8 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         return _read(file)
     if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
-            f"no {what} given, and no terminal to open an editor", hint="Pass it as text or as a file."
+            f"no {what} given, and no terminal to open an editor",
+            hint=f"Pass the {what} as text or as a file.",
         )
     written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
     lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
@@ -142,7 +143,7 @@ def _read(file: str) -> str:
         raise UsageError(f"cannot read {file}: {error.strerror}", hint="Pass a text file.") from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{file} is not UTF-8 text", hint="Convert it, or send the path for the agent to read."
+            f"{file} is not UTF-8 text", hint="Convert the file, or send its path for the agent to read."
         ) from error
 
 

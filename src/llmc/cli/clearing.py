@@ -187,7 +187,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
     commits = f"{project.config.repo.default_branch}..{done.branch}"
     # -m: uncommitted files are in a merge commit, which `log -p` alone skips
-    say(f"  to see it: git -C {where} log -p -m {commits}")
+    say(f"  to see the work: git -C {where} log -p -m {commits}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
@@ -225,8 +225,8 @@ def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: boo
 def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) -> None:
     """Permanently delete old trash entries
 
-    Lists the entries and asks first. If the clock, the event log and the files disagree about the age of an entry, it
-    is marked; --yes keeps such entries.
+    Lists the entries and asks first. Marks an entry with ! if the clock, the event log and the files disagree about
+    its age; --yes keeps such entries.
     """
     days = project.config.trash.keep_days if older_than is None else older_than
     plan = clearing.plan(project, days)

@@ -69,8 +69,8 @@ def start(
 def message(project: Project, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
     """Send a message to a worker
 
-    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels an accept of this
-    worker that has not landed yet.
+    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels a running
+    `llmc accept` of this worker if the change has not landed yet.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def message(project: Project, worker: str, text: str | None, file: str | None, a
     words = text_to_send(text, file, "message")
     receipt, cancelled = workers.message(project, worker, words)
     if cancelled:
-        note(f"the accept of {worker} was cancelled; nothing landed")
+        note(f"cancelled `llmc accept {worker}`; nothing landed")
     return show_receipt(receipt, as_json)
 
 

@@ -268,8 +268,8 @@ def goals_line(page: Page) -> str:
     seen = page.goals
     if seen is None:
         return "Goals: not checked yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
-    counted = [f"{seen[word]} {word}" for word in ("active", "paused", "completed") if seen[word]]
-    parts = [", ".join(counted) or "none"]
+    counted = {"active": seen["active"], "paused": seen["paused"], "completed": seen["completed"]}
+    parts = [", ".join(f"{count} {word}" for word, count in counted.items() if count) or "none"]
     if seen["total"]:
         parts.append(f"{seen['done']} of {seen['total']} plan items done ({seen['percent']}%)")
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])

@@ -54,8 +54,8 @@ def review(
 ) -> None:
     """Review the changes a worker wants to land
 
-    Shows its commits and the diff to the default branch. If the default branch has moved, the commits are rebased
-    first; on conflicts, the worker is asked to resolve them. For a worker that is not finished, shows its work so far,
+    Shows its commits and the diff to the default branch. If the default branch has moved, llmc rebases the commits
+    first; on conflicts, llmc asks the worker to resolve them. For a worker that is not finished, shows its work so far,
     committed or not, and changes nothing.
 
     llmc remembers what you reviewed: accept warns you if a different change would land.

@@ -218,7 +218,7 @@ def _refuse_with_work(project: Project, work: list[Work]) -> None:
     rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
     refusal = Refused(
         f"{project.root.path} has work that exists nowhere else:\n{rows}",
-        hint="`llmc uninstall --yes` saves it next to the root; add --discard to delete it.",
+        hint="Run `llmc uninstall --yes` to save this work next to the root; add --discard to delete it.",
     )
     refusal.details["work"] = [*map(plain, work)]
     raise refusal

@@ -46,8 +46,8 @@ from llmc.config.durations import parse_duration
 def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
-    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal
-    the output has colours, unless NO_COLOR is set, and its width; otherwise it is 80 columns wide.
+    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal,
+    the output fits the width and has colours, unless NO_COLOR is set; otherwise it is 80 columns wide.
 
     \b
     Example:
@@ -218,7 +218,7 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
     if not follow and not log.exists():
         raise NotFound(
             f"{log.path} does not exist yet",
-            hint=f"It is created on first write; run `llmc logs {name} --follow` to wait for it.",
+            hint=f"Run `llmc logs {name} --follow` to wait for the file.",
         )
     # A read may end in the middle of a character.
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")

@@ -255,10 +255,10 @@ def summary(report: Digest) -> str:
     runs = report.runs
     parts = [f"{counted(len(tasks), 'task')} landed"] if tasks or runs.times else []
     if runs.tasks_per_hour:
-        parked = " excluding parks" if runs.parked_s else ""
+        parked = " excluding parked time" if runs.parked_s else ""
         parts[0] += f" in {format_duration(runs.total_s)} ({runs.tasks_per_hour:.1f} per hour{parked})"
     if by_hand:
-        parts.append(f"{counted(by_hand, 'accept')} by hand")
+        parts.append(f"{by_hand} accepted by hand")
     if report.total_spend.cost is not None:
         parts.append(money(report.total_spend.cost))
     if report.waits:
