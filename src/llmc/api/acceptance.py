@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmc.base.errors import Refused, UsageError
 from llmc.landing.accept_journal import CHANGED as CHANGED
 from llmc.landing.accept_journal import Accepted as Accepted
-from llmc.landing.accept_journal import Progress as Progress
+from llmc.landing.accept_journal import Progress
 from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
 from llmc.landing.fast_forward import Ahead
@@ -17,10 +17,9 @@ from llmc.repo.project import Project
 from llmc.repo.trash import short as short
 
 if TYPE_CHECKING:
-    from llmc.landing.pick import Picked as Picked
-    from llmc.landing.rebase import Rebased as Rebased
-    from llmc.landing.undo import Target as Target
-    from llmc.landing.undo import Undone as Undone
+    from llmc.landing.pick import Picked
+    from llmc.landing.rebase import Rebased
+    from llmc.landing.undo import Target, Undone
 
 
 def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:

@@ -9,11 +9,10 @@ from llmc.agents.protocol import Trust
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.config.load import load_config
-from llmc.config.suggest import Suggestion as Suggestion
 from llmc.config.toml_text import quoted
 from llmc.doctor import programs
 from llmc.doctor.programs import Lack as Lack
-from llmc.doctor.rules.facts import Program as Program
+from llmc.doctor.rules.facts import Program
 from llmc.records.task import TaskStatus
 from llmc.repo import setup
 from llmc.repo.project import Project, agent_for

@@ -115,6 +115,8 @@ def current(root: str) -> tuple[Raw, Facts]:
         see_what_was_resolved(root)
         state = read_state(root)
     if _lists_changed(root) and not daemon_runs(root):
+        from llmc.daemon.chores import list_again
+
         list_again(root)
         state = read_state(root)
     return state, look(root, state, panes, time.time(), _glance)
@@ -193,12 +195,6 @@ def _changed(path: str) -> int:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
-
-
-def list_again(root: str) -> None:
-    from llmc.daemon.chores import list_again as apply
-
-    apply(root)
 
 
 def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:

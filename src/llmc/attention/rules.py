@@ -87,8 +87,7 @@ def self_review_waits(record: Raw) -> bool:
 
 def has_dialog(row: Raw, seen: Seen) -> bool:
     """From the client's status file, or from its hooks, which come first."""
-    asked = row["status"] == "needs_input" and row["reason"] in ASKS
-    return bool(seen.dialog) or (asked and not seen.rests)
+    return bool(seen.dialog) or (_asks(row) and not seen.rests)
 
 
 def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) -> str:

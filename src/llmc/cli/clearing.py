@@ -235,7 +235,8 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
     now = time.time()
     if not as_json:
         for entry in plan.old:
-            say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
+            doubt = f"  (! {plan.doubts[entry.name]})" if entry.name in plan.doubts else ""
+            say(_line(entry, now) + doubt)
     if plan.doubts:
         note("clocks disagree: entries marked with ! may be newer than their names say")
     if wanted:
@@ -252,10 +253,6 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
         say(f"kept {entry.name}: {plan.doubts[entry.name]}; to delete it, run without --yes")
     if not plan.old:
         say(f"nothing in the trash is older than {days} days")
-
-
-def _doubt(text: str) -> str:
-    return f"  (! {text})" if text else ""
 
 
 def _line(entry: Entry, now: float) -> str:

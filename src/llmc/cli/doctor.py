@@ -3,7 +3,7 @@
 import click
 
 from llmc.api import health
-from llmc.api.health import GROUPS, Facts, Finding, Health, Repair, summary
+from llmc.api.health import GROUPS, Facts, Finding, Health, summary
 from llmc.api.roots import Root
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import Row, confirm, root_of, yes_option
@@ -55,7 +55,8 @@ def _repair(root: Root, found: Health, yes: bool, as_json: bool) -> int:
     if done:
         found = health.look(root)
     if as_json:
-        print_json({**_view(root, found), "repairs": [_repair_view(one) for one in done]})
+        repairs = [{**_finding_view(one.finding), "done": one.done, "result": one.text} for one in done]
+        print_json({**_view(root, found), "repairs": repairs})
         return _code(found)
     for one in done:
         line = f"{one.finding.what} -> {one.text}"
@@ -116,10 +117,6 @@ def _view(root: Root, found: Health) -> Row:
 def _finding_view(finding: Finding) -> Row:
     fields = plain(finding, "group", "kind", "text", "fix", "repairable")
     return {**fields, "worker": finding.worker or None}
-
-
-def _repair_view(one: Repair) -> Row:
-    return {**_finding_view(one.finding), "done": one.done, "result": one.text}
 
 
 def _rebuild(root: Root, yes: bool, as_json: bool) -> int:

@@ -1,5 +1,6 @@
 """Token usage, cost and prices: `llmc usage` and `llmc prices`."""
 
+import shlex
 import time
 from collections.abc import Iterable
 from datetime import date
@@ -50,9 +51,9 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     body = [_spent_cells(key, one, total) for key, one in (*spent.items(), ("total", total))]
     _print_table([head, *body])
     for model in total.unpriced:
-        key = join_key(["prices", model, "input"])
+        key = shlex.quote(join_key(["prices", model, "input"]))
         note(
-            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {_quoted(key)} N` "
+            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {key} N` "
             "(dollars per million tokens; same for output)"
         )
     if used.complaint:
@@ -97,10 +98,6 @@ def _print_table(table: list[tuple[str, ...]], notes: Iterable[str] | None = Non
     for (first, *rest), remark in zip(table, notes or [""] * len(table), strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         say(f"{first:<{widths[0]}}  {numbers}  {remark}".rstrip())
-
-
-def _quoted(key: str) -> str:
-    return f"'{key}'" if '"' in key else key
 
 
 FIELDS = ("input", "output", "cache_write", "cache_read")

@@ -222,21 +222,16 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
         )
     # A read may end in the middle of a character.
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    shown = _Rows() if name == DAEMON and not as_json else _Text()
-    _print(shown.of(decoder.decode(log.last_lines(), final=not follow), last=not follow))
+    rows = _Rows() if name == DAEMON and not as_json else None
+    text = decoder.decode(log.last_lines(), final=not follow)
+    _print(rows.of(text, last=not follow) if rows else text)
     while follow:
         time.sleep(LOG_POLL_S)
-        _print(shown.of(decoder.decode(log.more())))
+        text = decoder.decode(log.more())
+        _print(rows.of(text) if rows else text)
 
 
-class _Text:
-    """A text log, unchanged."""
-
-    def of(self, text: str, *, last: bool = False) -> str:
-        return text
-
-
-class _Rows(_Text):
+class _Rows:
     """A log of JSON lines, for people; only complete lines are shown."""
 
     def __init__(self) -> None:
