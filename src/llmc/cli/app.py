@@ -12,6 +12,7 @@ from llmc import __version__
 from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.base.files import explain
+from llmc.base.text import did_you_mean
 from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
 
@@ -36,17 +37,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        return load(name)
+        return load(name) if name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
-            import difflib  # slow to import, and only a mistake needs it
-
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f'Did you mean "{near[0]}"?' if near else "Run `llmc --help` for a list of commands."
+            hint = did_you_mean(name, COMMANDS, "Run `llmc --help` for a list of commands.")
             raise UsageError(f"unknown command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

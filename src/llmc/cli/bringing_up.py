@@ -76,12 +76,14 @@ def up(
     given: dict[str, int | float | str | None] = {
         "--concurrency": concurrency,
         "--post-accept-command": post_accept_command,
+        "--until": until,
+        "--max-tasks": max_tasks,
+        "--max-cost": max_cost,
     }
-    given |= {"--until": until, "--max-tasks": max_tasks, "--max-cost": max_cost}
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
-    if not auto and any(value is not None for value in said.values()):
-        named = next(name for name, value in said.items() if value is not None)
-        raise UsageError(f"{named} needs --auto", hint="Run: llmc up --auto --detach ...")
+    named = [name for name, value in said.items() if value is not None]
+    if named and not auto:
+        raise UsageError(f"{named[0]} needs --auto", hint="Run: llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
@@ -131,7 +133,7 @@ def _code(done: Up) -> int:
 
 
 def tell(text: str, style: str = "") -> None:
-    note(paint(text, style, err=True) if style else text)
+    note(paint(text, style, err=True))
 
 
 @click.command("down")

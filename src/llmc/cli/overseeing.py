@@ -40,7 +40,7 @@ def overseer(ctx: click.Context) -> int | None:
 def show(text: str, style: str) -> None:
     """Print a line; the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
-        say(paint(text, style) if style else text)
+        say(paint(text, style))
 
 
 for _one in (

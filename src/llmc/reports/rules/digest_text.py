@@ -7,7 +7,7 @@ from llmc.base.text import cells, gist, padded, printable, shortened, wrap
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
-from llmc.reports.rules.digest_parts import Accepted, Digest, Ended, Held, Pauses, Waiting
+from llmc.reports.rules.digest_parts import Accepted, Digest, Ended, Pauses, Waiting
 from llmc.reports.rules.history import Spend
 
 #: styles a text: (text, style) -> text
@@ -192,16 +192,17 @@ class _Page:
             causes = ", ".join(f"{cause}: {count}" for cause, count in report.failed_by_cause.items())
             lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed ({causes})")
             lines += self._failures(report.failed)
-        for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
-            held = [_held(row) for row in report.held if row.hold == hold]
-            if held:
-                lines += self._plain(f"{words}: {listed(held)}")
-        for rows, words in ((report.released, "released"), (report.open, "still open")):
-            if rows:
-                lines += self._plain(f"{words}: {_tasks(rows)}")
-        if report.undone:
-            said = [f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone]
-            lines += self._plain(f"reverted with undo: {listed(said)}")
+        others = {
+            "quarantined": _held(report, "quarantined"),
+            "parked (over budget)": _held(report, "parked"),
+            "released": _tasks(report.released),
+            "still open": _tasks(report.open),
+            "reverted with undo": [
+                f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone
+            ],
+        }
+        for words, names in others.items():
+            lines += self._plain(f"{words}: {listed(names)}") if names else []
         return self._section("Did not land", lines)
 
     def _failures(self, rows: tuple[Ended, ...]) -> Iterator[str]:
@@ -287,30 +288,30 @@ def _name(row: Accepted) -> str:
 
 def _trouble(row: Accepted) -> str:
     """Attempts, conflicts and returns; often nothing."""
-    said = [
+    return _noted(
+        "",
         f"attempt {row.attempts}" if row.attempts > 1 else "",
         counted(row.conflicts, "conflict") if row.conflicts else "",
         f"returned {row.sent_back}x" if row.sent_back else "",
-    ]
-    return f" ({', '.join(part for part in said if part)})" if any(said) else ""
+    )
 
 
-def _held(row: Held) -> str:
-    """A quarantined or parked task: why, and after how many attempts."""
-    return f"{row.task_id} ({', '.join(filter(None, (row.cause, counted(row.attempts, 'attempt'))))})"
+def _held(report: Digest, hold: str) -> list[str]:
+    """The tasks on this hold: why, and after how many attempts."""
+    rows = [row for row in report.held if row.hold == hold]
+    return [_noted(row.task_id, row.cause, counted(row.attempts, "attempt")) for row in rows]
 
 
-def _tasks(rows: Iterable[Ended]) -> str:
+def _tasks(rows: Iterable[Ended]) -> list[str]:
     """Each task once, with its cause and how often."""
     times = Counter((row.task_id, row.cause) for row in rows)
-    return listed(
-        [
-            f"{task} ({', '.join(word for word in (cause, f'{count}x' if count > 1 else '') if word)})"
-            if cause or count > 1
-            else task
-            for (task, cause), count in times.items()
-        ]
-    )
+    return [_noted(task, cause, f"{count}x" if count > 1 else "") for (task, cause), count in times.items()]
+
+
+def _noted(text: str, *remarks: str) -> str:
+    """The text with its remarks in parentheses."""
+    said = ", ".join(filter(None, remarks))
+    return f"{text} ({said})" if said else text
 
 
 def _spent(spend: Spend) -> str:
