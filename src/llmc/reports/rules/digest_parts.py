@@ -154,23 +154,23 @@ class _Reach:
         return len(self.open) if self.known else None
 
 
-class Accepted(Struct, frozen=True):
-    """What landed: a task, or without a task an accept by the user."""
+class Accepted(Struct, frozen=True, kw_only=True):
+    """What landed: a task, or without a task what the user accepted."""
 
-    task_id: str | None
+    task_id: str | None = None
     subject: str
     worker: str
     #: None: no change was needed
     commit: str | None
     at_unix: float
     #: from the claim to the landing; None if the log starts later
-    took_s: float | None
+    took_s: float | None = None
     #: this one and the failed ones before it
-    attempts: int
-    conflicts: int
-    sent_back: int
+    attempts: int = 1
+    conflicts: int = 0
+    sent_back: int = 0
     #: for this attempt
-    spend: Spend
+    spend: Spend = Spend()
 
 
 class _Attempted(Struct, frozen=True, kw_only=True):
@@ -347,21 +347,21 @@ class _View:
         if attempt.began is not None and attempt.ended is not None:
             took_s = max(0.0, attempt.ended - attempt.began)
         return Accepted(
-            attempt.task.id,
-            self.subject(attempt),
-            attempt.worker,
-            attempt.commit or None,
-            attempt.ended or 0.0,
-            took_s,
-            self._number[id(attempt)],
-            attempt.conflicts,
-            attempt.sent_back,
-            attempt.spend,
+            task_id=attempt.task.id,
+            subject=self.subject(attempt),
+            worker=attempt.worker,
+            commit=attempt.commit or None,
+            at_unix=attempt.ended or 0.0,
+            took_s=took_s,
+            attempts=self._number[id(attempt)],
+            conflicts=attempt.conflicts,
+            sent_back=attempt.sent_back,
+            spend=attempt.spend,
         )
 
     def landing(self, landing: Landing) -> Accepted:
         subject = landing.prompt.strip().partition("\n")[0]
-        return Accepted(None, subject, landing.worker, landing.commit, landing.at, None, 1, 0, 0, Spend())
+        return Accepted(subject=subject, worker=landing.worker, commit=landing.commit, at_unix=landing.at)
 
     def undone(self) -> list[Accepted]:
         """Accepts that were reverted in the period."""
@@ -429,16 +429,16 @@ class _View:
             how = RunEnd.KILLED
         ended = self._end() if how is RunEnd.KILLED and last.ended is None else last.ended
         return Runs(
-            len(inside),
-            how,
-            last.reason,
-            last.cause,
-            last.worker or None,
-            last.task or None,
-            ended,
-            total_s,
-            parked_s,
-            accepted / work_h if work_h > 0 else None,
+            times=len(inside),
+            how=how,
+            reason=last.reason,
+            cause=last.cause,
+            worker=last.worker or None,
+            task_id=last.task or None,
+            ended_unix=ended,
+            total_s=total_s,
+            parked_s=parked_s,
+            tasks_per_hour=accepted / work_h if work_h > 0 else None,
         )
 
     def interruptions(self) -> tuple[Interruption, ...]:
