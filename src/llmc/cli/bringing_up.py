@@ -22,7 +22,7 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
     "--auto",
     is_flag=True,
     help="Assign tasks from the task list to auto workers and land the results without human review. "
-    "Set repo.validate first; permissions follow defaults.skip_permissions.",
+    "Set repo.validate first; defaults.skip_permissions sets the permissions.",
 )
 @click.option(
     "--concurrency",

@@ -251,8 +251,8 @@ def reject(
 ) -> int:
     """Request changes from a worker
 
-    The worker gets your message with its diff in the same conversation, and amends its commit. Without a message, opens
-    $EDITOR.
+    Sends your message with the diff into the worker's conversation; the worker then amends its commit. Without a
+    message, opens $EDITOR.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
 from llmc.cli.arguments import complete_worker, parse_since, pass_project, root_of, since_option
-from llmc.cli.fast import in_a_line, time_of_day
+from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
     completion,
@@ -250,14 +250,9 @@ def readable(line: str) -> str:
     if row is None:
         return line
     when, level = time_of_day(row.get("ts"), "%Y-%m-%d %H:%M:%S"), str(row.get("level", ""))
-    rest = [
-        f"{key}={in_a_line(value)}"
-        for key, value in row.items()
-        if key not in _IN_THE_LINE and value not in (None, "")
-    ]
-    said = [f"{when} {level:<7} {in_a_line(str(row.get('message', '')))}", *rest]
+    message, rest = in_a_line(str(row.get("message", ""))), other_fields(row, _IN_THE_LINE)
     below = str(row.get("traceback") or "").splitlines()
-    return "\n".join([" ".join(said).rstrip(), *(f"    {one}" for one in below)])
+    return "\n".join([f"{when} {level:<7} {message} {rest}".rstrip(), *(f"    {one}" for one in below)])
 
 
 def _print(text: str) -> None:
