@@ -274,7 +274,7 @@ def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
         told = fleet.llmc("message", "adam", f"@sh {one_file('two')}")
-        assert "the accept of adam was cancelled; nothing landed" in told.err
+        assert "cancelled `llmc accept adam`; nothing landed" in told.err
         wait_until(lambda: "was cancelled" in (fleet.dir / "said").read_text(), story=fleet.story)
     assert "the accept of adam was cancelled during validation; nothing landed" in said[0]
     assert fleet.log()[0] == "Add a check"

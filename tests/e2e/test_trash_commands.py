@@ -62,7 +62,9 @@ def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet)
     out = fleet.llmc("trash", "restore", str(entry["name"])).out
     branch = f"llmc/restored/{str(entry['name']).replace('/', '-')}"
     assert branch in out
-    (command,) = [line.partition("to see it: git ")[2] for line in out.splitlines() if "to see it" in line]
+    (command,) = [
+        line.partition("to see the work: git ")[2] for line in out.splitlines() if "to see the work" in line
+    ]
     shown = fleet.git(*shlex.split(command), cwd=fleet.dir)
     for name in fleet.git("diff", "--name-only", f"main...{branch}").splitlines():
         assert f"b/{name}" in shown, "commits, and what was in none"

@@ -1,4 +1,4 @@
-"""Commands on a worker: add, start, message, answer, hold, attach, reset and remove."""
+"""Commands on a worker: add, start, message, answer, hold, attach."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -14,16 +14,13 @@ from llmc.config.model import Worker as Worker
 from llmc.records.worker import WorkerRecord
 from llmc.repo import setup
 from llmc.repo.project import Project, for_overseer
-from llmc.repo.trash import short as short
 from llmc.sessions.rules.prompt_text import normalise
 from llmc.sessions.submit import Receipt as Receipt
-from llmc.workers import answering, nuke, reset
+from llmc.workers import answering
 from llmc.workers import start as starting
 from llmc.workers.answering import answer as answer
 from llmc.workers.fleet import bring_up
-from llmc.workers.nuke import Removed as Removed
 from llmc.workers.patrol import catch_up
-from llmc.workers.reset import Reset as Reset
 
 #: names for workers that `start --new` adds
 NAMES = (
@@ -70,11 +67,6 @@ def add(project: Project, name: str, settings: Worker, warn: Tell) -> WorkerReco
     return record
 
 
-def check_text(text: str) -> None:
-    """Refuse text that cannot be sent, whatever the status of the worker."""
-    normalise(text)
-
-
 def start(
     project: Project,
     text: str,
@@ -85,7 +77,7 @@ def start(
     new: bool = False,
 ) -> Receipt:
     """Start a task on the given worker, else on an idle one; with `new`, add one if none is idle."""
-    check_text(text)
+    normalise(text)  # refuse text that cannot be sent, whatever the status of the worker
     if not project.daemon_runs():
         catch_up(str(project.root.path))
     if worker is not None:
@@ -126,7 +118,7 @@ def _add_one(project: Project, tell: Tell) -> str:
 
 def message(project: Project, name: str, text: str) -> tuple[Receipt, bool]:
     """Send a message into the running conversation; also returns whether that cancelled an accept."""
-    check_text(text)
+    normalise(text)  # refuse text that cannot be sent, whatever the status of the worker
     return starting.message(project, name, text)
 
 
@@ -191,17 +183,3 @@ def _pane(project: Project, name: str) -> Pane:
         starter = "overseer" if is_overseer else "up --detach"
         raise Refused(f"{name} has no running agent", hint=f"Run `llmc {starter}` to start it.")
     return pane
-
-
-def reset_to_idle(project: Project, name: str) -> Reset:
-    """Reset a worker to idle; its work goes to the trash."""
-    with project.worker_lock(name):
-        return reset.reset_worker(project, name)
-
-
-def remove(project: Project, name: str) -> Removed:
-    """Remove a worker; everything goes to the trash."""
-    with project.worker_lock(name):
-        done = nuke.nuke_worker(project, name)
-    project.wake()
-    return done

@@ -16,7 +16,7 @@ _DOING = {
     "merge": "squashing into one commit on the latest default branch",
     "validate": "validating the commit",
     "land": "landing the commit",
-    "wait": "checking whether it landed",
+    "wait": "checking whether the commit landed",
     "verify": "verifying the result",
     "reset": "resetting the worker",
 }

@@ -56,6 +56,19 @@ def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> 
     _write(json_text(value, indent=indent, ascii_only=not _is_utf8(sys.stdout)) + "\n", False, flush)
 
 
+def say_or_json(text: str, body: Any, as_json: bool) -> None:
+    """Print the result of a command: a line for people, or the same as JSON."""
+    print_json(body) if as_json else say(text)
+
+
+def plain(result: Any, *names: str) -> dict[str, Any]:
+    """The fields of a result as JSON data; with `names`, only these. A path becomes text."""
+    from msgspec import to_builtins  # the hot commands print without it
+
+    names = names or result.__struct_fields__
+    return {name: to_builtins(getattr(result, name), enc_hook=str) for name in names}
+
+
 def print_error(
     message: str, hint: str, exit_code: int, as_json: bool, details: dict[str, Any] | None = None
 ) -> None:

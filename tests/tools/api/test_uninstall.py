@@ -100,7 +100,7 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
         restore.restore_branch(project, restore.find(project.root, name), None)
         assert listed(project) == []
 
-    to_trash = "llmc reset w1 (moves it to the trash), then llmc uninstall --dry-run"
+    to_trash = "llmc reset w1 (moves the work to the trash), then llmc uninstall --dry-run"
     worktree.write("new.txt", "not tracked\n")
     assert save() == to_trash
     cleared()
