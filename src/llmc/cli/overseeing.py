@@ -37,7 +37,7 @@ def overseer(ctx: click.Context) -> int | None:
     return running.supervise(project_of(ctx), show)
 
 
-def show(text: str, style: str) -> None:
+def show(text: str, style: str = "") -> None:
     """Print a line; the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
         say(paint(text, style))
