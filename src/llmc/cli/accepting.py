@@ -7,6 +7,7 @@ from llmc.api.roots import Project
 from llmc.base.text import some_files
 from llmc.cli.accept_work import land
 from llmc.cli.arguments import complete_worker, confirm, pass_project, worker_argument, yes_option
+from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines, say_or_json
 
 
@@ -52,7 +53,8 @@ def rebase(project: Project, worker: str, as_json: bool) -> None:
     Example:
       llmc rebase adam
     """
-    done = acceptance.rebase(project, worker)
+    with Elapsed(f"rebasing {worker}"):
+        done = acceptance.rebase(project, worker)
     branch = project.config.repo.default_branch
     result, text = "up_to_date", f"{worker} is up to date with {branch}"
     if done.moved:
@@ -107,7 +109,8 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
         note(f"resuming the interrupted undo of {which}")
     else:
         confirm(f"Revert {which}?", f"this reverts {which}", yes)
-    done = acceptance.undo(project, what)
+    with Elapsed(f"reverting {what.commit[:12]}"):
+        done = acceptance.undo(project, what)
     if as_json:
         print_json(plain(done, "worker", "commit", "revert", "prompt", "returned"))
         return

@@ -1,5 +1,7 @@
 """The fleet: `llmc up` and `llmc down`."""
 
+import contextlib
+
 import click
 
 from llmc.api import running
@@ -7,6 +9,7 @@ from llmc.api.running import AutoOptions, Up, Wanted
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import parse_end, project_of, root_of
+from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
@@ -89,7 +92,8 @@ def up(
         ends = None if until is None else parse_end(until, now_unix())
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     wanted = Wanted(detach, not no_patrol, options, given, canary)
-    done = running.up(project_of(ctx), wanted, tell)
+    with Elapsed("starting the daemon and the agents") if detach else contextlib.nullcontext():
+        done = running.up(project_of(ctx), wanted, tell)
     if done.ended is not None:
         return done.ended
     if done.ran_already:
@@ -153,7 +157,8 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     Example:
       llmc down
     """
-    done = running.down(root_of(ctx), tell, force=force)
+    with Elapsed("stopping the agents and the daemon"):
+        done = running.down(root_of(ctx), tell, force=force)
     if as_json:
         panes = [{"pane": pane.id, "session": pane.session, "pid": pane.pid} for pane in done.left]
         body = {"daemon_stopped": done.had_daemon, "interrupted": list(done.interrupted)}

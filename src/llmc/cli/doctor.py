@@ -7,6 +7,7 @@ from llmc.api.health import GROUPS, Facts, Finding, Health, summary
 from llmc.api.roots import Root
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import Row, confirm, root_of, yes_option
+from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
@@ -38,7 +39,8 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
     root = root_of(ctx)
     if rebuild:
         return _rebuild(root, yes, as_json)
-    found = health.look(root)
+    with Elapsed("checking"):
+        found = health.look(root)
     return _repair(root, found, yes, as_json) if repair else _show(root, found, as_json)
 
 
