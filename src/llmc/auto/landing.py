@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import ClientStatus
 from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
-from llmc.auto.rules.steps import GiveUp
+from llmc.auto.rules.steps import Do, GiveUp
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.panes import Pane
@@ -19,7 +19,7 @@ from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
 from llmc.records.state import State
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Cause, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
@@ -28,7 +28,7 @@ from llmc.sessions import persons, submit
 from llmc.sessions.sessions import interrupt, status_of
 from llmc.sessions.submit import Receipt
 from llmc.sessions.typist import Refusal
-from llmc.tasks import queue
+from llmc.tasks.queue import claim_of
 from llmc.workers.reset import PersonInWay, Reset, reset_unattended
 
 #: failed launches of one worker in a row before auto mode gives up
@@ -39,35 +39,21 @@ LOST_SESSIONS = 2
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
     """Release the task first; after a crash the worker then has no task and starts over."""
-    books = _give_back(run, record, why)
-    failed, done = _reset(project, record.name)
-    _tell(run, project, record, why, books, done.pinned if done else None)
+    books = _release_task(run, record, why)
+    done = _reset(project, record.name)
+    _report(run, project, record, why, books, done.pinned if isinstance(done, Reset) else None)
     if why.cause is Cause.TMUX:
         run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
     run.on_change()
-    return _after_reset(run, project, record, failed, done)
+    return _after_reset(run, project, record, done)
 
 
-def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> None:
-    """Release the task, and leave its worker as it is."""
-    books = _give_back(run, record, why)
-    with project.store.transaction() as tx:
-        tx.update(record.name, assignment=None)
-    _tell(run, project, record, why, books, None)
-    run.on_change()
+def _release_task(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
+    claim = claim_of(record.name, assignment_of(record))
+    return run.queue.source.release(claim, why.reason, cause=why.cause, counts=why.counts, hold=why.hold)
 
 
-def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
-    return run.queue.source.release(
-        queue.claim_of(record.name, assignment_of(record)),
-        why.reason,
-        cause=why.cause,
-        counts=why.counts,
-        hold=why.hold,
-    )
-
-
-def _tell(
+def _report(
     run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
 ) -> None:
     """Report what happened to the task; a hard failure if it makes no sense to continue."""
@@ -100,28 +86,26 @@ def _tell(
 
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """Pin its work and reset it; whether it can take a task now."""
-    return _after_reset(run, project, record, *_reset(project, record.name))
+    """Pin the worker's work and reset it; whether it can take a task now."""
+    return _after_reset(run, project, record, _reset(project, record.name))
 
 
-def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
+def _reset(project: Project, name: str) -> Reset | LlmcError:
     """The reset, or why it failed: the user has the worker, or the source does not answer."""
     try:
-        return None, reset_unattended(project, name)
+        return reset_unattended(project, name)
     except LlmcError as error:
-        return error, None
+        return error
 
 
-def _after_reset(
-    run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
-) -> bool:
-    if isinstance(failed, PersonInWay):
+def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
+    if isinstance(done, PersonInWay):
         run.look_again(record.name, BUSY_S)  # it has no task left, so it is listed and waits
         return False
-    if failed is not None:
-        return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
+    if isinstance(done, LlmcError):
+        return run.try_later(record, "reset", BEGINS, Cause.GIT, done)
     run.went_well(record, "reset")
-    if done is not None and done.problem:
+    if done.problem:
         cause = project.store.worker(record.name).cause or Cause.CRASH
         return run.try_later(record, "launch", LAUNCHES, Cause(cause), LlmcError(done.problem))
     run.went_well(record, "launch")
@@ -139,7 +123,7 @@ def release(run: Run, project: Project, name: str) -> None:
         accept.accept(project, name)
         return
     task = record.assignment
-    run.queue.source.release(queue.claim_of(record.name, task), "the daemon was stopped")
+    run.queue.source.release(claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
         tx.update(name, assignment=None, accept=None)
@@ -161,7 +145,7 @@ def _has_landed(project: Project, journal: AcceptJournal) -> bool:
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
     """Whether the user blocks this step: then list the worker and leave it alone until they leave."""
-    wants = not isinstance(todo, steps.Wait)
+    wants = todo is not Do.WAIT
     if not wants and not record.waits_for_a_person:
         return False
     if isinstance(project.pane(record), Unknown):
@@ -183,12 +167,17 @@ def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.St
 
 
 def _part_with_task(run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal) -> None:
+    """Release the task, and leave its worker as it is."""
     if isinstance(todo, GiveUp):
         _interrupt(project, record)
-    if isinstance(todo, steps.Deliver):
+    if todo is Do.DELIVER:
         run.assigned -= 1  # it was never started
     why = todo if isinstance(todo, GiveUp) else GiveUp(Cause.PERSON, str(met), counts=False)
-    hand_back(run, project, record, why)
+    books = _release_task(run, record, why)
+    with project.store.transaction() as tx:
+        tx.update(record.name, assignment=None)
+    _report(run, project, record, why, books, None)
+    run.on_change()
 
 
 def _interrupt(project: Project, record: WorkerRecord) -> None:
@@ -207,14 +196,15 @@ def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
     return False
 
 
-def not_told(run: Run, project: Project, record: WorkerRecord, receipt: Receipt) -> bool:
-    """A prompt was not delivered; `record` is the one from before. If the user was in the way, it does not count."""
-    if not receipt.met_a_person:
-        failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
-        return give_up(run, project, project.store.worker(record.name), failed)
-    with project.store.transaction() as tx:
-        tx.update(record.name, assignment=record.assignment)
-    return True
+def submit_once(
+    project: Project, record: WorkerRecord, kind: str, text: str, then: Status | None, after: Assignment
+) -> Receipt:
+    """Send a prompt that counts in the assignment (`after`); if the user was in the way, it does not count."""
+    receipt = submit.submit(project, record.name, kind, text, then=then, assignment=after)
+    if receipt.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=record.assignment)
+    return receipt
 
 
 #: how often work is returned to its worker because a check fails
@@ -230,16 +220,14 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return _return_unlanded(run, project, record, why_not)
     try:
         done = accept.accept(project, record.name)
-    except rebase.Conflict:
-        return False  # the worker is told, and resolves them
-    except accept_journal.Cancelled:
-        return False  # the user talks with it
+    except (rebase.Conflict, accept_journal.Cancelled):
+        return False  # the worker resolves the conflicts, or the user talks with it
     except accept_journal.Waiting as waits:
         run.say(waits.message)
         run.look_again(record.name, accept_journal.POLL_S)
         return False
-    except accept_journal.WorkChanged:
-        run.look_again(record.name, BUSY_S)  # it starts over from the current state
+    except (accept_journal.WorkChanged, LockTimeout):
+        run.look_again(record.name, BUSY_S)  # the accept starts over from the current state
         return False
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
@@ -250,9 +238,6 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return False
     except CommandFailed as error:
         return _send_back(run, project, record, error)
-    except LockTimeout:
-        run.look_again(record.name, BUSY_S)
-        return False
     except Refused as error:
         return _refused(run, project, record, error)
     except PostAcceptFailed:
@@ -334,13 +319,16 @@ def _return_to_worker(
             round=after.sent_back,
             code=code,
         )
-    receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
-    return False if receipt.outcome.arrived else not_told(run, project, record, receipt)
+    receipt = submit_once(project, record, "verify", text, Status.REJECTED, after)
+    if receipt.outcome.arrived or receipt.met_a_person:
+        return receipt.met_a_person
+    failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
+    return give_up(run, project, project.store.worker(record.name), failed)
 
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
-    run.queue.source.finish(queue.claim_of(record.name, task), "")
+    run.queue.source.finish(claim_of(record.name, task), "")
     with project.store.transaction() as tx:
         accept_journal.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "no changes needed"))

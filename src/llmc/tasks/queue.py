@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from llmc.tasks.rules.claims import (
     pending_again,
     still_at_it,
 )
-from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
+from llmc.tasks.rules.graph import Index, choose, stuck
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.worker_tasks import Origins, show_made
 
@@ -45,16 +45,16 @@ def complete_for(project: Project, worker: WorkerName, assignment: Assignment, c
     source_of(project).finish(claim_of(worker, assignment), commit)
 
 
-def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
+def release_task_of(project: Project, record: WorkerRecord, reason: str) -> None:
     """Release the task of a worker that the user took off it, unless it was released before."""
     task = record.assignment
-    if task is not None and source_of(project).books().holds(task.claim):
-        free(project, claim_of(record.name, task), reason)
+    if task is not None and (source := source_of(project)).books().holds(task.claim):
+        release(project, source, claim_of(record.name, task), reason)
 
 
-def free(project: Project, claim: Claim, reason: str) -> None:
-    """Release an abandoned claim and report it."""
-    source_of(project).release(claim, reason)
+def release(project: Project, source: TaskSource, claim: Claim, reason: str) -> None:
+    """Release a claim, not as a failed attempt, and report it."""
+    source.release(claim, reason)
     with project.store.transaction() as tx:
         about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
         tx.emit("task_released", **about, cause="", ref=None)
@@ -79,12 +79,6 @@ def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
     return source.edit(task, partial(claims.freed, seen=seen))
 
 
-#: receives the list and its stuck tasks at each scan; returns those held for the user
-Tell = Callable[[TaskSource, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
-#: called when a task is pending again because it had no owner
-Freed = Callable[[TaskSource, Task], None]
-
-
 class BrokenList(LlmcError):
     """The list has invalid dependencies: auto mode does not start until the user fixes them."""
 
@@ -92,18 +86,11 @@ class BrokenList(LlmcError):
 class TaskQueue:
     """One per daemon. Workers may ask concurrently; requests are served one at a time."""
 
-    def __init__(
-        self,
-        source: TaskSource,
-        origins: Origins | None = None,
-        tell: Tell | None = None,
-        on_freed: Freed | None = None,
-    ) -> None:
-        """`origins`: tells which tasks may be a worker's; None: none. `tell`: updates the attention list."""
+    def __init__(self, source: TaskSource, project: Project | None = None) -> None:
+        """`project`: the root whose workers may make tasks, and whose attention list is updated; None: neither."""
         self.source = source
-        self._origins = origins
-        self._tell = tell
-        self._on_freed = on_freed
+        self._project = project
+        self._origins = Origins(project, source) if project is not None else None
         #: in progress by their files, but without an owner
         self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
@@ -180,8 +167,10 @@ class TaskQueue:
         unreadable = {bad.task_id for bad in self.source.unreadable}
         wrong = stuck(self._index.circles, self._index.dangling, unreadable)
         held: Collection[TaskId] = ()
-        if self._tell is not None:
-            held = self._tell(self.source, books, self._index.tasks, wrong, starting)
+        if self._project is not None:
+            held = task_list.tell_running(
+                self._project, self.source, books, self._index.tasks, wrong, starting
+            )
         if starting:
             _refuse_broken([said for task, said in wrong.items() if task not in held])
         return books
@@ -231,8 +220,8 @@ class TaskQueue:
         self._index.apply({task_id: after}, books.completed_in(self.source.list_name))
         if after.status is TaskStatus.PENDING:
             self.source.note("was in progress without an owner: pending again", task=task_id)
-            if self._on_freed is not None:
-                self._on_freed(self.source, after)
+            if self._project is not None:
+                task_list.note_freed(self._project, self.source, after)
 
 
 def no_task_list() -> UsageError:
@@ -243,10 +232,7 @@ def no_task_list() -> UsageError:
 
 
 def open_queue(project: Project) -> TaskQueue:
-    source = source_of(project)
-    tell = partial(task_list.tell_running, project)
-    freed = partial(task_list.note_freed, project)
-    return TaskQueue(source, Origins(project, source), tell, freed)
+    return TaskQueue(source_of(project), project)
 
 
 def _refuse_broken(problems: list[str]) -> None:

@@ -132,10 +132,7 @@ def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
 def _is_at_it(project: Project, claim: Claim) -> bool:
     """By its record; or a daemon is running, which may be about to record it."""
     record = project.store.read().workers.get(WorkerName(claim.worker))
-    if record is None:
-        return False
-    written = record.assignment is not None and record.assignment.claim == claim.id
-    return written or project.daemon_runs()
+    return claims.holds(record, claim) or (record is not None and project.daemon_runs())
 
 
 def _state(source: TaskSource, task: Task) -> str:

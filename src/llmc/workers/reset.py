@@ -90,7 +90,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
 
 def cancel(project: Project, record: WorkerRecord, why: str) -> None:
     """Release its task, and drop an open delivery and an accept that cannot have landed."""
-    queue.let_go(project, record, f"{why} of {record.name}")
+    queue.release_task_of(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
     with project.store.transaction() as tx:

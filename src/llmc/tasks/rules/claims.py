@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from llmc.base.names import TaskKey
 from llmc.records.books import Books, Claim, Made
 from llmc.records.task import Task, TaskStatus
+from llmc.records.worker import WorkerRecord
 
 #: with `worker_tasks = "accept"`: how many tasks one task may create; further ones are proposed
 MOST_ACCEPTED = 10
@@ -99,6 +100,11 @@ def taken(task: Task, claim: Claim) -> Task | None:
     if task.status is not TaskStatus.PENDING or task.owner or task.waits_for_a_person:
         return None
     return _had_by(task, claim)
+
+
+def holds(record: WorkerRecord | None, claim: Claim) -> bool:
+    """Whether a worker's record has the claim."""
+    return record is not None and record.assignment is not None and record.assignment.claim == claim.id
 
 
 def is_ours(task: Task, claim: Claim) -> bool:
