@@ -177,7 +177,7 @@ class ClaudeTasks(TaskSource):
                 "failed" if counts else "released", claim, reason=reason, cause=cause, **_given(hold=hold)
             )
         books = self.books()
-        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
+        edit = partial(claims.released, claim=claim, hold=books.kept_back(claim.task))
         self._edit_if_there(claim.task, edit)
         return books
 
@@ -189,7 +189,7 @@ class ClaudeTasks(TaskSource):
             claim = Claim(task.claim, key, task.owner)
             if not books.has_ended(task.claim, key):
                 continue
-            edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
+            edit = partial(claims.released, claim=claim, hold=books.kept_back(key))
             if books.is_completed(key):
                 edit = partial(claims.done, claim=claim)
             self._edit_if_there(key, edit)

@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, NotFound, UsageError
-from llmc.base.faults import step as fault_step
+from llmc.base.errors import LlmcError, UsageError
 from llmc.base.given import written_out
-from llmc.base.names import TaskId, TaskKey, WorkerName
+from llmc.base.names import TaskId, WorkerName
 from llmc.records.books import Books, Claim
 from llmc.records.task import Changes, Task, TaskStatus, in_order
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 from llmc.tasks import task_list
-from llmc.tasks.rules import claims, draft
+from llmc.tasks.rules import draft
 from llmc.tasks.rules.claims import (
     believed,
     is_nobodys,
@@ -58,25 +57,6 @@ def release(project: Project, source: TaskSource, claim: Claim, reason: str) -> 
     with project.store.transaction() as tx:
         about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
         tx.emit("task_released", **about, cause="", ref=None)
-
-
-def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
-    """Make a task pending again after its work was undone, in books and list. Safe to repeat after a crash.
-
-    None if the task is gone: it stays completed, so that its dependents can run.
-    """
-    source = source_of(project)
-    task = source.books().whole(task)
-    try:
-        seen = source.one(task)
-    except NotFound:
-        return None
-    if source.books().is_completed(task):
-        with fault_step("claim.take_back"):
-            source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
-    if seen.status is not TaskStatus.COMPLETED:
-        return seen  # done before a crash, or started again since
-    return source.edit(task, partial(claims.freed, seen=seen))
 
 
 class BrokenList(LlmcError):
@@ -165,7 +145,7 @@ class TaskQueue:
             books = self.source.books()
         self._free_nobodys(found, books)
         unreadable = {bad.task_id for bad in self.source.unreadable}
-        wrong = stuck(self._index.circles, self._index.dangling, unreadable)
+        wrong = stuck(self._index, unreadable)
         held: Collection[TaskId] = ()
         if self._project is not None:
             held = task_list.tell_running(

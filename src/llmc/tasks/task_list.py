@@ -19,6 +19,7 @@ from llmc.tasks.rules import draft as drafts
 from llmc.tasks.rules.claims import believed
 from llmc.tasks.rules.draft import BadDraft, Draft
 from llmc.tasks.rules.graph import (
+    Index,
     Needs,
     Stuck,
     completed_ids,
@@ -27,7 +28,7 @@ from llmc.tasks.rules.graph import (
     is_in_question,
     needs,
     states,
-    stuck_in,
+    stuck,
 )
 from llmc.tasks.source import TaskSource, source_of
 
@@ -46,7 +47,7 @@ def tell(project: Project, source: TaskSource, books: Books, tasks: Mapping[Task
     held, wrong = _held_before(project, source), dict[TaskId, str]()
     if held:
         unreadable = {bad.task_id for bad in source.unreadable}
-        found = stuck_in(tasks, books.completed_in(source.list_name), unreadable)
+        found = stuck(Index(tasks, books.completed_in(source.list_name)), unreadable)
         wrong = {task: said for task, said in found.items() if task in held}
     _tell(project, source, books, tasks, wrong)
 
@@ -215,12 +216,9 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     completed = completed_ids(tasks, landed, books.claimed_in(source.list_name))
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
     known = completed | {bad.task_id for bad in found.unreadable}
-    problems += [
-        f"task {row.task} depends on task {row.missing}, which does not exist"
-        for row in dangling(tasks, known)
-    ]
-    if circle := cycle(edges):
-        problems.append(f"dependency cycle: {', '.join(circle)}")
+    problems += map(str, dangling(tasks, known))
+    if found_cycle := cycle(edges):
+        problems.append(f"dependency cycle: {', '.join(found_cycle)}")
     words = states(tasks, edges, completed, lambda task_id: books.kept_back(source.key(task_id)), landed)
     return Overview(
         source.list_name,
@@ -288,7 +286,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
         return TaskId(name)
 
     new = drafts.new_task(draft, existing)
-    _refuse_circle(known.values(), [replace(draft, name="the new task")])
+    _refuse_cycle(known.values(), [replace(draft, name="the new task")])
     return source.add(new, draft.by)
 
 
@@ -319,7 +317,7 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
         ordered = drafts.in_order(wanted)
     except BadDraft as error:
         raise UsageError(f"nothing was imported: {error}") from error
-    _refuse_circle(known.values(), wanted)
+    _refuse_cycle(known.values(), wanted)
     made: dict[str, TaskId] = {}
     waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
     result = []
@@ -334,14 +332,14 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     return result
 
 
-def _refuse_circle(known: Iterable[Task], new: Iterable[Draft]) -> None:
+def _refuse_cycle(known: Iterable[Task], new: Iterable[Draft]) -> None:
     """New tasks must not create a dependency cycle."""
     planned = [
         Task(TaskId(d.name), d.subject, "", TaskStatus.PENDING, _ids(d.before), _ids(d.after)) for d in new
     ]
-    circle = cycle(needs([*known, *planned]))
-    if {task.id for task in planned} & set(circle):
-        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(circle)}")
+    found = cycle(needs([*known, *planned]))
+    if {task.id for task in planned} & set(found):
+        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(found)}")
 
 
 def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:

@@ -4,12 +4,12 @@ import shlex
 from functools import partial
 
 from llmc.base.errors import NotFound, Refused, UsageError
-from llmc.base.names import TaskId, WorkerName
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskId, TaskKey, WorkerName
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.repo.project import Project
 from llmc.tasks import task_list
-from llmc.tasks.queue import take_back
 from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.task_list import Overview, overview
@@ -69,6 +69,25 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     if back is None:
         return "", f"task {task} was not requeued: its file is gone; add it again with `llmc tasks add`"
     return task.id, f"task {task} is pending again"
+
+
+def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
+    """Make a task pending again after its work was undone, in books and list. Safe to repeat after a crash.
+
+    None if the task is gone: it stays completed, so that its dependents can run.
+    """
+    source = source_of(project)
+    task = source.books().whole(task)
+    try:
+        seen = source.one(task)
+    except NotFound:
+        return None
+    if source.books().is_completed(task):
+        with fault_step("claim.take_back"):
+            source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
+    if seen.status is not TaskStatus.COMPLETED:
+        return seen  # done before a crash, or started again since
+    return source.edit(task, partial(claims.freed, seen=seen))
 
 
 def done(project: Project, task_id: str) -> Task:
@@ -141,7 +160,7 @@ def _state(source: TaskSource, task: Task) -> str:
 
 def _free(source: TaskSource, seen: Task) -> Task:
     after = source.edit(source.key(seen.id), partial(claims.freed, seen=seen))
-    if after.status is not TaskStatus.PENDING or after.owner:
+    if not claims.is_free(after):
         raise Refused(f"task {seen.id} was changed in the meantime", hint=_MEANWHILE.format(seen.id))
     return after
 

@@ -95,11 +95,14 @@ PROPOSED = "proposed"
 WITHDRAWN = "withdrawn"
 
 
+def is_free(task: Task) -> bool:
+    """Whether it is pending by its file, and has no owner; the user or other tasks may still hold it back."""
+    return task.status is TaskStatus.PENDING and not task.owner
+
+
 def taken(task: Task, claim: Claim) -> Task | None:
     """The task with our claim on it, if it is still free."""
-    if task.status is not TaskStatus.PENDING or task.owner or task.waits_for_a_person:
-        return None
-    return _had_by(task, claim)
+    return _had_by(task, claim) if is_free(task) and not task.waits_for_a_person else None
 
 
 def holds(record: WorkerRecord | None, claim: Claim) -> bool:
@@ -134,7 +137,7 @@ def pending_again(task: Task) -> Task | None:
     return replace(task, status=TaskStatus.PENDING) if is_unowned(task) else None
 
 
-def given_back(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
+def released(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
     """Pending again, unless another claim is on it or our merge completed it in the meantime."""
     return _ended(task, TaskStatus.PENDING, hold=hold or None) if is_ours(task, claim) else None
 
@@ -156,22 +159,22 @@ def freed(task: Task, seen: Task) -> Task | None:
 
 def withdrawn(task: Task) -> Task | None:
     """Held back from new claims; an existing claim stays."""
-    return task.with_ours(hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
+    return task.with_ours(hold=WITHDRAWN) if is_free(task) else None
 
 
 def approved(task: Task, seen: Task) -> Task | None:
     """Approved as the user saw it, including the metadata that llmc acts on."""
-    if (task.status, task.owner) != (TaskStatus.PENDING, ""):
+    if not is_free(task):
         return None
     return task.with_ours(hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget)
 
 
 def made_by_worker(task: Task, made: Made) -> Task | None:
     """Mark a task made by a worker in its file, for people and for other roots."""
+    if not is_free(task):
+        return None
     said = {"worker": made.worker, "task": made.at, "root": made.root}
     by = {key: value for key, value in said.items() if value}
-    if task.status is not TaskStatus.PENDING or task.owner:
-        return None
     return task.with_ours(by=by, hold=made.hold or None, claim=None)
 
 
