@@ -348,11 +348,11 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     auto.wait_completed(fleet, 6, 90)
     auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 16, 20])
     assert [row["reason"] for row in fleet.events("task_released") if row["task_id"] == "16"] == [
-        "it was in progress without an owner"
+        "the task was in progress without an owner"
     ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
-    assert "its text cannot be sent: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
+    assert "cannot send the text of the task: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
     bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}

@@ -38,7 +38,7 @@ from llmc.workers.rules import Clock
 from llmc.workers.start import start_task
 
 #: why a claim that a crash left behind is released
-UNKNOWN_CLAIM = "its worker was no longer working on it after a restart"
+UNKNOWN_CLAIM = "the worker was not working on the task after a restart"
 
 
 def settle(project: Project, source: TaskSource) -> None:
@@ -174,7 +174,7 @@ def _look_at_base(run: Run, project: Project, record: WorkerRecord) -> bool:
             validation.look_at_base(project, record.name, provision.refresh_base(project))
         run.look_again(record.name, 0.0)
     except LlmcError as error:  # the source does not answer, or no slot got free
-        run.say(f"the default branch could not be checked: {error.message}")
+        run.say(f"cannot check the default branch: {error.message}")
     finally:
         run.looking.release()
     return False
@@ -225,7 +225,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"the run's budget is used up, so no more tasks are started: {words}"
+            said = f"the run's budget is used up and no new tasks start: {words}"
             about = {"kind": "budget", "severity": "waiting", "who": "budget"}
             tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
             tx.emit("budget_reached", reason=words)
@@ -338,7 +338,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     try:
         found = run.queue.source.one(task.task)
     except LlmcError as error:  # broken since it was claimed: the list reports it, and other tasks continue
-        why = "its file is missing" if isinstance(error, NotFound) else error.message
+        why = "the task file is missing" if isinstance(error, NotFound) else error.message
         return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
     try:
         text = queue.text_of(project, found)
@@ -347,7 +347,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     try:
         prompt_text.normalise(text)
     except UsageError as error:  # caused by the task, so the next worker would fail too
-        untypable = f"its text cannot be sent: {error.message}"
+        untypable = f"cannot send the text of the task: {error.message}"
         return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
     if not sessions.has_its_model(project, record):
         problem = sessions.relaunch_with_its_model(project, record.name)

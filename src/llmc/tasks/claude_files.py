@@ -150,12 +150,12 @@ class ClaudeTasks(TaskSource):
             except (NotFound, NoTask):
                 won = False
             except LlmcError:
-                self.write("released", claim, reason="its file could not be written")
+                self.write("released", claim, reason="cannot write the task file")
                 raise
         if task.list == self.list_name:  # the watch may report it only after the next worker has asked
             self.note_changed([file_name(task.id)])
         if not won:
-            self.write("released", claim, reason="another worker claimed it first")
+            self.write("released", claim, reason="another worker claimed the task first")
         return claim if won else None
 
     def renew(self, claim_id: str) -> bool:

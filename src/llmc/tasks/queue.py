@@ -199,14 +199,14 @@ class TaskQueue:
         self._unowned.discard(task_id)
         self._index.apply({task_id: after}, books.completed_in(self.source.list_name))
         if after.status is TaskStatus.PENDING:
-            self.source.note("was in progress without an owner: pending again", task=task_id)
+            self.source.note("pending again: was in progress without an owner", task=task_id)
             if self._project is not None:
                 task_list.note_freed(self._project, self.source, after)
 
 
 def no_task_list() -> UsageError:
     return UsageError(
-        "auto mode needs a task list, and auto.task_list_id is not set",
+        "auto mode needs a task list, but auto.task_list_id is not set",
         hint="Set one: llmc config set auto.task_list_id my-project",
     )
 
@@ -218,7 +218,7 @@ def open_queue(project: Project) -> TaskQueue:
 def _refuse_broken(problems: list[str]) -> None:
     if problems:
         raise BrokenList(
-            "the task list cannot be used: " + "; ".join(problems),
+            "cannot use the task list: " + "; ".join(problems),
             hint="Run `llmc tasks list` to see the problems.",
         )
 
@@ -232,7 +232,7 @@ def contexts(project: Project) -> dict[str, draft.Context]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, draft.BadContext) as error:
-        raise LlmcError(f"the task context {path} cannot be used: {error}") from error
+        raise LlmcError(f"cannot use the task context {path}: {error}") from error
 
 
 def text_of(project: Project, task: Task) -> str:

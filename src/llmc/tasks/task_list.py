@@ -93,7 +93,7 @@ def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
             "kind": "stuck",
             "severity": "waiting",
             "who": task,
-            "text": f"{said}. Other tasks are not affected. To fix it, {source.how_to_unblock}"[:1000],
+            "text": f"{said}. Other tasks are not affected. To fix this, {source.how_to_unblock}"[:1000],
             "next": f"llmc tasks show {task}",
         }
         for task, said in wrong.items()
@@ -101,9 +101,9 @@ def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
 
 
 def note_freed(project: Project, source: TaskSource, task: Task) -> None:
-    """Report a task that is pending again because it was in progress without an owner."""
+    """Report a task that is pending again because the task was in progress without an owner."""
     with project.store.transaction() as tx:
-        reason = "it was in progress without an owner"
+        reason = "the task was in progress without an owner"
         tx.emit("task_released", **source.key(task.id).fields(), reason=reason, cause="", ref=None)
 
 
@@ -158,8 +158,8 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
             "kind": "task_question",
             "severity": "waiting",
             "who": task.id,
-            "text": f"task {task.id} is pending in its file, but a task with this number was completed before. "
-            f"Run it again? If not: llmc tasks done {task.id}",
+            "text": f"task {task.id} is pending in its file, but llmc completed a task with this number. "
+            f"Run the task again? If not: llmc tasks done {task.id}",
             "next": f"llmc tasks requeue {task.id}",
         }
         for task in tasks
@@ -205,7 +205,10 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     wanted = landed if recent is None else _newest(source, books, landed, recent)
     gone = [
         Task(
-            task_id, books.subjects.get(source.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
+            task_id,
+            books.subjects.get(source.key(task_id)) or "(task file deleted)",
+            "",
+            TaskStatus.COMPLETED,
         )
         for task_id in wanted
         if task_id not in found.tasks

@@ -14,7 +14,7 @@ from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.task_list import Overview, overview
 
-_MEANWHILE = "Run `llmc tasks show {}` to see its current state."
+_MEANWHILE = "To see its current state: llmc tasks show {}"
 
 
 def release(project: Project, task_id: str) -> Task:
@@ -32,7 +32,7 @@ def release(project: Project, task_id: str) -> Task:
         source,
         "task_released",
         freed,
-        reason=f"by user; claimed by {task.owner or 'nobody'} before",
+        reason=f"by user, claimed by {task.owner or 'no worker'} before",
         cause="",
     )
     return freed
@@ -50,7 +50,7 @@ def requeue(project: Project, task_id: str) -> Task:
         raise Refused(f"task {task_id} {_is(state)} and has not run yet", hint=_hint(task_id, state))
     source.write("requeued", Claim(task.claim, source.key(task.id), task.owner))
     freed = _free(source, task)
-    _say(project, source, "task_requeued", freed, reason=f"by user; it was {state}")
+    _say(project, source, "task_requeued", freed, reason=f"by user, was {state}")
     return freed
 
 
@@ -67,7 +67,7 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     except (NotFound, Refused, UsageError) as error:
         return "", f"task {task} was not requeued: {error.message}"
     if back is None:
-        return "", f"task {task} was not requeued: its file is gone; add it again with `llmc tasks add`"
+        return "", f"task {task} was not requeued: the task file is gone. Add the task again: llmc tasks add"
     return task.id, f"task {task} is pending again"
 
 
@@ -101,7 +101,7 @@ def done(project: Project, task_id: str) -> Task:
     after = source.edit(source.key(task_id), partial(claims.said_done, seen=task))
     if after.status is not TaskStatus.COMPLETED:
         raise Refused(f"task {task_id} was changed in the meantime", hint=_MEANWHILE.format(task_id))
-    _say(project, source, "task_done", after, reason=f"by user; it was {state}")
+    _say(project, source, "task_done", after, reason=f"by user, was {state}")
     return after
 
 
@@ -114,7 +114,7 @@ def approve(project: Project, task_id: str) -> Task:
         raise Refused(f"task {task_id} {_is(state)}, not proposed", hint=_hint(task_id, state))
     made, root = books.made.get(source.key(task_id)), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
-        hint = f"Approve it in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
+        hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
         raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
     who = Claim("", source.key(task_id), made.worker if made else "")
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
@@ -136,16 +136,16 @@ def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
     books = source.books()
     for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:
         if _is_at_it(project, claim):
-            hint = f"Run `llmc reset {claim.worker}` to stop it and release the task."
+            hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
             raise Refused(f"{claim.worker} is working on task {task_id}", hint=hint)
-        source.write("released", claim, reason="its worker is not working on it", cause="")
+        source.write("released", claim, reason="the worker is not working on the task", cause="")
     try:
         return source.one(source.key(task_id))
     except NotFound as error:
         if not books.is_completed(source.key(task_id)):
             raise
-        hint = "Add it again: llmc tasks add"
-        raise NotFound(f"task {task_id} is completed and its file is gone", hint=hint) from error
+        hint = "Add the task again: llmc tasks add"
+        raise NotFound(f"task {task_id} is completed and the task file is gone", hint=hint) from error
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
@@ -172,18 +172,16 @@ def _is(state: str) -> str:
 def _hint(task_id: str, state: str) -> str:
     match state:
         case "question":
-            return (
-                f"To run it again: llmc tasks requeue {task_id}; to mark it done: llmc tasks done {task_id}"
-            )
+            return f"To run the task again: llmc tasks requeue {task_id}; to mark the task done: llmc tasks done {task_id}"
         case "quarantined" | "parked" | "completed":
-            return f"To run it again: llmc tasks requeue {task_id}"
+            return f"To run the task again: llmc tasks requeue {task_id}"
         case "proposed":
-            return f"To approve it: llmc tasks approve {task_id}"
+            return f"To approve the task: llmc tasks approve {task_id}"
         case "in_progress":
-            return f"To release it: llmc tasks release {task_id}"
+            return f"To release the task: llmc tasks release {task_id}"
         case "waits":
-            return "Run `llmc tasks graph` to see its dependencies."
-    return "It starts as soon as a worker is free."
+            return "To see its dependencies: llmc tasks graph"
+    return "The task starts as soon as a worker is free."
 
 
 def _say(project: Project, source: TaskSource, action: str, task: Task, reason: str, **more: str) -> None:

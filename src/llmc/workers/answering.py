@@ -40,7 +40,7 @@ def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
     """The worker's question and its options; Refused if `answer` cannot answer it."""
     record = project.store.worker(name)
     if _is_blocked(record):
-        return record.error_reason or "it reported that it is blocked", ()
+        return record.error_reason or "the worker reported a blocker", ()
     asked = _answerable(project, record)
     return asked.text, asked.options
 
@@ -77,7 +77,7 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
     if not told and (found := open_question(record, said)) is not None:
         return found
     raise Refused(
-        f"{name} {_why_not_here(record, told)}; answer it in its terminal", hint=f"llmc attach {name}"
+        f"{name} {_why_not_here(record, told)}: answer in the worker's terminal", hint=f"llmc attach {name}"
     )
 
 
@@ -133,14 +133,14 @@ class _Dialog:
         if len(words) > MOST_CHARS:
             raise UsageError(
                 f"the answer is longer than {MOST_CHARS} characters",
-                hint="Attach to the worker to type a longer one.",
+                hint="To type a longer answer: llmc attach WORKER",
             )
         return 0
 
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name} has no running agent", hint="Run `llmc up --detach` to start it.")
+            raise Refused(f"{name} has no running agent", hint="To start the agent: llmc up --detach")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)
@@ -223,5 +223,5 @@ class _Dialog:
 
     def _why_not(self) -> str:
         if self.given:
-            return f"it was already answered differently: {self.given[:100]}"
-        return f"the answer is unconfirmed; check: llmc attach {self.record.name}"
+            return f"the question already has another answer: {self.given[:100]}"
+        return f"the answer is unconfirmed. To check: llmc attach {self.record.name}"

@@ -166,7 +166,7 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
     if entry.ref is None or entry.commit is None:
         raise UsageError(
             f"{entry.name} is a directory",
-            hint=f"Pass --to to copy it: llmc trash restore {entry.name} --to PATH",
+            hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
     root = project.root.path
@@ -191,7 +191,7 @@ def restore_directory(entry: Entry, target: Path) -> Path:
 
     if entry.directory is None:
         raise UsageError(
-            f"{entry.name} has no directory in the trash", hint="Leave out --to to restore it as a branch."
+            f"{entry.name} has no directory in the trash", hint="To restore a branch, leave out --to."
         )
     target = Path(os.path.abspath(target.expanduser()))
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
@@ -237,12 +237,12 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     if record.auto:
         raise Refused(
             f"{name} is an auto worker",
-            hint="Restore it to a worker that is not an auto worker, or as a branch.",
+            hint="Choose a worker that is not an auto worker, or restore a branch.",
         )
     if not record.status.is_free and record.status is not Status.OFFLINE:
         raise Refused(
             f"cannot restore to {name}: its status is {record.status}, not idle",
-            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
+            hint=f"Run `llmc reset {name}` first, which moves the work to the trash.",
         )
     rebase.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
@@ -251,7 +251,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     if facts.ahead or facts.dirty or facts.rebasing:
         raise Refused(
             f"{name} has other work in its worktree",
-            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
+            hint=f"Run `llmc reset {name}` first, which moves the work to the trash.",
         )
 
 
@@ -260,7 +260,10 @@ def _committed(project: Project, commit: str) -> str:
     while is_pin(project.root.path, commit):
         parent = git.resolve(project.root.path, f"{commit}^1")
         if parent is None:
-            raise Refused("this work was on a branch without commits", hint="Restore it as a branch.")
+            raise Refused(
+                "this work was on a branch without commits",
+                hint="To restore a branch: llmc trash restore NAME",
+            )
         commit = parent
     return commit
 
@@ -331,9 +334,9 @@ def plan(project: Project, days: int) -> Plan:
         for entry in old:
             files_s, log_s = _age_by_clock(root, entry, now), seen_s.get(entry.ref or "")
             if files_s < limit_s:
-                doubts[entry.name] = f"its files are {format_duration(files_s)} old"
+                doubts[entry.name] = f"the files are {format_duration(files_s)} old"
             elif log_s is None:
-                doubts[entry.name] = "it is not in the event log"
+                doubts[entry.name] = "not in the event log"
             elif log_s < limit_s:
                 doubts[entry.name] = f"the event log covers only {format_duration(log_s)} since then"
     return Plan(tuple(old), doubts)

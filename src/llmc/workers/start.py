@@ -50,7 +50,7 @@ def start_task(
         and record.delivery.outcome.arrived
     ):
         raise Refused(
-            f"{name} is working on a prompt whose delivery was just completed ({record.delivery.prompt_id})",
+            f"{name} is working on a prompt that just arrived ({record.delivery.prompt_id})",
             hint=f"llmc status; llmc wait {name} --status needs_review",
         )
     if not record.status.is_free:
@@ -118,7 +118,7 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
         f"{name} is being accepted (step {step})",
-        hint=f"Wait for it; if it was interrupted, run `llmc accept {name}` to finish it.",
+        hint=f"Wait. After an interruption, run `llmc accept {name}` to finish.",
     )
 
 
@@ -160,7 +160,7 @@ def idle_worker(project: Project) -> Iterator[WorkerName]:
     with ExitStack() as held:
         while (name := _take_idle(project, held)) is None:
             if monotonic() > deadline:
-                raise LockTimeout("every idle worker is locked by another command", hint="Try again.")
+                raise LockTimeout("another command has locked every idle worker", hint="Try again.")
             sleep(0.05)
         yield name
 

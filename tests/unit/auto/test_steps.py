@@ -89,7 +89,7 @@ def test_commits_that_a_start_found_are_nobodys() -> None:
 
 
 BUSY: dict[Status, steps.Step] = {
-    S.OFFLINE: GiveUp(Cause.CRASH, "its agent exited"),
+    S.OFFLINE: GiveUp(Cause.CRASH, "the agent exited"),
     S.IDLE: Do.DELIVER,
     S.WORKING: Do.WAIT,
     S.NEEDS_INPUT: Do.ASK_TO_COMMIT,
@@ -140,8 +140,8 @@ def test_work_waits_while_the_source_is_in_use() -> None:
         (delivery(Outcome.PENDING), Do.WAIT),
         (delivery(Outcome.TYPED), Do.WAIT),
         (delivery(Outcome.QUEUED), Do.WAIT),
-        (delivery(Outcome.REFUSED), GiveUp(Cause.AGENT, "its prompt was not delivered: why")),
-        (delivery(Outcome.UNCONFIRMED), GiveUp(Cause.AGENT, "its prompt was not delivered: why")),
+        (delivery(Outcome.REFUSED), GiveUp(Cause.AGENT, "cannot deliver the prompt: why")),
+        (delivery(Outcome.UNCONFIRMED), GiveUp(Cause.AGENT, "cannot deliver the prompt: why")),
     ],
 )
 def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> None:

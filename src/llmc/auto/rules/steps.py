@@ -175,10 +175,10 @@ def _offline(record: WorkerRecord) -> Step:
     if record.assignment is None:
         return Do.RESTART
     if record.reason == decide.ANOTHER_MODEL:  # we were killed before it got the task
-        return GiveUp(Cause.AGENT, "it needs a restart with another model", counts=False)
+        return GiveUp(Cause.AGENT, "the agent must restart with another model", counts=False)
     if record.cause == Cause.TMUX:
-        return GiveUp(Cause.TMUX, record.error_reason or "its session is gone", counts=False)
-    return GiveUp(Cause.CRASH, record.error_reason or "its agent exited")
+        return GiveUp(Cause.TMUX, record.error_reason or "the tmux session is gone", counts=False)
+    return GiveUp(Cause.CRASH, record.error_reason or "the agent exited")
 
 
 def _failed(record: WorkerRecord) -> Step:
@@ -213,7 +213,7 @@ def _land(situation: Situation) -> Step:
     if not situation.base_fails or situation.base_due:
         return Do.ACCEPT
     if situation.ending:
-        return GiveUp(Cause.COMMAND, "the default branch itself fails its validation", counts=False)
+        return GiveUp(Cause.COMMAND, "the default branch fails its own validation", counts=False)
     return Do.WAIT
 
 
@@ -230,7 +230,9 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return Do.COMPLETE_UNCHANGED
         case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
             # Landing would only repeat the same conflicts, so the task starts over on the latest default branch.
-            return GiveUp(Cause.TASK, "it aborted the rebase, and its work conflicts with the default branch")
+            return GiveUp(
+                Cause.TASK, "the agent aborted the rebase, but its commits conflict with the default branch"
+            )
         case Status.NEEDS_REVIEW:
             return _land(situation)
         case Status.NEEDS_INPUT:
@@ -267,8 +269,8 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
 def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
     """A prompt was not delivered, and not because of the user."""
     if obstacle is Obstacle.DEAD:
-        return GiveUp(Cause.CRASH, f"its agent exited before it got the prompt: {why}")
-    return GiveUp(Cause.AGENT, f"its prompt was not delivered: {why}")
+        return GiveUp(Cause.CRASH, f"the agent exited before the prompt arrived: {why}")
+    return GiveUp(Cause.AGENT, f"cannot deliver the prompt: {why}")
 
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
@@ -283,12 +285,12 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
         # Its goal asks the user, and starts it again with the answer.
         return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
     if record.reason == "blocked":
-        return GiveUp(Cause.TASK, f"it reported that it is blocked: {record.error_reason}")
+        return GiveUp(Cause.TASK, f"the agent reported a blocker: {record.error_reason}")
     if record.reason not in _JUST_STOPPED:
-        return GiveUp(Cause.AGENT, f"it needs input ({record.reason})")
+        return GiveUp(Cause.AGENT, f"the agent needs input ({record.reason})")
     if not task.asked_to_commit:
         return Do.ASK_TO_COMMIT
-    return GiveUp(Cause.AGENT, "it stopped without a commit, even after being asked for one")
+    return GiveUp(Cause.AGENT, "the agent stopped again without a commit")
 
 
 def waits_for_answer(record: WorkerRecord) -> bool:
@@ -312,7 +314,7 @@ def _asks_a_person(record: WorkerRecord) -> bool:
 
 
 def _question(record: WorkerRecord) -> str:
-    return record.error_reason or f"it needs input ({record.reason})"
+    return record.error_reason or f"the agent needs input ({record.reason})"
 
 
 def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:

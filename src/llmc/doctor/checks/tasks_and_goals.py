@@ -67,7 +67,7 @@ def _free_task(project: Project, claim_id: str) -> str:
         return "already resolved"
     if holds(project.store.read().workers.get(WorkerName(claim.worker)), claim):
         return "already resolved"
-    queue.release(project, source, claim, "its worker is not working on it")
+    queue.release(project, source, claim, "the worker is not working on the task")
     return "released"
 
 
