@@ -279,8 +279,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if state.failing_base is not None:  # found by another worker since
             return False
         if project.config.auto.post_accept_command and a_command_comes_first(state):
-            run.look_again(record.name, LANDING_S)
-            return False
+            return run.wait(record, LANDING_S)
         if (lost := run.queue.source.books().claims.get(record.name)) is not None:
             # Its agent restarted and became idle before it got the prompt.
             settle_claim(project, run.queue.source, lost)
@@ -290,14 +289,11 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             backoff_s = project.config.auto.crash_backoff_secs
             found = run.queue.take_next(record.name, labels - {""}, backoff_s)
         except LockTimeout:
-            run.look_again(record.name, BUSY_S)
-            return False
+            return run.wait(record)
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
         if found is None:
-            if run.queue.waits_s:
-                run.look_again(record.name, run.queue.waits_s)
-            return False
+            return run.wait(record, run.queue.waits_s) if run.queue.waits_s else False
         run.assigned += 1
         task, claim = found
         assignment = Assignment(
@@ -343,7 +339,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     try:
         text = queue.text_of(project, found)
     except LlmcError as error:
-        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
+        raise run.hard(Cause.CONFIG, record, error) from error
     try:
         prompt_text.normalise(text)
     except UsageError as error:  # caused by the task, so the next worker would fail too

@@ -63,11 +63,15 @@ class Run(Struct):
         """Start no new tasks, and let running ones finish. The first reason counts."""
         self.draining = self.draining or why
 
+    def wait(self, record: WorkerRecord, wait_s: float = BUSY_S) -> bool:
+        """Check the worker again after this time. Always False: it has no next step now."""
+        self.look_again(record.name, wait_s)
+        return False
+
     def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
         """Check again after a wait that doubles, up to `times` times; then fail for good. Always False."""
         count = self.count_trouble(record, what, times, cause, error)
-        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
-        return False
+        return self.wait(record, AGAIN_S * 2 ** (count - 1))
 
     def count_trouble(
         self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError

@@ -5,7 +5,7 @@ import time
 from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
-from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of
+from llmc.auto.auto_run import BEGINS, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import Do, GiveUp
 from llmc.base.clock import now_unix
@@ -100,8 +100,7 @@ def _reset(project: Project, name: str) -> Reset | LlmcError:
 
 def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
     if isinstance(done, PersonInWay):
-        run.look_again(record.name, BUSY_S)  # it has no task left, so it is listed and waits
-        return False
+        return run.wait(record)  # it has no task left, so it is listed and waits
     if isinstance(done, LlmcError):
         return run.try_later(record, "reset", BEGINS, Cause.GIT, done)
     run.went_well(record, "reset")
@@ -192,8 +191,7 @@ def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
     if record.delivery is not None and record.delivery.met_a_person:
         with project.store.transaction() as tx:
             tx.update(record.name, delivery=None)
-    run.look_again(record.name, BUSY_S)
-    return False
+    return run.wait(record)
 
 
 def submit_once(
@@ -224,11 +222,9 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return False  # the worker resolves the conflicts, or the user talks with it
     except accept_journal.Waiting as waits:
         run.say(waits.message)
-        run.look_again(record.name, accept_journal.POLL_S)
-        return False
+        return run.wait(record, accept_journal.POLL_S)
     except (accept_journal.WorkChanged, LockTimeout):
-        run.look_again(record.name, BUSY_S)  # the accept starts over from the current state
-        return False
+        return run.wait(record)  # the accept starts over from the current state
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
@@ -244,10 +240,13 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         raise
     except LlmcError as error:
         raise run.hard(Cause.GIT, record, error) from error
-    task = assignment_of(record)
-    run.went_well(record, "session")
     what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing to land"
-    run.say(f"{record.name}: task {task.task_id} completed: {what}")
+    return _completed(run, record, what)
+
+
+def _completed(run: Run, record: WorkerRecord, what: str) -> bool:
+    run.went_well(record, "session")
+    run.say(f"{record.name}: task {assignment_of(record).task_id} completed: {what}")
     run.on_change()
     return True
 
@@ -257,8 +256,7 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
     task = assignment_of(record)
     key = (task.claim, task.sent_back)
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
-        run.look_again(record.name, BUSY_S)
-        return False
+        return run.wait(record)
     return _return_unlanded(run, project, record, error.message)
 
 
@@ -327,15 +325,11 @@ def _return_to_worker(
 
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
-    task = assignment_of(record)
-    run.queue.source.finish(claim_of(record.name, task), "")
+    run.queue.source.finish(claim_of(record.name, assignment_of(record)), "")
     with project.store.transaction() as tx:
         accept_journal.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "no changes needed"))
-    run.went_well(record, "session")
-    run.say(f"{record.name}: task {task.task_id} completed: no changes needed")
-    run.on_change()
-    return True
+    return _completed(run, record, "no changes needed")
 
 
 def a_command_comes_first(state: State) -> bool:

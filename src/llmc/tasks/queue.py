@@ -77,8 +77,8 @@ class TaskQueue:
         self._turn = threading.Lock()
         self._index = Index()
         self._is_first_look = True
-        #: tasks that the last `take_next` left waiting
-        self._waits_s = 0.0
+        #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
+        self.waits_s = 0.0
 
     @property
     def unsettled(self) -> bool:
@@ -94,12 +94,7 @@ class TaskQueue:
         """
         with self._turn:
             books = self._look()
-            ready = [
-                task
-                for task in self._index.ready
-                if task.id not in self._undecided and not books.kept_back(self.source.key(task.id))
-            ]
-            ready = self._without_waiting(ready, books, crash_backoff_s)
+            ready = self._startable(books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
                 self.source.note(f"selected from {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)
@@ -110,23 +105,19 @@ class TaskQueue:
                 ready.remove(chosen)
             return None
 
-    def _without_waiting(self, ready: list[Task], books: Books, backoff_s: float) -> list[Task]:
-        now = now_unix()
-        waits = {task.id: books.waits_s(self.source.key(task.id), backoff_s, now) for task in ready}
-        self._waits_s = min((wait for wait in waits.values() if wait), default=0.0)
-        return [task for task in ready if not waits[task.id]]
-
-    @property
-    def waits_s(self) -> float:
-        """Seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task."""
-        return self._waits_s
+    def _startable(self, books: Books, backoff_s: float) -> list[Task]:
+        """Ready tasks that are not held back, and do not wait after a crash."""
+        now, ready = now_unix(), self._index.ready - self._undecided
+        keys = {task_id: self.source.key(task_id) for task_id in ready}
+        waits = {i: books.waits_s(key, backoff_s, now) for i, key in keys.items() if not books.kept_back(key)}
+        self.waits_s = min((wait for wait in waits.values() if wait), default=0.0)
+        return [self._index.tasks[task_id] for task_id, wait in waits.items() if not wait]
 
     def count_ready(self) -> int:
         """Number of tasks that could start now."""
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)
-            held = self._undecided | proposed
-            return self._index.count_ready - sum(map(self._index.is_ready, held))
+            return len(self._index.ready - self._undecided - proposed)
 
     def check(self) -> None:
         """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""

@@ -87,15 +87,14 @@ def _held_before(project: Project, source: TaskSource) -> frozenset[TaskId]:
     return frozenset(TaskId(one.removeprefix(key)) for one in raised if one.startswith(key))
 
 
+def _item(kind: str, who: str, text: str, command: str) -> dict[str, str]:
+    return {"kind": kind, "severity": "waiting", "who": who, "text": text, "next": command}
+
+
 def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
+    fix = f"Other tasks are not affected. To fix this, {source.how_to_unblock}"
     return {
-        _stuck_key(source, task): {
-            "kind": "stuck",
-            "severity": "waiting",
-            "who": task,
-            "text": f"{said}. Other tasks are not affected. To fix this, {source.how_to_unblock}"[:1000],
-            "next": f"llmc tasks show {task}",
-        }
+        _stuck_key(source, task): _item("stuck", task, f"{said}. {fix}"[:1000], f"llmc tasks show {task}")
         for task, said in wrong.items()
     }
 
@@ -108,15 +107,10 @@ def note_freed(project: Project, source: TaskSource, task: Task) -> None:
 
 
 def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
+    texts = {bad.file: f"{bad.where} is not a valid task: {bad.problem}"[:1000] for bad in source.unreadable}
     return {
-        _file_key(source, bad.file): {
-            "kind": "bad_input",
-            "severity": "waiting",
-            "who": bad.file,
-            "text": f"{bad.where} is not a valid task: {bad.problem}"[:1000],
-            "next": "llmc tasks list",
-        }
-        for bad in source.unreadable
+        _file_key(source, file): _item("bad_input", file, text, "llmc tasks list")
+        for file, text in texts.items()
     }
 
 
@@ -125,22 +119,13 @@ def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, 
     completed = books.completed_in(source.list_name)
     found = {}
     for task in tasks:
-        hold = _HOLDS.get(books.kept_back(source.key(task.id)) or task.waits_for_a_person)
+        key = source.key(task.id)
+        hold = _HOLDS.get(books.kept_back(key) or task.waits_for_a_person)
         if hold is None or task.status is TaskStatus.COMPLETED or task.id in completed:
             continue
         kind, words, verb = hold
-        said = (
-            f"task {task.id} {words}: {task.subject}"
-            if words
-            else _quarantined(task, source.key(task.id), books)
-        )
-        found[_task_key(source, task.id)] = {
-            "kind": kind,
-            "severity": "waiting",
-            "who": task.id,
-            "text": said[:500],
-            "next": f"llmc tasks {verb} {task.id}",
-        }
+        said = f"task {task.id} {words}: {task.subject}" if words else _quarantined(task, key, books)
+        found[_task_key(source, task.id)] = _item(kind, task.id, said[:500], f"llmc tasks {verb} {task.id}")
     return found
 
 
@@ -153,18 +138,16 @@ def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
 
 def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
     completed = books.completed_in(source.list_name)
-    return {
-        _task_key(source, task.id): {
-            "kind": "task_question",
-            "severity": "waiting",
-            "who": task.id,
-            "text": f"task {task.id} is pending in its file, but llmc completed a task with this number. "
-            f"Run the task again? If not: llmc tasks done {task.id}",
-            "next": f"llmc tasks requeue {task.id}",
-        }
-        for task in tasks
-        if is_in_question(task, completed)
-    }
+    found = {}
+    for task in tasks:
+        if is_in_question(task, completed):
+            text = (
+                f"task {task.id} is pending in its file, but llmc completed a task with this number. "
+                f"Run the task again? If not: llmc tasks done {task.id}"
+            )
+            item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
+            found[_task_key(source, task.id)] = item
+    return found
 
 
 def _file_key(source: TaskSource, name: str) -> str:

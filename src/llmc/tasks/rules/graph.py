@@ -160,23 +160,12 @@ class Index:
         #: dependents of a task, and tasks that say they block it
         self._waiting: dict[TaskId, set[TaskId]] = {}
         self._blocking: dict[TaskId, set[TaskId]] = {}
-        self._ready: set[TaskId] = set()
+        #: tasks that could start now
+        self.ready: set[TaskId] = set()
         self._dangling: dict[TaskId, list[TaskId]] = {}
         #: the ids of the tasks in each cycle
         self.cycles: tuple[tuple[TaskId, ...], ...] = ()
         self.apply(tasks or {}, completed)
-
-    @property
-    def ready(self) -> list[Task]:
-        """Tasks that could start now."""
-        return [self.tasks[task] for task in self._ready]
-
-    @property
-    def count_ready(self) -> int:
-        return len(self._ready)
-
-    def is_ready(self, task_id: TaskId) -> bool:
-        return task_id in self._ready
 
     @property
     def dangling(self) -> list[Dangling]:
@@ -227,7 +216,7 @@ class Index:
         return task_id in self._ledger or (task is not None and task.status is TaskStatus.COMPLETED)
 
     def _judge(self, task_id: TaskId) -> None:
-        self._ready.discard(task_id)
+        self.ready.discard(task_id)
         self._dangling.pop(task_id, None)
         task = self.tasks.get(task_id)
         if task is None or self._is_completed(task_id):
@@ -240,7 +229,7 @@ class Index:
             and not task.waits_for_a_person
             and all(map(self._is_completed, self._needs(task_id)))
         ):
-            self._ready.add(task_id)
+            self.ready.add(task_id)
 
     def _find_cycles(self, touched: Collection[TaskId]) -> None:
         """A new cycle contains a changed task. While there is a cycle, search the whole list."""
