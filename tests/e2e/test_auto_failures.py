@@ -103,7 +103,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     daemon = Daemon(fleet, LLMC_FAULT=fault)
     auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4])
     assert failures(fleet) == [("4", "agent", 1)]
-    assert "prompt was not delivered" in fleet.events("task_failed")[0]["reason"]
+    assert "cannot deliver the prompt" in fleet.events("task_failed")[0]["reason"]
     assert len(fleet.events("worker_reset")) - resets <= 2
     assert daemon.stop() == 0
 
@@ -182,7 +182,9 @@ def test_what_ends_it(scripted: Fleet) -> None:
     context = fleet.source / ".claude/llmc_task_context.toml"
     context.parent.mkdir()
     context.write_text("[ui\n")
-    assert "llmc_task_context.toml cannot be used" in fleet.llmc("up", "--auto", code=1).err
+    refused = fleet.llmc("up", "--auto", code=1).err
+    assert "cannot use the task context" in refused
+    assert "llmc_task_context.toml: " in refused
     context.unlink()
     assert not fleet.events("session_launched"), "all that is said before an agent starts"
     # A login that is gone: nobody tries again.
@@ -234,7 +236,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
 def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
-    """Break: leave the circle or what is missing out of _refuse_broken."""
+    """Break: leave the circle or what is missing out of `stuck`."""
     fleet = set_up(scripted)
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {

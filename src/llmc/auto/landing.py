@@ -337,9 +337,5 @@ def a_command_comes_first(state: State) -> bool:
 
     Both are read from one state: a task could otherwise move from the first to the second unseen.
     """
-    return bool(state.auto.due) or any(map(_is_landing, state.workers.values()))
-
-
-def _is_landing(record: WorkerRecord) -> bool:
-    """Its work has landed or is about to, and its post-accept command is not due yet."""
-    return record.assignment is not None and accept_journal.is_past_landing(record.accept)
+    at_work = (record for record in state.workers.values() if record.assignment is not None)
+    return bool(state.auto.due) or any(accept_journal.is_past_landing(record.accept) for record in at_work)

@@ -142,8 +142,12 @@ class TaskQueue:
             held = task_list.tell_running(
                 self._project, self.source, books, self._index.tasks, wrong, starting
             )
-        if starting:
-            _refuse_broken([said for task, said in wrong.items() if task not in held])
+        problems = [said for task, said in wrong.items() if task not in held]
+        if starting and problems:
+            raise BrokenList(
+                f"cannot use the task list: {'; '.join(problems)}",
+                hint="Run `llmc tasks list` to see the problems.",
+            )
         return books
 
     def _note_new(self, found: Changes) -> None:
@@ -192,7 +196,9 @@ class TaskQueue:
         if after.status is TaskStatus.PENDING:
             self.source.note("pending again: was in progress without an owner", task=task_id)
             if self._project is not None:
-                task_list.note_freed(self._project, self.source, after)
+                reason, about = "the task was in progress without an owner", self.source.key(task_id).fields()
+                with self._project.store.transaction() as tx:
+                    tx.emit("task_released", **about, reason=reason, cause="", ref=None)
 
 
 def no_task_list() -> UsageError:
@@ -204,14 +210,6 @@ def no_task_list() -> UsageError:
 
 def open_queue(project: Project) -> TaskQueue:
     return TaskQueue(source_of(project), project)
-
-
-def _refuse_broken(problems: list[str]) -> None:
-    if problems:
-        raise BrokenList(
-            "cannot use the task list: " + "; ".join(problems),
-            hint="Run `llmc tasks list` to see the problems.",
-        )
 
 
 def contexts(project: Project) -> dict[str, draft.Context]:

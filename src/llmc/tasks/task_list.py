@@ -99,13 +99,6 @@ def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
     }
 
 
-def note_freed(project: Project, source: TaskSource, task: Task) -> None:
-    """Report a task that is pending again because the task was in progress without an owner."""
-    with project.store.transaction() as tx:
-        reason = "the task was in progress without an owner"
-        tx.emit("task_released", **source.key(task.id).fields(), reason=reason, cause="", ref=None)
-
-
 def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
     texts = {bad.file: f"{bad.where} is not a valid task: {bad.problem}"[:1000] for bad in source.unreadable}
     return {

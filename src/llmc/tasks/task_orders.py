@@ -14,8 +14,6 @@ from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.task_list import Overview, overview
 
-_MEANWHILE = "To see its current state: llmc tasks show {}"
-
 
 def release(project: Project, task_id: str) -> Task:
     """Release a task that is claimed, but not worked on."""
@@ -24,9 +22,8 @@ def release(project: Project, task_id: str) -> Task:
     state = _state(source, task)
     if state != TaskStatus.IN_PROGRESS:
         raise Refused(f"task {task_id} {_is(state)}, not in progress", hint=_hint(task_id, state))
-    had = Claim(task.claim, source.key(task.id), task.owner)
-    source.write("released", had, reason="by user", cause="")
-    freed = _free(source, task)
+    source.write("released", _claim_on(source, task), reason="by user", cause="")
+    freed = _set(source, task, TaskStatus.PENDING)
     _say(
         project,
         source,
@@ -48,8 +45,8 @@ def requeue(project: Project, task_id: str) -> Task:
         raise Refused(f"task {task_id} is proposed", hint=_hint(task_id, state))
     if state in ("ready", "waits") and not books.attempts(source.key(task_id)):
         raise Refused(f"task {task_id} {_is(state)} and has not run yet", hint=_hint(task_id, state))
-    source.write("requeued", Claim(task.claim, source.key(task.id), task.owner))
-    freed = _free(source, task)
+    source.write("requeued", _claim_on(source, task))
+    freed = _set(source, task, TaskStatus.PENDING)
     _say(project, source, "task_requeued", freed, reason=f"by user, was {state}")
     return freed
 
@@ -87,7 +84,7 @@ def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
             source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
     if seen.status is not TaskStatus.COMPLETED:
         return seen  # done before a crash, or started again since
-    return source.edit(task, partial(claims.freed, seen=seen))
+    return source.edit(task, partial(claims.set_by_user, seen=seen))
 
 
 def done(project: Project, task_id: str) -> Task:
@@ -98,9 +95,7 @@ def done(project: Project, task_id: str) -> Task:
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise Refused(f"task {task_id} {_is(state)}", hint=_hint(task_id, state))
     source.write("completed", Claim(task.claim, source.key(task.id), ""), reason="by user")
-    after = source.edit(source.key(task_id), partial(claims.said_done, seen=task))
-    if after.status is not TaskStatus.COMPLETED:
-        raise Refused(f"task {task_id} was changed in the meantime", hint=_MEANWHILE.format(task_id))
+    after = _set(source, task, TaskStatus.COMPLETED)
     _say(project, source, "task_done", after, reason=f"by user, was {state}")
     return after
 
@@ -158,10 +153,15 @@ def _state(source: TaskSource, task: Task) -> str:
     return overview(source).states.get(task.id, str(task.status))
 
 
-def _free(source: TaskSource, seen: Task) -> Task:
-    after = source.edit(source.key(seen.id), partial(claims.freed, seen=seen))
-    if not claims.is_free(after):
-        raise Refused(f"task {seen.id} was changed in the meantime", hint=_MEANWHILE.format(seen.id))
+def _claim_on(source: TaskSource, task: Task) -> Claim:
+    return Claim(task.claim, source.key(task.id), task.owner)
+
+
+def _set(source: TaskSource, seen: Task, status: TaskStatus) -> Task:
+    after = source.edit(source.key(seen.id), partial(claims.set_by_user, seen=seen, status=status))
+    if after.status is not status or (status is TaskStatus.PENDING and after.owner):
+        hint = f"To see its current state: llmc tasks show {seen.id}"
+        raise Refused(f"task {seen.id} was changed in the meantime", hint=hint)
     return after
 
 

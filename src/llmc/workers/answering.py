@@ -111,7 +111,10 @@ class _Dialog:
         began = time.monotonic()
         choice = self._choice(words)
         if not wait_until(lambda: self._shown() is not None, DRAWN_S, interval_s=0.05):
-            raise self._not_recognised()
+            raise Refused(
+                f"answer not sent: {self.record.name} may be showing a different dialog now",
+                hint=f"llmc attach {self.record.name}",
+            )
         self._choose(choice) if choice else self._write(words)
         wait_until(lambda: bool(self._proof()), AFTER_S if not self._waits() else 0.0, interval_s=0.02)
         wanted = self.asked.options[choice - 1] if choice else words
@@ -156,13 +159,6 @@ class _Dialog:
             return None
         shown = self.project.tmux.capture(self.pane)
         return self.screen.recognise(shown, self.asked.text, self.asked.options)
-
-    def _not_recognised(self) -> Refused:
-        name = self.record.name
-        return Refused(
-            f"answer not sent: {name} may be showing a different dialog now",
-            hint=f"llmc attach {name}",
-        )
 
     def _choose(self, number: int) -> None:
         for _ in range(TRIES):

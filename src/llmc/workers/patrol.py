@@ -201,14 +201,12 @@ def catch_up(root: str) -> None:
     """Apply pending events to every worker. A worker whose lock is busy is updated by the holder."""
     project = open_project(root)
     for name in project.store.read().workers:
-        try:
-            with project.worker_lock(name, timeout_s=0.05):
-                rebase.resolved_by_hand(project, project.store.worker(name))
-                sessions.reconcile(project, name)
-                with suppress(LlmcError):  # still due: the next command tries again
-                    self_review.attend(project, project.store.worker(name))
-        except (LockTimeout, NotFound):  # another process has it, or has just removed it
-            continue
+        # Another process may have the worker, or may have just removed it.
+        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))
+            sessions.reconcile(project, name)
+            with suppress(LlmcError):  # still due: the next command tries again
+                self_review.attend(project, project.store.worker(name))
 
 
 def see_what_was_resolved(root: str) -> None:

@@ -64,7 +64,7 @@ def test_the_end_of_a_claim() -> None:
     assert kept is not None
     assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
     assert parse("7", kept).waits_for_a_person == "quarantined"
-    assert in_file(claims.freed, kept, seen=parse("7", kept)) == RAW
+    assert in_file(claims.set_by_user, kept, seen=parse("7", kept)) == RAW
     other = Claim("c2", SEVEN, "auto-1")
     assert in_file(claims.released, TAKEN, other) is None
     assert in_file(claims.done, TAKEN, other) is None

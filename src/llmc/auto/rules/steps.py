@@ -154,7 +154,9 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.held or record.accept is not None:
         return Do.WAIT
     if record.assignment is not None and not situation.claimed:
-        return _no_longer_its_task(record, situation)
+        # A crash left the worker as it was after its task was completed or released.
+        unchanged = record.status is Status.NO_CHANGES and situation.completed
+        return Do.COMPLETE_UNCHANGED if unchanged else Do.CLEAN
     if record.status is Status.OFFLINE:
         return _offline(record)
     if record.status is Status.ERROR:
@@ -162,13 +164,6 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.assignment is None:
         return _without_task(record, situation)
     return _with_task(record, record.assignment, situation)
-
-
-def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
-    """A crash left the worker as it was after its task was completed or released."""
-    if record.status is Status.NO_CHANGES and situation.completed:
-        return Do.COMPLETE_UNCHANGED
-    return Do.CLEAN
 
 
 def _offline(record: WorkerRecord) -> Step:
@@ -281,13 +276,14 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
         return GiveUp(cause, record.error_reason)
     if waits_for_answer(record) and not situation.needed:
         return Do.WAIT  # its goal asks the user, and the answer goes to its conversation
-    if task.dispatch and _asks_a_person(record):
+    needs_input = f"the agent needs input ({record.reason})"
+    if task.dispatch and record.reason not in _JUST_STOPPED:
         # Its goal asks the user, and starts it again with the answer.
-        return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
+        return GiveUp(Cause.TASK, record.error_reason or needs_input, counts=False, hold=BLOCKED)
     if record.reason == "blocked":
         return GiveUp(Cause.TASK, f"the agent reported a blocker: {record.error_reason}")
     if record.reason not in _JUST_STOPPED:
-        return GiveUp(Cause.AGENT, f"the agent needs input ({record.reason})")
+        return GiveUp(Cause.AGENT, needs_input)
     if not task.asked_to_commit:
         return Do.ASK_TO_COMMIT
     return GiveUp(Cause.AGENT, "the agent stopped again without a commit")
@@ -307,14 +303,6 @@ def is_free(record: WorkerRecord | None) -> bool:
         and record.assignment is None
         and not record.waits_for_a_person
     )
-
-
-def _asks_a_person(record: WorkerRecord) -> bool:
-    return record.reason == "blocked" or record.reason not in _JUST_STOPPED
-
-
-def _question(record: WorkerRecord) -> str:
-    return record.error_reason or f"the agent needs input ({record.reason})"
 
 
 def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:

@@ -152,9 +152,10 @@ def still_at_it(task: Task, claim: Claim) -> Task | None:
     return _had_by(task, claim) if is_ours(task, claim) else None
 
 
-def freed(task: Task, seen: Task) -> Task | None:
-    """Pending again, without owner or hold, by the user; only if the task did not change since the user saw it."""
-    return _ended(task, TaskStatus.PENDING, hold=None) if _is_as_seen(task, seen) else None
+def set_by_user(task: Task, seen: Task, status: TaskStatus = TaskStatus.PENDING) -> Task | None:
+    """Pending again or completed, without owner or hold; only if the task did not change since the user saw it."""
+    is_as_seen = (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
+    return _ended(task, status, hold=None) if is_as_seen else None
 
 
 def withdrawn(task: Task) -> Task | None:
@@ -176,15 +177,6 @@ def made_by_worker(task: Task, made: Made) -> Task | None:
     said = {"worker": made.worker, "task": made.at, "root": made.root}
     by = {key: value for key, value in said.items() if value}
     return task.with_ours(by=by, hold=made.hold or None, claim=None)
-
-
-def said_done(task: Task, seen: Task) -> Task | None:
-    """Completed by the user; only if the task did not change since the user saw it."""
-    return _ended(task, TaskStatus.COMPLETED, hold=None) if _is_as_seen(task, seen) else None
-
-
-def _is_as_seen(task: Task, seen: Task) -> bool:
-    return (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
 
 
 def _had_by(task: Task, claim: Claim) -> Task:

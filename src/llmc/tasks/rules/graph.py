@@ -236,11 +236,8 @@ class Index:
         if not touched:
             return
         if self.cycles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
-            self.cycles = cycles(self._edges(self.tasks))
-
-    def _edges(self, tasks: Iterable[TaskId]) -> dict[TaskId, frozenset[TaskId]]:
-        open_ = [task for task in tasks if not self._is_completed(task)]
-        return {task: frozenset(self._needs(task)) for task in open_}
+            open_ = [task for task in self.tasks if not self._is_completed(task)]
+            self.cycles = cycles({task: frozenset(self._needs(task)) for task in open_})
 
     def _reach(self, start: TaskId) -> set[TaskId]:
         """The open dependencies of a task, direct or not; includes itself only if it is in a cycle."""
