@@ -141,9 +141,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         completed=task is not None and run.queue.source.books().is_completed(task.task),
         busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
-        near_budget=spent.words if spent.level is Level.SOFT else "",
-        over_budget=spent.words if spent.level is Level.HARD else "",
-        is_tasks_budget=spent.concerns("task"),
+        spent=spent,
         needed=steps.waits_for_answer(record) and _is_needed(run, project),
     )
 
@@ -202,23 +200,22 @@ def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdic
 
 def _tell_budgets(project: Project, spent: Verdict) -> None:
     """List the day and run budgets that are nearly used up; a used-up day budget parks the fleet."""
-    near = {line.limit.scope: line.words for line in spent.lines if line.limit.scope in ("day", "run")}
-    if spent.level is not Level.SOFT:
-        near = {}
+    near = spent.lines if spent.level is Level.SOFT else ()
     known = project.store.read().attention
     if "budget:run" in known and known["budget:run"].severity != "notice":
         return  # this run takes no more tasks anyway
+    shown_by = {"day": "day", "run": "task"}
     wanted = {
-        f"budget:{scope}": {
-            "kind": "budget",
-            "severity": "notice",
-            "who": "budget",
-            "text": f"budget nearly used up: {words}",
-            "next": f"llmc usage --by {'day' if scope == 'day' else 'task'}",
-        }
-        for scope, words in near.items()
+        f"budget:{scope}": _budget_item("notice", f"budget nearly used up: {line.words}", shown_by[scope])
+        for line in near
+        if (scope := line.limit.scope) in shown_by
     }
     raising.sync(project, ("budget:",), wanted)
+
+
+def _budget_item(severity: str, text: str, by: str) -> dict[str, str]:
+    command = f"llmc usage --by {by}"
+    return {"kind": "budget", "severity": severity, "who": "budget", "text": text, "next": command}
 
 
 def _drain_over_budget(run: Run, project: Project, words: str) -> None:
@@ -226,8 +223,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
         run.drain(words)
         with project.store.transaction() as tx:
             said = f"the run's budget is used up and no new tasks start: {words}"
-            about = {"kind": "budget", "severity": "waiting", "who": "budget"}
-            tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
+            tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 
 

@@ -4,6 +4,7 @@ from enum import StrEnum, auto
 
 from msgspec import Struct
 
+from llmc.auto.rules.costs import Level, Verdict
 from llmc.records.worker import (
     Assignment,
     Cause,
@@ -106,10 +107,8 @@ class Situation(Struct, frozen=True):
     #: time spent on its task, without pauses
     busy_s: float = 0.0
     task_timeout_s: float = float("inf")
-    #: text about a budget that is (nearly) used up; and whether it is the task's own
-    near_budget: str = ""
-    over_budget: str = ""
-    is_tasks_budget: bool = False
+    #: how close the budgets are
+    spent: Verdict = Verdict()
     #: a worker that waits for an answer must give up: a task is ready and no worker is free, or the run is ending
     needed: bool = False
 
@@ -213,9 +212,10 @@ def _land(situation: Situation) -> Step:
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
-    if situation.over_budget and record.status.is_under_way:  # committed work still lands
-        hold = "parked" if situation.is_tasks_budget else ""
-        return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
+    spent = situation.spent
+    if spent.level is Level.HARD and record.status.is_under_way:  # committed work still lands
+        hold = "parked" if spent.concerns("task") else ""
+        return GiveUp(Cause.BUDGET, spent.words, counts=False, hold=hold)
     if met_a_person(record.delivery, task):
         return Do.TELL
     match record.status:
@@ -240,8 +240,8 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
         return Do.TELL
-    if situation.near_budget and not task.told_of_budget and record.status.is_busy:
-        return AskToFinish(situation.near_budget)
+    if spent.level is Level.SOFT and not task.told_of_budget and record.status.is_busy:
+        return AskToFinish(spent.words)
     return Do.WAIT
 
 
