@@ -130,7 +130,7 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
 def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, spent: Verdict) -> Situation:
     state, now = project.store.read().auto, now_unix()
     task = record.assignment
-    busy_s = clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0
+    busy_s = clock.age_s(max(task.since_unix, waiting.last_resumed(state, record.name))) if task else 0.0
     return Situation(
         taking=not run.draining and not waiting.is_parked(state),
         landing=now >= state.source_repo_dirty_retry_after_unix,

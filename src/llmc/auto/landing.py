@@ -144,8 +144,7 @@ def _has_landed(project: Project, journal: AcceptJournal) -> bool:
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
     """Whether the user blocks this step: then list the worker and leave it alone until they leave."""
-    wants = todo is not Do.WAIT
-    if not wants and not record.waits_for_a_person:
+    if todo is Do.WAIT and not record.waits_for_a_person:
         return False
     if isinstance(project.pane(record), Unknown):
         return True  # unknown
@@ -160,12 +159,14 @@ def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.St
     if persons.note(project, record, met):
         run.say(f"{record.name}: waiting for you: {met}")
         run.on_change()  # another worker may take its task
-    if record.assignment is not None and steps.parts_with_its_task(todo, met.obstacle):
-        _part_with_task(run, project, record, todo, met)
+    if record.assignment is not None and steps.releases_task(todo, met.obstacle):
+        _release_from_worker(run, project, record, todo, met)
     return met.obstacle in steps.in_its_way(todo)
 
 
-def _part_with_task(run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal) -> None:
+def _release_from_worker(
+    run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal
+) -> None:
     """Release the task, and leave its worker as it is."""
     if isinstance(todo, GiveUp):
         _interrupt(project, record)

@@ -182,7 +182,7 @@ class ClaudeTasks(TaskSource):
         return books
 
     def settle(self) -> list[TaskKey]:
-        """Only files with our own claim: other contents may be somebody's edit (see `is_in_question`)."""
+        """Only files with our own claim: other contents may be the user's edit (see `is_in_question`)."""
         put_right, books = [], self.books()
         for task in self.listing().tasks.values():
             key = self.key(task.id)

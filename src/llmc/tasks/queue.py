@@ -19,7 +19,7 @@ from llmc.tasks import task_list
 from llmc.tasks.rules import draft
 from llmc.tasks.rules.claims import (
     believed,
-    is_nobodys,
+    is_abandoned,
     is_ours,
     is_out_of_date,
     is_unowned,
@@ -134,7 +134,7 @@ class TaskQueue:
         if self._origins is not None:
             self._undecided = self._origins.undecided(found.tasks, self._index.tasks)
             books = self.source.books()
-        self._free_nobodys(found, books)
+        self._free_abandoned(found, books)
         unreadable = {bad.task_id for bad in self.source.unreadable}
         wrong = stuck(self._index, unreadable)
         held: Collection[TaskId] = ()
@@ -174,18 +174,18 @@ class TaskQueue:
             if task is not None and made is not None and is_out_of_date(task, made):
                 found.tasks[task_id] = show_made(self.source, books, task_id) or task
 
-    def _free_nobodys(self, found: Changes, books: Books) -> None:
-        """Make tasks pending again that are in progress without an owner: nobody would do them."""
+    def _free_abandoned(self, found: Changes, books: Books) -> None:
+        """Make tasks pending again that are in progress without an owner: no worker would take them."""
         for task_id, task in found.tasks.items():
             marked = task is not None and is_unowned(task)
             (self._unowned.add if marked else self._unowned.discard)(task_id)
         at_work = self._origins.at_work() if self._unowned and self._origins is not None else ()
-        nobodys = [
+        abandoned = [
             task_id
             for task_id in self._unowned - self._undecided
-            if is_nobodys(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
+            if is_abandoned(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
         ]
-        for task_id in sorted(nobodys, key=in_order):
+        for task_id in sorted(abandoned, key=in_order):
             with contextlib.suppress(LlmcError):  # locked by a client, or gone: the next scan handles it
                 self._free(task_id, books)
 

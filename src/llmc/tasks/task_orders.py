@@ -18,7 +18,7 @@ from llmc.tasks.task_list import Overview, overview
 def release(project: Project, task_id: str) -> Task:
     """Release a task that is claimed, but not worked on."""
     source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
+    task = _unattended(project, source, task_id)
     state = _state(source, task)
     if state != TaskStatus.IN_PROGRESS:
         raise Refused(f"task {task_id} {_is(state)}, not in progress", hint=_hint(task_id, state))
@@ -38,7 +38,7 @@ def release(project: Project, task_id: str) -> Task:
 def requeue(project: Project, task_id: str) -> Task:
     """Run a task again that was quarantined, parked or completed; its failed attempts no longer count."""
     source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
+    task = _unattended(project, source, task_id)
     books = source.books()
     state = _state(source, task)
     if state == claims.PROPOSED:
@@ -90,7 +90,7 @@ def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
 def done(project: Project, task_id: str) -> Task:
     """Mark a task as completed, so that its dependents can start."""
     source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
+    task = _unattended(project, source, task_id)
     state = _state(source, task)
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise Refused(f"task {task_id} {_is(state)}", hint=_hint(task_id, state))
@@ -126,7 +126,7 @@ def releasable(project: Project, found: Overview) -> list[TaskId]:
     return [i for i, state in found.states.items() if state == TaskStatus.IN_PROGRESS and i not in at_it]
 
 
-def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
+def _unattended(project: Project, source: TaskSource, task_id: str) -> Task:
     """The task; refuses while a worker of this root works on it. Releases the claims of lost workers."""
     books = source.books()
     for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:

@@ -19,7 +19,7 @@ from llmc.auto.rules.steps import (
     in_its_way,
     next_step,
     not_told,
-    parts_with_its_task,
+    releases_task,
 )
 from llmc.base.names import PromptId, TaskId
 from llmc.landing.accept_journal import STEPS
@@ -211,11 +211,11 @@ def test_what_a_person_left_is_in_the_way_of_what_types_or_ends() -> None:
 @pytest.mark.parametrize("obstacle", PERSONS)
 def test_whose_task_goes_to_somebody_else(obstacle: Obstacle) -> None:
     """Break: keep what was not begun; or take what is done, or what a person holds, from its worker."""
-    assert parts_with_its_task(Do.DELIVER, obstacle)
+    assert releases_task(Do.DELIVER, obstacle)
     for todo in (Do.ASK_TO_COMMIT, Do.TELL, Do.RESUME, GIVE_UP):
-        assert parts_with_its_task(todo, obstacle) == (obstacle in LEFT)
+        assert releases_task(todo, obstacle) == (obstacle in LEFT)
     for todo in (Do.ACCEPT, AskToFinish("near"), Do.CLEAN, Do.ASSIGN, Do.WAIT):
-        assert not parts_with_its_task(todo, obstacle)
+        assert not releases_task(todo, obstacle)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
 )
 def test_what_nobody_has(change: dict[str, Any], books: Books, at_work: tuple[str, ...], free: bool) -> None:
     """Break: free what an agent is at, or what another root has claimed."""
-    assert claims.is_nobodys(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
+    assert claims.is_abandoned(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
 
 
 def test_it_is_pending_again_and_what_keeps_it_back_stays() -> None:

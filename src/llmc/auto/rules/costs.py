@@ -317,7 +317,7 @@ def verdict(
 
 def _level(limit: Limit, soft: float, spent: Spent) -> Level:
     used = _used(limit, spent)
-    # A dollar limit that cannot be checked counts as reached: unattended, nobody would notice.
+    # A dollar limit that cannot be checked counts as reached: the run is unattended.
     if used >= limit.most or _is_blind(limit, spent):
         return Level.HARD
     return Level.SOFT if used >= soft * limit.most else Level.OK

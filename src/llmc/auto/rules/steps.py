@@ -137,7 +137,7 @@ def in_its_way(todo: Step) -> frozenset[Obstacle]:
             return _HAS_IT
 
 
-def parts_with_its_task(todo: Step, obstacle: Obstacle) -> bool:
+def releases_task(todo: Step, obstacle: Obstacle) -> bool:
     """Whether another worker takes the task if the user blocks this step.
 
     Always if it was not started. If it was started, only if the agent cannot be told how to continue and no user is there;

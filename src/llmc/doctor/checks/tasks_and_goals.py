@@ -14,7 +14,7 @@ from llmc.goals.goals import open_store
 from llmc.goals.store.store_errors import SET_ASIDE
 from llmc.repo.project import Project
 from llmc.tasks import queue, task_orders
-from llmc.tasks.rules.claims import holds, is_nobodys
+from llmc.tasks.rules.claims import holds, is_abandoned
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
@@ -79,7 +79,7 @@ def _unowned(project: Project) -> list[str]:
         source = source_of(project)
         at_work, books = Origins(project, source).at_work(), source.books()
         tasks = source.listing().tasks.values()
-        return [task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work)]
+        return [task.id for task in tasks if is_abandoned(task, source.key(task.id), books, at_work)]
     return []
 
 

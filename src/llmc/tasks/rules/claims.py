@@ -115,7 +115,7 @@ def is_ours(task: Task, claim: Claim) -> bool:
     return task.claim == claim.id or (not task.claim and task.owner == claim.worker)
 
 
-def is_nobodys(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
+def is_abandoned(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
     """In progress without an owner and without a claim: it would wait forever.
 
     `at_work`: workers whose agents are busy. They may mark tasks that they made for themselves.
