@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
-from llmc.tasks.rules.graph import Index, completed_ids, cycle, dangling, eligible, needs, stuck
+from llmc.tasks.rules.graph import Index, completed_ids, cycle, dangling, needs, states, stuck
 
 IDS = st.sampled_from([TaskId(str(number)) for number in range(1, 8)])
 FEW = st.lists(IDS, max_size=2, unique=True).map(tuple)
@@ -44,7 +44,8 @@ def test_it_says_what_a_look_at_everything_says(
         tasks = list(known.values())
         completed = completed_ids(tasks, ledger)
         edges = needs(tasks)
-        assert index.ready == {task.id for task in eligible(tasks, edges, completed)}
+        whole = states(tasks, edges, completed)
+        assert index.ready == {task for task, state in whole.items() if state == "ready"}
         opened = [task for task in tasks if task.id not in completed]
         wanted = {(row.task, row.missing) for row in dangling(opened, completed | set(known))}
         assert {(row.task, row.missing) for row in index.dangling} == wanted

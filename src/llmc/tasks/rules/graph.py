@@ -80,17 +80,22 @@ def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId,
         for other in others:
             waiting.setdefault(other, set()).add(task)
 
-    def reach(task: TaskId) -> int:
-        seen: set[TaskId] = set()
-        todo = list(waiting.get(task, ()))
-        while todo:
-            other = todo.pop()
-            if other not in seen:
-                seen.add(other)
-                todo.extend(waiting.get(other, ()))
-        return len(seen)
+    return {
+        task: len(_reach(task, lambda other: waiting.get(other, ())))
+        for task in (waiting if of is None else of)
+    }
 
-    return {task: reach(task) for task in (waiting if of is None else of)}
+
+def _reach(start: TaskId, next_of: Callable[[TaskId], Iterable[TaskId]]) -> set[TaskId]:
+    """All tasks on the paths from a task; includes the task itself only if it is in a cycle."""
+    seen: set[TaskId] = set()
+    todo = list(next_of(start))
+    while todo:
+        task = todo.pop()
+        if task not in seen:
+            seen.add(task)
+            todo.extend(next_of(task))
+    return seen
 
 
 #: why they are stuck, by the first task of each group
@@ -119,18 +124,6 @@ def completed_ids(
     return frozenset(ledger) | by_files
 
 
-def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) -> list[Task]:
-    """Tasks that could start now."""
-    return [
-        task
-        for task in tasks
-        if is_free(task)
-        and not task.waits_for_a_person
-        and task.id not in completed
-        and all(other in completed for other in edges.get(task.id, ()))
-    ]
-
-
 def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task | None:
     """The next task: labels not in progress first, then the lower priority value, then the lower number.
 
@@ -149,7 +142,7 @@ _MANY = 64
 
 
 class Index:
-    """Ready tasks and problems, updated incrementally; the same results as `eligible`, `dangling` and `cycles`."""
+    """Ready tasks and problems, updated incrementally; the same results as `states`, `dangling` and `cycles`."""
 
     def __init__(
         self, tasks: Mapping[TaskId, Task] | None = None, completed: Collection[TaskId] = ()
@@ -235,22 +228,16 @@ class Index:
         """A new cycle contains a changed task. While there is a cycle, search the whole list."""
         if not touched:
             return
-        if self.cycles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
+        in_cycle = (task in _reach(task, self._open_needs) for task in touched)
+        if self.cycles or len(touched) > _MANY or any(in_cycle):
             open_ = [task for task in self.tasks if not self._is_completed(task)]
             self.cycles = cycles({task: frozenset(self._needs(task)) for task in open_})
 
-    def _reach(self, start: TaskId) -> set[TaskId]:
-        """The open dependencies of a task, direct or not; includes itself only if it is in a cycle."""
-        if self._is_completed(start):
-            return set()
-        seen: set[TaskId] = set()
-        todo = list(self._needs(start))
-        while todo:
-            task = todo.pop()
-            if task in self.tasks and task not in seen and not self._is_completed(task):
-                seen.add(task)
-                todo.extend(self._needs(task))
-        return seen
+    def _open_needs(self, task_id: TaskId) -> list[TaskId]:
+        """The open dependencies of an open task."""
+        if self._is_completed(task_id):
+            return []
+        return [o for o in self._needs(task_id) if o in self.tasks and not self._is_completed(o)]
 
 
 #: the state of a task that the user must decide about
@@ -273,7 +260,6 @@ def states(
 
     `kept_back`: holds from the ledger, where the file has none. `landed`: completed by the ledger.
     """
-    ready = {task.id for task in eligible(tasks, edges, completed)}
     found = {}
     for task in tasks:
         if is_in_question(task, landed):
@@ -283,7 +269,8 @@ def states(
         elif not is_free(task):
             state = TaskStatus.IN_PROGRESS.value
         else:
-            waits = "ready" if task.id in ready else "waits"
+            is_ready = all(other in completed for other in edges.get(task.id, ()))
+            waits = "ready" if is_ready else "waits"
             state = kept_back(task.id) or task.waits_for_a_person or waits
         found[task.id] = state
     return found
