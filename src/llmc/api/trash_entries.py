@@ -6,9 +6,9 @@ from llmc.records.worker import Status as Status
 from llmc.repo.project import Project
 from llmc.workers import restore
 from llmc.workers.restore import Entry as Entry
-from llmc.workers.restore import GivenBack as GivenBack
 from llmc.workers.restore import Plan as Plan
 from llmc.workers.restore import Restored as Restored
+from llmc.workers.restore import RestoredToWorker as RestoredToWorker
 from llmc.workers.restore import plan as plan
 from llmc.workers.restore import restore_branch as restore_branch
 
@@ -30,7 +30,7 @@ def show(project: Project, ref: str) -> tuple[Entry, str]:
     return entry, text
 
 
-def restore_to(project: Project, entry: Entry, to: str) -> GivenBack | Path:
+def restore_to(project: Project, entry: Entry, to: str) -> RestoredToWorker | Path:
     """Restore the work to the worker of that name, else copy a trashed directory to that path."""
     if to in project.store.read().workers:
         return restore.restore_to_worker(project, entry, to)

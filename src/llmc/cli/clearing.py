@@ -9,7 +9,7 @@ import click
 
 from llmc.api import roots, trash_entries, workers
 from llmc.api.roots import Project
-from llmc.api.trash_entries import Entry, GivenBack
+from llmc.api.trash_entries import Entry, RestoredToWorker
 from llmc.api.workers import Reset
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli.arguments import Group, complete_worker, confirm, project_of
@@ -209,7 +209,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
 
-def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: bool) -> None:
+def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_json: bool) -> None:
     if isinstance(done, Path):
         print_json({"name": entry.name, "directory": str(done)}) if as_json else say(f"copied to {done}")
         return
