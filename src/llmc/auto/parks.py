@@ -68,14 +68,14 @@ def resume(run: Run, project: Project, record: WorkerRecord) -> None:
             tx.update_auto(probe=record.name, probe_unix=tx.now)
         elif waiting.is_parked(tx.state.auto):
             return  # another worker went ahead at the same moment
-    if not _tell_to_continue(run, project, record):
+    if not _tell_to_continue(project, record):
         with project.store.transaction() as tx:
             if tx.state.auto.probe == record.name:
                 tx.update_auto(probe="", probe_unix=0.0)  # another worker may go ahead
         run.look_again(record.name, AGAIN_S)
 
 
-def _tell_to_continue(run: Run, project: Project, record: WorkerRecord) -> bool:
+def _tell_to_continue(project: Project, record: WorkerRecord) -> bool:
     if record.status is Status.REBASING:
         with project.store.transaction() as tx:
             tx.update(record.name, cause="", error_reason="", conflict_prompt_due=True)
