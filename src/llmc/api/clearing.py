@@ -8,7 +8,7 @@ from llmc.workers import nuke, reset, restore
 from llmc.workers.nuke import Removed
 from llmc.workers.reset import Reset
 from llmc.workers.restore import Entry as Entry
-from llmc.workers.restore import GivenBack as GivenBack
+from llmc.workers.restore import RestoredToWorker as RestoredToWorker
 from llmc.workers.restore import plan as plan
 from llmc.workers.restore import restore_branch as restore_branch
 
@@ -44,7 +44,7 @@ def show(project: Project, ref: str) -> tuple[Entry, str]:
     return entry, text
 
 
-def restore_to(project: Project, entry: Entry, to: str) -> GivenBack | Path:
+def restore_to(project: Project, entry: Entry, to: str) -> RestoredToWorker | Path:
     """Restore the work to the worker of that name, else copy a trashed directory to that path."""
     if to in project.store.read().workers:
         return restore.restore_to_worker(project, entry, to)

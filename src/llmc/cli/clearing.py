@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from llmc.api import clearing, roots
-from llmc.api.clearing import Entry, GivenBack
+from llmc.api.clearing import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import (
@@ -192,7 +192,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
 
-def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: bool) -> None:
+def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_json: bool) -> None:
     if isinstance(done, Path):
         say_or_json(f"copied to {done}", {"name": entry.name, "directory": str(done)}, as_json)
         return

@@ -13,9 +13,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.auto import attend, landing
+from llmc.auto import attend, landing, parks
 from llmc.auto.auto_run import HardFailure, Run
-from llmc.auto.parks import Parks
 from llmc.auto.rules import waiting
 from llmc.auto.rules.steps import is_free, waits_for_answer
 from llmc.auto.usage import Spending
@@ -147,7 +146,6 @@ class AutoMode:
             look_again=poke,
             say=self._say,
             spending=Spending(options.max_cost),
-            parks=Parks(poke, self._say),
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
@@ -171,7 +169,7 @@ class AutoMode:
         self._run.queue.source.prepare()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        attend.settle(project, self._run.queue)
+        attend.settle(project, self._run.queue.source)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
@@ -366,7 +364,7 @@ class AutoMode:
         return free and not waits
 
     def _after_park(self, state: State) -> None:
-        if self._run.parks.end_if_over(self._project):
+        if parks.end_if_over(self._run, self._project):
             for index, name in enumerate(self.workers):
                 self._poke(name, index * STAGGER_S)
         elif waiting.may_probe(state.auto, now_unix()):

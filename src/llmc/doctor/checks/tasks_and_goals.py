@@ -13,7 +13,7 @@ from llmc.goals.store.store_errors import SET_ASIDE
 from llmc.records.books import Claim
 from llmc.repo.project import Project
 from llmc.tasks import queue, task_orders
-from llmc.tasks.rules.claims import is_nobodys
+from llmc.tasks.rules.claims import holds, is_abandoned
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
@@ -47,14 +47,13 @@ def _unattended(facts: Facts, seen: tuple[Claim, ...]) -> Iterator[Finding]:
 
 def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does at its start; a running daemon does it itself."""
-    books = source_of(project).books()
-    claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
+    source = source_of(project)
+    claim = next((claim for claim in source.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "already resolved"
-    record = project.store.read().workers.get(WorkerName(claim.worker))
-    if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
+    if holds(project.store.read().workers.get(WorkerName(claim.worker)), claim):
         return "already resolved"
-    queue.free(project, claim, "its worker is not working on it")
+    queue.release(project, source, claim, "the worker is not working on the task")
     return "released"
 
 
@@ -66,7 +65,7 @@ def _unowned(project: Project) -> list[str]:
         source = source_of(project)
         at_work, books = Origins(project, source).at_work(), source.books()
         tasks = source.listing().tasks.values()
-        return [task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work)]
+        return [task.id for task in tasks if is_abandoned(task, source.key(task.id), books, at_work)]
     return []
 
 
