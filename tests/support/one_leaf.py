@@ -5,8 +5,8 @@ from msgspec.structs import replace as replaced
 
 from llmc.goals.drive.decide import Decided, decide
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy, session_key
 from llmc.goals.drive.liveness import Report, Run, Signals
-from llmc.goals.drive.policy import Policy, session_key
 from llmc.goals.model import Assignment, Change, Crystallization, Event, Goal, GoalView, Node, Result
 from tests.support.goal_world import START, applied, goal, plan
 

@@ -24,8 +24,8 @@ from llmc.goals.report import draw, handoff
 from llmc.goals.report.draw import mermaid as mermaid
 from llmc.goals.report.handoff import event_row as event_row
 from llmc.goals.report.handoff import goal_tree as goal_tree
+from llmc.goals.store.goal_store import unknown_goal
 from llmc.goals.store.rows import SafeMode as SafeMode
-from llmc.goals.store.store_errors import unknown_goal
 from llmc.goals.work import clock as clock
 from llmc.goals.work import inbox as inbox
 from llmc.goals.work import why as why
@@ -185,7 +185,7 @@ def _assignment_row(
     one: Assignment, stalled: Event | None, proofs: Iterable[Crystallization]
 ) -> dict[str, Any]:
     """One open assignment: why it waits, the last message and its result, the backoff, and the latest evidence."""
-    last = one.dispatch_history[-1] if one.dispatch_history else None
+    last = one.last_dispatch
     why = one.blocked_reason.text if one.blocked_reason else ""
     if one.status is AssignmentStatus.STALLED and stalled is not None:
         why = str(stalled.data.get("reason", ""))

@@ -15,7 +15,7 @@ from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, TaskKey, WorkerName, carries, header_line
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
-from llmc.goals.drive.policy import worker_of
+from llmc.goals.drive.ladder import worker_of
 from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
 from llmc.notifications.notify import channels_of, settings_of
 from llmc.records.books import Books, Claim

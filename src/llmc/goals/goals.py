@@ -20,10 +20,10 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
 from llmc.goals import status
-from llmc.goals.drive import goal_end, policy
+from llmc.goals.drive import goal_end, ladder
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.moves import HUMAN, move_goal, move_node
-from llmc.goals.drive.rollup import leaves, settled
+from llmc.goals.drive.rollup import settled
 from llmc.goals.model import (
     Change,
     DeliveryContext,
@@ -36,6 +36,7 @@ from llmc.goals.model import (
     Priority,
     Risk,
 )
+from llmc.goals.plan.plan import shape_of
 from llmc.goals.planner import repo_context
 from llmc.goals.store.goal_store import GoalStore
 from llmc.notifications import notifiers
@@ -287,7 +288,9 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
     def write(view: GoalView) -> Change:
         now = now_unix()
         goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
-        open_nodes = [node for node in leaves(view) if node.status.is_open]
+        open_nodes = [
+            node for leaf in shape_of(view.nodes).leaves if (node := view.nodes[leaf]).status.is_open
+        ]
         nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
         gone = Change(
             goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))
@@ -362,4 +365,4 @@ def session_key(project: Project, name: str) -> str:
     if not name or name.startswith("agent:"):
         return name
     record = project.store.worker(name)
-    return policy.session_key(policy.HOME if is_auto_name(record.name) else record.name, record.name)
+    return ladder.session_key(ladder.HOME if is_auto_name(record.name) else record.name, record.name)

@@ -18,12 +18,20 @@ from msgspec import Struct, field
 from llmc.agents.protocol import Agent, OneShot
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema
 from llmc.goals.model import GoalView, PlannerRef
 from llmc.goals.plan import plan_prompt as prompts
 from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
 from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
-from llmc.goals.plan.plan_prompt import MANIFESTS, READMES, PromptTemplate, RepoFacts, snapshot
+from llmc.goals.plan.plan_prompt import (
+    MANIFESTS,
+    READMES,
+    Diagnosis,
+    PromptTemplate,
+    RepoFacts,
+    check_diagnosis,
+    diagnosis_schema,
+    snapshot,
+)
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
 from llmc.records.worker import Spent
 from llmc.repo import git, provision

@@ -17,11 +17,11 @@ from llmc.goals.dispatch import Done
 from llmc.goals.drive import goal_end
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.intents import Action, is_pending
-from llmc.goals.drive.ladder import advice_of, seen_of
 from llmc.goals.drive.rollup import settled
 from llmc.goals.goals import open_store, with_repo_context
 from llmc.goals.model import Change, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
+from llmc.goals.plan.plan_prompt import advice_of, seen_of
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup

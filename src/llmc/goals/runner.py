@@ -23,12 +23,12 @@ from llmc.goals.desk import Aside, Desk
 from llmc.goals.drive import goal_end, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Signals
-from llmc.goals.drive.policy import Policy
 from llmc.goals.drive.rollup import settled
 from llmc.goals.drive.round import Room
 from llmc.goals.goals import GoalSpending, open_store
-from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
+from llmc.goals.model import Asking, Assignment, Change, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
 from llmc.goals.status import Counts, TickWords, log
@@ -396,8 +396,7 @@ def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
         return Change()
     told = replace(view.goal.asks, told=asks.told + 1, told_at=now)
     data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
-    event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
-    return Change(goal=replace(view.goal, asks=told), events=(event,))
+    return Change(goal=replace(view.goal, asks=told), events=(view.goal.event("goal.asked", now, data),))
 
 
 def policy_of(project: Project) -> Policy:

@@ -17,9 +17,8 @@ from llmc.base.files import json_row
 from llmc.base.given import number, text
 from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskKey, WorkerName
-from llmc.goals.drive import ladder
+from llmc.goals.drive.ladder import HOME, session_key, worker_of
 from llmc.goals.drive.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
-from llmc.goals.drive.policy import HOME, session_key, worker_of
 from llmc.goals.drive.updates import KINDS, from_report
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
 from llmc.records.books import QUARANTINED, Books
@@ -125,7 +124,7 @@ class Observer:
 
 
 def _of(facts: _Facts, assignment: Assignment) -> Signals:
-    last = ladder.last_instruction(assignment)
+    last = assignment.last_instruction
     if last is None:
         return Signals()
     if last.mode is Mode.SEND and assignment.agent_id != HOME:
@@ -185,8 +184,7 @@ def _of_worker(
     committed = _committed(facts.project, record, since)
     own = grew if grew is not None and not is_echo(grew, prompted) else None
     newest = max(at for at in (wrote, own, committed, since) if at is not None)
-    limit_s = facts.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
-    fresh = facts.now - newest < limit_s
+    fresh = facts.now - newest < assignment.idle_after_s(facts.idle_after_s)
     moves = fresh or is_parked(facts.state.auto) or record.accept is not None
     moves |= record.status in (
         Status.NEEDS_REVIEW,

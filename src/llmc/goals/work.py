@@ -24,12 +24,13 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
+from llmc.goals.plan.plan import shape_of
 from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
 from llmc.goals.runner import policy_of
 from llmc.goals.status import after_a_word
+from llmc.goals.store.goal_store import unknown_goal
 from llmc.goals.store.rows import Reader
-from llmc.goals.store.store_errors import unknown_goal
 from llmc.repo.project import Project
 
 
@@ -133,9 +134,8 @@ def open_again(project: Project, commit: str, reason: str) -> str:
 def _merged_as(found: Reader, view: GoalView, commit: str) -> list[Node]:
     """Leaves that this commit completed; a leaf's own commit is the first in its summary."""
     latest = {one.work_node_id: one for one in found.crystallizations(view.goal.goal_id)}
-    parents = {node.parent_id for node in view.nodes.values()}
     came_to = {node_id for node_id, one in latest.items() if one.evidence.commits[:1] == (commit,)}
-    return [node for node in view.nodes.values() if node.node_id in came_to - parents]
+    return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves if leaf in came_to]
 
 
 def override(

@@ -13,9 +13,9 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, json_row, write_atomic
 from llmc.goals import status
-from llmc.goals.drive.liveness import held_up_by
 from llmc.goals.drive.questions import questions
 from llmc.goals.goals import open_store
+from llmc.goals.plan.plan import held_up_by
 from llmc.goals.work import open_views
 from llmc.records import sight
 from llmc.records.event_log import EventLog

@@ -23,7 +23,7 @@ from llmc.goals.model import (
 from llmc.goals.plan.plan import shape_of
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store.goal_store import GoalStore
-from llmc.goals.store.tables import VERSION
+from llmc.goals.store.rows import VERSION
 from tests.support.goal_records import assignment, crystallization, dispatch, goal, node
 from tests.support.goal_workshop import Workshop
 

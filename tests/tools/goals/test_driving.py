@@ -17,9 +17,9 @@ from llmc.config.paths import Root
 from llmc.goals import dispatch as goal_dispatch
 from llmc.goals import runner as goal_runner
 from llmc.goals.dispatch import Done, perform
-from llmc.goals.drive.intents import Action, pending
+from llmc.goals.drive.intents import Action
+from llmc.goals.drive.ladder import session_key
 from llmc.goals.drive.liveness import Message, Run, Signals
-from llmc.goals.drive.policy import session_key
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.goals import NewGoal, create, open_store, reply_to
 from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
@@ -160,7 +160,7 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
     assert "nudge S1.1.1: later" in done.actions[0]
     after = open_store(project).view(GOAL).assignments["A_1"]
     assert after.status is S.STALLED, "what was seen is kept"
-    assert (waits := pending(after)) is not None, "and what was to be sent is not lost"
+    assert (waits := after.pending) is not None, "and what was to be sent is not lost"
     # Free again: the same intent is brought to its end, under its own id.
     driven(project, Seen(A_1=signals))
     tried = open_store(project).view(GOAL).assignments["A_1"].dispatch_history[-1]

@@ -19,9 +19,8 @@ from llmc.goals.report.crystals import MILESTONE
 from llmc.goals.report.handoff import export
 from llmc.goals.store import goal_store
 from llmc.goals.store import rows as goal_rows
-from llmc.goals.store.goal_store import CORRUPT, GoalStore
-from llmc.goals.store.store_errors import Damaged, NewerStore
-from llmc.goals.store.tables import VERSION
+from llmc.goals.store.goal_store import CORRUPT, Damaged, GoalStore, NewerStore
+from llmc.goals.store.rows import VERSION
 from tests.support.goal_records import GOAL, assignment, dispatch, full_change, goal, node
 
 
@@ -259,8 +258,6 @@ def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
 
 def older(store: GoalStore) -> dict[str, Any]:
     """A store of version 1, as it could have been written: dispatches inside their assignments."""
-    from llmc.goals.store import tables
-
     filled(store)
     with store.reading() as found:
         rows = {
@@ -273,7 +270,7 @@ def older(store: GoalStore) -> dict[str, Any]:
     store.path.unlink()
     db = sqlite3.connect(store.path, isolation_level=None)
     db.execute("BEGIN")
-    tables._make(db)
+    goal_rows._make(db)
     db.execute("DELETE FROM counters")
     for table, found_rows in rows.items():
         width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns came to its end

@@ -9,8 +9,8 @@ from msgspec.structs import replace as replaced
 
 from llmc.goals.drive.decide import Decided, answered, decide, full_room, in_order, orphans, workset
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
-from llmc.goals.drive.policy import Policy
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.drive.words import instruction_hash
 from llmc.goals.model import Assignment, Change, Evidence, GoalStatus, GoalView, Mode, Node, Priority, Result

@@ -10,8 +10,8 @@ from llmc.base.errors import Refused
 from llmc.goals.drive import by_hand, ladder
 from llmc.goals.drive.decide import answered, workset
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Run, Signals
-from llmc.goals.drive.policy import Policy
 from llmc.goals.drive.rollup import after
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import AssignmentStatus as S

@@ -4,8 +4,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.drive.liveness import held_up_by, waits_of
-from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.model import (
     AssignmentStatus,
     Event,
@@ -18,6 +17,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.model import Tested as Checked
+from llmc.goals.plan.plan import held_up_by, waits_of
 from llmc.goals.report.why import Clock, Why, next_of, why_assignment, why_goal, why_node
 from tests.support.goal_records import BLOCKED, assignment, crystallization, dispatch, node, view_of
 

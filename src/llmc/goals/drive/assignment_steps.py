@@ -5,9 +5,9 @@ from msgspec.structs import replace
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive import liveness as live
 from llmc.goals.drive.hearing import hear
-from llmc.goals.drive.intents import DIAGNOSE, NUDGE, REMINDER, REPLAN, WITHDRAW, pending
+from llmc.goals.drive.intents import DIAGNOSE, NUDGE, REMINDER, REPLAN, WITHDRAW
+from llmc.goals.drive.ladder import HOME
 from llmc.goals.drive.liveness import Liveness, Merged, Run, Signals, State
-from llmc.goals.drive.policy import HOME
 from llmc.goals.drive.round import Round
 from llmc.goals.model import (
     Assignment,
@@ -48,14 +48,14 @@ def remind(work: Round, assignment: Assignment) -> None:
     if due > work.now:
         work.due(due)
         return
-    asked = ladder.last_question(assignment)
+    asked = assignment.last_question
     node = work.nodes[assignment.work_node_id]
     reason = assignment.blocked_reason
     if work.room.dispatches <= 0 or asked is None or reason is None:
         work.later()
         return
     assignment = replace(assignment, reminders=assignment.reminders + 1)
-    if asked.result in _FAILED:
+    if asked.result.is_bad:
         work.send_again(assignment, asked, "assignment.escalated")
         return
     text = words.reminder_text(work.goal, node, assignment, reason)
@@ -95,7 +95,7 @@ def recover(work: Round, assignment: Assignment, node: Node, signals: Signals, j
 
 def is_doubtful(assignment: Assignment, signals: Signals, judged: Liveness) -> bool:
     """Whether nothing confirms the last instruction: no task of its own, and no activity since."""
-    last = ladder.last_instruction(assignment)
+    last = assignment.last_instruction
     if last is None or not ladder.in_doubt(assignment) or judged.active_at is not None:
         return False
     no_run = signals.run is Run.NONE or live.is_of_former_run(assignment, signals)
@@ -134,7 +134,7 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
         case Recovery.REPLAN:
             work.send(stepped, step.value, Mode.SPAWN, text)
         case Recovery.RESEND:
-            last = ladder.last_instruction(stepped)
+            last = stepped.last_instruction
             assert last is not None
             sent = work.move(_expected(work, stepped), S.DISPATCHED, "sent again: delivery was unconfirmed")
             work.send_again(sent, last, "assignment.resent")
@@ -193,7 +193,7 @@ def _reassign(work: Round, assignment: Assignment, text: str) -> None:
 
 
 def _expected(work: Round, assignment: Assignment) -> Assignment:
-    due = work.now + live.idle_after(assignment, work.policy)
+    due = work.now + assignment.idle_after_s(work.policy.idle_after_s)
     return replace(assignment, expected_next_update_at=due)
 
 
@@ -203,10 +203,6 @@ S = AssignmentStatus
 MAX_WITHDRAWALS = 6
 #: longest wait before an action that could not be tried is tried again
 MAX_SETTLE_S = 60.0
-
-_FAILED = (Result.ERROR, Result.TIMEOUT)
-#: results that a running task proves wrong
-_UNPROVED = (*_FAILED, Result.PENDING)
 
 
 def attend(work: Round, assignment: Assignment, signals: Signals | None) -> None:
@@ -271,18 +267,18 @@ def _is_out(assignment: Assignment) -> bool:
     for dispatch in reversed(assignment.dispatch_history):
         if dispatch.purpose == WITHDRAW and dispatch.result is Result.OK:
             return False
-        if dispatch.purpose in live.INSTRUCTIONS:
+        if dispatch.is_instruction:
             return True
     return False
 
 
 def _settle_closed(work: Round, assignment: Assignment) -> None:
     """A closed assignment only completes its withdrawal."""
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    last = assignment.last_dispatch
     if last is None:
         return
     withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
-    open_one = pending(assignment)  # not always the last: an answer may come after it
+    open_one = assignment.pending  # not always the last: an answer may come after it
     if open_one is not None and not (withdrawing and open_one is last):
         work.drop_pending(assignment, f"the assignment is {assignment.status}")
     elif withdrawing:
@@ -292,7 +288,7 @@ def _settle_closed(work: Round, assignment: Assignment) -> None:
 def _settle_withdrawal(work: Round, assignment: Assignment, dispatch: Dispatch) -> None:
     if dispatch.result is Result.PENDING:
         _settle(work, assignment, dispatch)
-    elif dispatch.result in _FAILED and dispatch.attempts < MAX_WITHDRAWALS:
+    elif dispatch.result.is_bad and dispatch.attempts < MAX_WITHDRAWALS:
         if (assignment.backoff_until or 0.0) > work.now:
             work.due(assignment.backoff_until)
         else:
@@ -319,7 +315,7 @@ def _settle_wait_s(dispatch: Dispatch) -> float:
 
 def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
     """A paused goal: record what is observed, withdraw unclaimed tasks, send nothing else."""
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    last = assignment.last_dispatch
     if last is not None and last.purpose == WITHDRAW and last.result is not Result.OK:
         _settle_withdrawal(work, assignment, last)
         return
@@ -329,7 +325,7 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
     if judged.state is State.ALIVE:
         _is_active(work, assignment, node, judged)
     unclaimed = assignment.status is S.DISPATCHED and signals.run is Run.WAITING
-    if unclaimed and intents.pending(assignment) is None:
+    if unclaimed and assignment.pending is None:
         if work.room.dispatches <= 0:
             work.later()
         else:
@@ -356,7 +352,7 @@ def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | N
     if signals is not None:
         assignment, judged = _seen(work, assignment, node, signals)
         node = work.nodes[node.node_id]
-    pending = intents.pending(assignment)
+    pending = assignment.pending
     if pending is not None:
         _settle(work, assignment, pending)
     elif assignment.status is S.BLOCKED:
@@ -367,7 +363,7 @@ def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | N
 
 def _was_unblocked(assignment: Assignment, node: Node) -> bool:
     """Whether the user unblocked the node rather than answering the assignment."""
-    ready = node.status in (NodeStatus.TODO, NodeStatus.QUEUED) and not node.overridden
+    ready = node.status.is_waiting and not node.overridden
     return assignment.status is S.BLOCKED and ready
 
 
@@ -378,12 +374,12 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
     if assignment.status is S.BLOCKED:
         assignment = _unblock_by_progress(work, assignment, node, judged, signals)
     alive = judged.state is State.ALIVE and not is_doubtful(assignment, signals, judged)
-    pending = intents.pending(assignment)
+    pending = assignment.pending
     if pending is not None and _is_idle_talk(
         assignment, pending, stirs=alive or judged.state is State.WAITING
     ):
         assignment, pending = work.drop_pending(assignment, "no longer needed"), None
-    on_its_way = pending is not None and pending.purpose in live.INSTRUCTIONS
+    on_its_way = pending is not None and pending.is_instruction
     if alive and not on_its_way:
         assignment = _is_active(work, assignment, work.nodes[node.node_id], judged)
     return assignment, judged
@@ -404,7 +400,7 @@ def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[As
         assignment = ladder.progressed(assignment, judged.progress_at, work.now)
     seen = assignment.last_observed_activity_at
     if judged.active_at is not None and (seen is None or judged.active_at > seen):
-        expected = judged.active_at + live.idle_after(assignment, work.policy)
+        expected = judged.active_at + assignment.idle_after_s(work.policy.idle_after_s)
         assignment = replace(
             assignment,
             last_observed_activity_at=judged.active_at,
@@ -424,9 +420,9 @@ def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
         assignment = replace(
             assignment, session_key=who[0], session_id=who[1], run_id=run_id, updated_at=work.now
         )
-    last = ladder.last_instruction(assignment)
+    last = assignment.last_instruction
     spawned = last is not None and last.mode is Mode.SPAWN
-    if signals.run_id and spawned and last is not None and last.result in _UNPROVED:
+    if signals.run_id and spawned and last is not None and not last.result.is_good:
         proved = replace(
             last,
             result=Result.ACCEPTED,
@@ -443,7 +439,7 @@ def _is_active(work: Round, assignment: Assignment, node: Node, judged: Liveness
     work.due(judged.stalls_at)
     if assignment.status in (S.DISPATCHED, S.STALLED):
         assignment = work.move(assignment, S.ACTIVE, judged.why)
-    if assignment.status is S.ACTIVE and node.status in (NodeStatus.TODO, NodeStatus.QUEUED):
+    if assignment.status is S.ACTIVE and node.status.is_waiting:
         if node.status is NodeStatus.TODO:
             node = work.move_node(node, NodeStatus.QUEUED, "work started")
         work.move_node(node, NodeStatus.IN_PROGRESS, "work started")
@@ -454,7 +450,7 @@ def _unblock_by_progress(
     work: Round, assignment: Assignment, node: Node, judged: Liveness, signals: Signals
 ) -> Assignment:
     """A commit after the question, or a message to the worker: the user has helped directly."""
-    asked = ladder.last_question(assignment)
+    asked = assignment.last_question
     told = [at for at in signals.prompted_at if asked is not None and at > asked.ts]
     helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
     if not helped and not told:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from llmc.base.errors import Refused
 from llmc.goals.drive.ladder import progressed
 from llmc.goals.drive.moves import HUMAN, move_assignment, move_node, override_node, release_node
-from llmc.goals.drive.rollup import after, children_of, joined, line_of
+from llmc.goals.drive.rollup import after, joined
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -23,10 +23,8 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
-from llmc.goals.plan.plan import is_ready, shape_of
+from llmc.goals.plan.plan import children_of, is_ready, shape_of
 from llmc.goals.report.crystals import of_parts
-
-_CLOSED = (NodeStatus.BLOCKED, NodeStatus.DONE, NodeStatus.CANCELLED)
 
 
 def proof_by_word(
@@ -46,7 +44,7 @@ def proof_by_word(
 
 def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Change:
     """Mark a leaf done; the next tick withdraws it from its worker."""
-    if children_of(view).get(node.node_id):
+    if node.node_id in children_of(view.nodes):
         raise Refused(
             f"{node.kind} {node.node_id} is done when its children are done",
             hint=f'To set it anyway: llmc work override {node.node_id} --status done --reason "why"',
@@ -60,7 +58,7 @@ def told_above(
 ) -> Change:
     """The change plus summaries for all parents it completes, so that evidence moves up."""
     then = after(view, change)
-    below = children_of(then)
+    below = children_of(then.nodes)
     told = {**known, **{one.work_node_id: one for one in change.crystallizations}}
     changed = {one.node_id for one in change.nodes} - {one.work_node_id for one in change.crystallizations}
     made: list[Crystallization] = []
@@ -82,7 +80,7 @@ def told_above(
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     """Block it; a parent is blocked with all of its open leaves."""
-    parts = [one for one in leaves_of(view, node) if one is node or one.status not in _CLOSED]
+    parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
             f"{node.kind} {node.node_id} has no open children", hint="Run `llmc goal show` to see the plan."
@@ -99,7 +97,7 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
 
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Unblock it, with all of its blocked leaves."""
-    parts = [one for one in leaves_of(view, node) if one.status is NodeStatus.BLOCKED]
+    parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
         hint = "There is nothing to unblock."
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
@@ -110,11 +108,13 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 
 
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    if node.status is not NodeStatus.DONE or children_of(view).get(node.node_id):
+    shape = shape_of(view.nodes)
+    if node.status is not NodeStatus.DONE or node.node_id in shape.children:
         hint = "Only done items without children can be reopened; for a parent, reopen a child."
         raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
-    above = {one.node_id: replace(one, status=NodeStatus.TODO) for one in line_of(view, node)}
-    ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
+    line = (node.node_id, *shape.parents[node.node_id])
+    reopened = {one: replace(view.nodes[one], status=NodeStatus.TODO) for one in line}
+    ready = is_ready(node.node_id, {**view.nodes, **reopened}, shape)
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     word = f"This was done before and has been reopened: {reason}"
@@ -132,7 +132,7 @@ def set_recovery(
     view: GoalView, node: Node, now: float, recovery: Recovery | None, idle_after_ms: int | None
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
-    if children_of(view).get(node.node_id) or node.kind is NodeKind.PHASE:
+    if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
         hint = "Set it on a child; run `llmc goal show` to see the plan."
         raise Refused(
             f"cannot set recovery of {node.kind} {node.node_id}: only items without children have it",
@@ -150,8 +150,7 @@ def set_recovery(
         for one in at_it(view, node)
     )
     data = {"recoveryPolicy": recovery or "", "idleAfterMs": idle_after_ms, "actor": HUMAN}
-    event = Event(ts=now, type="work.recovery", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
-    return Change(nodes=(changed,), assignments=given, events=(event,))
+    return Change(nodes=(changed,), assignments=given, events=(node.event("work.recovery", now, data),))
 
 
 def follow_again(node: Node, now: float, reason: str) -> Change:
@@ -182,10 +181,9 @@ def at_it(view: GoalView, node: Node) -> list[Assignment]:
     return [one for one in mine if one.status.is_open]
 
 
-def leaves_of(view: GoalView, node: Node) -> list[Node]:
-    """The leaves below it, or itself."""
-    below = children_of(view).get(node.node_id)
-    return [leaf for child in below for leaf in leaves_of(view, child)] if below else [node]
+def _leaves_below(view: GoalView, node: Node) -> list[Node]:
+    """The leaves of a node, or the node itself."""
+    return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves_below(node.node_id)]
 
 
 def moves(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive.assignment_steps import attend
 from llmc.goals.drive.intents import ANSWER, WORK, Action
-from llmc.goals.drive.liveness import Signals, idle_after
+from llmc.goals.drive.ladder import HOME, Policy, may_supervise, may_touch, session_key
+from llmc.goals.drive.liveness import Signals
 from llmc.goals.drive.moves import move_assignment, move_node
-from llmc.goals.drive.policy import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.drive.round import NO_ROOM, Room, Round
 from llmc.goals.model import (
     Assignment,
@@ -33,7 +33,6 @@ from llmc.goals.model import (
 from llmc.goals.plan.plan import Shape, ready_among
 
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
-_WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
 
 
 class Workset(Struct, frozen=True):
@@ -57,7 +56,7 @@ class Decided(Struct, frozen=True):
 
 def workset(view: GoalView, now: float) -> Workset:
     if not view.goal.status.goes_on:
-        owed = tuple(a.assignment_id for a in view.assignments.values() if intents.pending(a))
+        owed = tuple(a.assignment_id for a in view.assignments.values() if a.pending)
         return Workset((), owed, ())
     nodes = tuple(
         n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
@@ -65,7 +64,7 @@ def workset(view: GoalView, now: float) -> Workset:
     observed = [
         a
         for a in view.assignments.values()
-        if a.status.at_work or a.status is AssignmentStatus.BLOCKED or intents.pending(a) or _is_answered(a)
+        if a.status.at_work or a.status is AssignmentStatus.BLOCKED or a.pending or _is_answered(a)
     ]
     due = tuple(
         a.assignment_id
@@ -88,8 +87,8 @@ def has_business(view: GoalView) -> bool:
 
 
 def _is_owed(assignment: Assignment) -> bool:
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
-    if intents.pending(assignment) is not None:
+    last = assignment.last_dispatch
+    if assignment.pending is not None:
         return True
     return last is not None and last.purpose == intents.WITHDRAW and last.result is not Result.OK
 
@@ -199,7 +198,7 @@ def _hand_out(work: Round) -> None:
 
 def _waits(work: Round, node: Node, owner: Assignment | None) -> bool:
     """Whether a leaf is to be sent once it is ready."""
-    if node.status not in _WANTED:
+    if not node.status.is_unblocked:
         return False
     # overridden to in progress: the user works on it
     if node.overridden and node.status is NodeStatus.IN_PROGRESS:
@@ -223,7 +222,7 @@ def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
     if mode is Mode.SPAWN:
         assignment = replace(assignment, session_key="", session_id="", run_id="")
     assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "ready")
-    expected = work.now + idle_after(assignment, work.policy)
+    expected = work.now + assignment.idle_after_s(work.policy.idle_after_s)
     assignment = replace(assignment, expected_next_update_at=expected)
     work.send(assignment, purpose, mode, text)
 

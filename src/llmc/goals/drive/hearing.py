@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from llmc.goals.drive import ladder, words
+from llmc.goals.drive.ladder import may_report, worker_of
 from llmc.goals.drive.liveness import Report, Signals, began_at, sampled
-from llmc.goals.drive.policy import may_report, worker_of
 from llmc.goals.drive.round import Round
 from llmc.goals.drive.updates import (
     Claim,

@@ -6,9 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals.drive import ladder, words
-from llmc.goals.drive.liveness import INSTRUCTIONS
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.moves import move_assignment
-from llmc.goals.drive.policy import Policy
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -83,17 +82,9 @@ def intend(
         last_dispatch_at=now,
         updated_at=now,
     )
-    if purpose not in INSTRUCTIONS:
+    if not dispatch.is_instruction:
         return intended
     return replace(intended, last_instruction_text=text, instruction_hash=dispatch.instruction_hash)
-
-
-def pending(assignment: Assignment) -> Dispatch | None:
-    """The newest dispatch, if its outcome is not known."""
-    for dispatch in reversed(assignment.dispatch_history):
-        if dispatch.result is Result.PENDING:
-            return dispatch
-    return None
 
 
 def is_pending(view: GoalView, dispatch_id: str) -> bool:
@@ -139,7 +130,7 @@ def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: 
 
 
 def _text_of(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Dispatch) -> str:
-    if dispatch.purpose in INSTRUCTIONS:
+    if dispatch.is_instruction:
         return assignment.last_instruction_text
     if node is None or dispatch.purpose == WITHDRAW:
         return ""
@@ -162,7 +153,7 @@ def _replaced(assignment: Assignment, dispatch: Dispatch) -> tuple[str, ...]:
     if dispatch.purpose not in (WORK, REASSIGN, WITHDRAW) or dispatch.mode is not Mode.SPAWN:
         return ()
     index = assignment.dispatch_history.index(dispatch)
-    return tuple(d.dispatch_id for d in assignment.dispatch_history[:index] if d.purpose in INSTRUCTIONS)
+    return tuple(d.dispatch_id for d in assignment.dispatch_history[:index] if d.is_instruction)
 
 
 def outcome(
@@ -199,11 +190,10 @@ def _settled(
     )
     settled = replace(with_dispatch(assignment, entry), updated_at=now)
     events = [outcome_event(settled, entry, now)]
-    went_well = result in (Result.ACCEPTED, Result.OK)
-    if not went_well:
+    if not result.is_good:
         wait_s = ladder.backoff_s(assignment.retry_count + 1, policy)
         settled = replace(settled, backoff_until=max(assignment.backoff_until or 0.0, now + wait_s))
-    elif dispatch.purpose in INSTRUCTIONS and run_id and dispatch is ladder.last_instruction(assignment):
+    elif dispatch.is_instruction and run_id and dispatch is assignment.last_instruction:
         settled = replace(settled, run_id=run_id)
     elif dispatch.purpose == WITHDRAW and assignment.status is AssignmentStatus.DISPATCHED:
         settled, event = move_assignment(

@@ -113,7 +113,7 @@ def move_goal(
     if step not in GOAL_MOVES:
         raise _illegal(f"goal {goal.goal_id}", goal.status, to)
     data = _data(goal.status, to, reason or GOAL_MOVES[step], actor)
-    event = Event(ts=now, type=_GOAL_EVENTS.get(step, f"goal.{to}"), goal_id=goal.goal_id, data=data)
+    event = goal.event(_GOAL_EVENTS.get(step, f"goal.{to}"), now, data)
     return replace(goal, status=to, updated_at=now), event
 
 
@@ -163,8 +163,7 @@ def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> 
         raise IllegalMove(
             f"{node.kind} {node.node_id} is not overridden", hint="There is no override to clear."
         )
-    data = {"reason": reason, "actor": actor}
-    event = Event(ts=now, type="work.released", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
+    event = node.event("work.released", now, {"reason": reason, "actor": actor})
     return replace(node, overridden=False, updated_at=now), event
 
 
@@ -215,8 +214,7 @@ def _set_node(
         blocked_reason=blocked if to is N.BLOCKED else None,
     )
     reopened = node.status is N.DONE and to is not N.DONE
-    kind = "work.reopened" if reopened else f"work.{to}"
-    return moved, Event(ts=now, type=kind, goal_id=node.goal_id, work_node_id=node.node_id, data=data)
+    return moved, node.event("work.reopened" if reopened else f"work.{to}", now, data)
 
 
 def _data(before: str, after: str, reason: str, actor: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
+from llmc.goals.plan.plan import children_of
 
 
 class Question(Struct, frozen=True):
@@ -41,7 +42,7 @@ def questions(view: GoalView) -> list[Question]:
         if one.status is AssignmentStatus.BLOCKED:
             waiting.setdefault(one.work_node_id, []).append(one)
     asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
-    parents = {node.parent_id for node in view.nodes.values()} if asking else set()
+    parents = children_of(view.nodes) if asking else {}
     found = [_of_goal(view.goal, view.goal.asks)] if view.goal.asks is not None else []
     for node in asking:
         if node.node_id in waiting:

@@ -1,7 +1,7 @@
 """Status and progress of parents, derived from their children. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from llmc.goals.model import (
     NodeKind,
     NodeStatus,
 )
+from llmc.goals.plan.plan import children_of
 
 _COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")
 
@@ -86,7 +87,7 @@ def joined(first: Change, then: Change) -> Change:
 
 def rolled_up(view: GoalView, now: float) -> Change:
     """What must change so that every parent matches its children."""
-    nodes, children = dict(view.nodes), children_of(view)
+    nodes, children = dict(view.nodes), children_of(view.nodes)
     changed: dict[str, Node] = {}
     events: list[Event] = []
     for kind in _DEEPEST_FIRST:
@@ -160,26 +161,6 @@ def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
         done_beside, beside = below.get(node.parent_id, (0, 0))
         below[node.parent_id] = done_beside + done, beside + total
     return {**found, "": below[""]}
-
-
-def children_of(view: GoalView) -> Mapping[str, list[Node]]:
-    """The children of each node, in order; phases are under ""."""
-    found: dict[str, list[Node]] = {}
-    for node in sorted(view.nodes.values(), key=lambda one: (one.position, one.node_id)):
-        found.setdefault(node.parent_id, []).append(node)
-    return found
-
-
-def leaves(view: GoalView) -> list[Node]:
-    parents = {node.parent_id for node in view.nodes.values()}
-    return [n for n in view.nodes.values() if n.kind is not NodeKind.PHASE and n.node_id not in parents]
-
-
-def line_of(view: GoalView, node: Node) -> list[Node]:
-    found = [node]
-    while (parent := view.nodes.get(found[-1].parent_id)) is not None and parent not in found:
-        found.append(parent)
-    return found
 
 
 def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None:

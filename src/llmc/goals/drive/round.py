@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from llmc.goals.drive import intents, words
 from llmc.goals.drive.intents import Action
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Signals
 from llmc.goals.drive.moves import move_assignment, move_node
-from llmc.goals.drive.policy import Policy
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -137,7 +137,7 @@ class Round:
 
     def drop_pending(self, assignment: Assignment, why: str) -> Assignment:
         """Drop every pending intent, with a note in its record: an answer may be pending beside its question."""
-        while (pending := intents.pending(assignment)) is not None:
+        while (pending := assignment.pending) is not None:
             assignment = self.put(intents.given_up(assignment, pending, self.now, why))
             about = {"dispatchId": pending.dispatch_id, "purpose": pending.purpose}
             self.note(assignment, "dispatch.dropped", **about, reason=why)

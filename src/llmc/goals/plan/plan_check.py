@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from llmc.base.text import closest
 from llmc.goals.model import NodeKind, Recovery
-from llmc.goals.plan.plan import Limits, Plan, PlanNode, RiskLevel, Split
+from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode, RiskLevel, Split
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+')
 
@@ -449,7 +449,6 @@ def _kind_named(
 
 Problems = tuple[Problem, ...]
 
-_BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 _KINDS = {"phases": NodeKind.PHASE, "tasks": NodeKind.TASK, "subtasks": NodeKind.SUBTASK}
 
 
@@ -531,7 +530,7 @@ def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
         deps = node.get("deps")
         texts = [dep for dep in deps if isinstance(dep, str)] if isinstance(deps, list) else []
         yield Wait(node["id"], parent, tuple(dict.fromkeys(texts)), here)
-        if below := _BELOW.get(_KINDS[key]):
+        if below := BELOW.get(_KINDS[key]):
             yield from _waits(node, below, here, node["id"])
 
 
@@ -575,7 +574,7 @@ def _nodes(holder: dict[str, Any], key: str) -> tuple[PlanNode, ...]:
             outcome=node.get("outcome", ""),
             acceptance=tuple(node["acceptance"]),
             deps=tuple(node.get("deps", ())),
-            children=_nodes(node, _BELOW[kind]) if kind in _BELOW else (),
+            children=_nodes(node, BELOW[kind]) if kind in BELOW else (),
             definition_of_done=node.get("definitionOfDone", ""),
             suggested_agent_id=node.get("suggestedAgentId", ""),
             suggested_agent_type=node.get("suggestedAgentType", ""),

@@ -3,7 +3,7 @@
 If the result would not be a valid plan, the problems are returned and nothing changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from llmc.goals.plan.plan import (
     PlanNode,
     Provenance,
     Split,
+    children_of,
     record_of,
     with_blocks,
 )
@@ -35,8 +36,6 @@ from llmc.goals.plan.plan_check import Problem, Wait, bounded, graph_problems
 #: the events have all revisions
 MAX_REVISIONS = 100
 WHY_CHARS = 1000
-
-_BEGUN = (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS, NodeStatus.BLOCKED)
 
 
 def change_of(
@@ -48,8 +47,9 @@ def change_of(
     provenance: Provenance | None,
 ) -> Change:
     """The change that makes this the plan; empty if nothing differs."""
-    nodes = {id: _reset_if_regrouped(view, node, moved, after, now) for id, node in after.items()}
     former = {new: old for old, new in moved.items()}
+    regrouped = _regrouped(view.nodes, after, former)
+    nodes = {id: _reset(node, now) if id in regrouped else node for id, node in after.items()}
     same = {id: view.nodes.get(former.get(id, id)) for id in nodes}
     revision = PlanRevision(
         ts=now,
@@ -75,18 +75,14 @@ def change_of(
     )
 
 
-def _is_group(nodes: Mapping[str, Node], node_id: str) -> bool:
-    return any(node.parent_id == node_id for node in nodes.values())
+def _regrouped(before: Mapping[str, Node], after: Mapping[str, Node], former: Mapping[str, str]) -> set[str]:
+    """Leaves that became parents, and parents that became leaves: they are no longer in progress."""
+    old, new = children_of(before), children_of(after)
+    return {id for id in after if (was := former.get(id, id)) in before and (was in old) != (id in new)}
 
 
-def _reset_if_regrouped(
-    view: GoalView, node: Node, moved: Mapping[str, str], after: Mapping[str, Node], now: float
-) -> Node:
-    """A leaf that became a parent, or the other way round, is no longer in progress."""
-    former = next((old for old, new in moved.items() if new == node.node_id), node.node_id)
-    if former not in view.nodes or node.status not in _BEGUN:
-        return node
-    if _is_group(view.nodes, former) == _is_group(after, node.node_id):
+def _reset(node: Node, now: float) -> Node:
+    if not node.status.is_open or node.status is NodeStatus.TODO:
         return node
     return replace(node, status=NodeStatus.TODO, blocked_reason=None, updated_at=now)
 
@@ -104,9 +100,10 @@ def _assignments(
 ) -> list[tuple[Assignment, Event]]:
     """Assignments that follow their node to a new id, and those that are cancelled."""
     found = []
+    groups = children_of(after)
     for assignment in view.assignments.values():
         node_id = moved.get(assignment.work_node_id, assignment.work_node_id)
-        reason = _why_over(node_id, after) if assignment.status.is_open else ""
+        reason = _why_over(node_id, after, groups) if assignment.status.is_open else ""
         if reason:
             found.append(_cancelled(assignment, node_id, reason, now))
         elif node_id != assignment.work_node_id:
@@ -115,10 +112,10 @@ def _assignments(
     return found
 
 
-def _why_over(node_id: str, after: Mapping[str, Node]) -> str:
+def _why_over(node_id: str, after: Mapping[str, Node], groups: Collection[str]) -> str:
     if node_id not in after:
         return f"{node_id} is not in the new plan"
-    if _is_group(after, node_id):
+    if node_id in groups:
         return f"{node_id} was split into subtasks"
     if after[node_id].status is NodeStatus.DONE:
         return f"{node_id} is marked done in the new plan"
@@ -147,8 +144,7 @@ def _plan_event(view: GoalView, revision: PlanRevision) -> Event:
         "changed": list(revision.changed),
         "moved": revision.moved,
     }
-    type = "plan.revised" if view.nodes else "plan.generated"
-    return Event(ts=revision.ts, type=type, goal_id=view.goal.goal_id, data=data)
+    return view.goal.event("plan.revised" if view.nodes else "plan.generated", revision.ts, data)
 
 
 def _restarted(
@@ -160,11 +156,7 @@ def _restarted(
         before = old.status if old is not None else NodeStatus.TODO
         if before is not node.status:
             said = "marked done in the plan" if node.status is NodeStatus.DONE else "the work changed"
-            data = {"from": str(before), "reason": said}
-            goal_id = view.goal.goal_id
-            events.append(
-                Event(ts=now, type=f"work.{node.status}", goal_id=goal_id, work_node_id=id, data=data)
-            )
+            events.append(node.event(f"work.{node.status}", now, {"from": str(before), "reason": said}))
     return events
 
 
@@ -260,7 +252,7 @@ def merge_plan(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Change | Problems:
     """Set the goal's plan, or replace it."""
-    places = _places(plan)
+    places = {node.id: (node, parent, path) for node, parent, path in plan.walk()}
     if problems := _contradictions(view, places):
         return bounded(problems)
     moved = _moved(view.nodes, places)
@@ -277,11 +269,12 @@ def merge_plan(
 def room_for_split(view: GoalView, leaf_id: str, limits: Limits) -> int:
     """How many subtasks a leaf may be split into; below 2 it cannot be split."""
     leaf = view.nodes.get(leaf_id)
-    if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
+    children = children_of(view.nodes)
+    if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or leaf_id in children:
         return 0
     if leaf.kind is NodeKind.TASK:
         return limits.subtasks
-    return limits.subtasks - (len(_children(view, leaf.parent_id)) - 1)
+    return limits.subtasks - (len(children[leaf.parent_id]) - 1)
 
 
 def split_leaf(
@@ -319,11 +312,6 @@ def _parent_of_parts(leaf: Node) -> str:
     return leaf.node_id if leaf.kind is NodeKind.TASK else leaf.parent_id
 
 
-def _children(view: GoalView, node_id: str) -> list[Node]:
-    found = [node for node in view.nodes.values() if node.parent_id == node_id]
-    return sorted(found, key=lambda node: node.position)
-
-
 def _waiting_for(node: Node, gone: str, instead: tuple[str, ...]) -> Node:
     if gone not in node.depends_on:
         return node
@@ -342,17 +330,6 @@ def _order_with(view: GoalView, leaf: Node, parts: list[str]) -> list[str]:
 
 #: by id: the node, its parent's id, and its path
 _Places = Mapping[str, tuple[PlanNode, str, str]]
-
-
-def _places(plan: Plan) -> _Places:
-    found: dict[str, tuple[PlanNode, str, str]] = {}
-    for p, phase in enumerate(plan.phases):
-        found[phase.id] = (phase, "", f"$.phases[{p}]")
-        for t, task in enumerate(phase.children):
-            found[task.id] = (task, phase.id, f"$.phases[{p}].tasks[{t}]")
-            for s, subtask in enumerate(task.children):
-                found[subtask.id] = (subtask, task.id, f"$.phases[{p}].tasks[{t}].subtasks[{s}]")
-    return found
 
 
 def _contradictions(view: GoalView, places: _Places) -> list[Problem]:

@@ -6,11 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llmc.goals.drive import intents, ladder
+from llmc.goals.drive import ladder
 from llmc.goals.drive.goal_end import wants_check
-from llmc.goals.drive.ladder import Situation
-from llmc.goals.drive.liveness import idle_after, waits_of
-from llmc.goals.drive.policy import Policy, may_touch
+from llmc.goals.drive.ladder import Policy, Situation, may_touch
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -23,6 +21,7 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
+from llmc.goals.plan.plan import waits_of
 
 S = AssignmentStatus
 
@@ -76,7 +75,7 @@ def why_assignment(
 ) -> Why:
     """An assignment. `stalled`: its newest stall event; `proofs`: summaries of its goal."""
     node = view.nodes.get(assignment.work_node_id)
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    last = assignment.last_dispatch
     ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
     reason = _reason(assignment, stalled)
     comes = next_of(view, assignment, node, policy, clock.now)
@@ -111,13 +110,15 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         answer = f'waiting for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; you are reminded" if due is not None else answer, due)
-    if (pending := intents.pending(assignment)) is not None:
+    if (pending := assignment.pending) is not None:
         return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
     if assignment.status is S.QUEUED:
         return Next(_AT_A_TICK, assignment.backoff_until)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
-        return Next("counts as stalled unless there is activity", seen + idle_after(assignment, policy))
+        return Next(
+            "counts as stalled unless there is activity", seen + assignment.idle_after_s(policy.idle_after_s)
+        )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
 
@@ -163,7 +164,7 @@ def _data(
     ours: Sequence[Crystallization],
     comes: Next,
 ) -> dict[str, Any]:
-    accepted = last is not None and last.result in (Result.ACCEPTED, Result.OK)
+    accepted = last is not None and last.result.is_good
     return {
         "kind": "assignment",
         "assignmentId": assignment.assignment_id,
@@ -217,7 +218,7 @@ def why_node(view: GoalView, node: Node) -> Why:
 
 
 def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
-    if node.status in ("done", "cancelled"):
+    if not node.status.is_open:
         return "nothing; it is finished"
     if node.status == "blocked":
         return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
