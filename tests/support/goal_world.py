@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.decide import Decided, answered, decide, full_room
+from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive.decide import Decided, decide, full_room
 from llmc.goals.drive.intents import Action, outcome
 from llmc.goals.drive.ladder import Policy, session_key
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
@@ -443,7 +444,7 @@ class World:
             one = self.view.assignments[name]
             if one.status is AssignmentStatus.BLOCKED and self.now - at >= self.habits.person_after:
                 self.habits_of_answered(one)
-                self.keep(answered(self.view, name, "Take A.", self.now))
+                self.keep(sent_again(self.view, name, "Take A.", self.now))
 
     def pause(self) -> None:
         """A person changes their mind."""

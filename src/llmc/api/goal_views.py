@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from llmc.api.goal_ticks import undriven
+from llmc.api.goal_orders import undriven
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, UsageError
+from llmc.goals.drive.by_hand import Question as Question
 from llmc.goals.drive.goal_end import unchecked as unchecked
-from llmc.goals.drive.questions import Question as Question
-from llmc.goals.drive.rollup import progress
+from llmc.goals.drive.moves import progress
 from llmc.goals.goals import GoalCost as GoalCost
 from llmc.goals.goals import GoalSpending, open_store
 from llmc.goals.model import Assignment, AssignmentStatus, Crystallization

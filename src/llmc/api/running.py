@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import psutil
 from msgspec import Struct
 
-from llmc.api.goal_ticks import undriven
+from llmc.api.goal_orders import undriven
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import DiskFull

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmc.api import goal_views
-from llmc.api.goal_ticks import settle, undriven
+from llmc.api.goal_orders import settle, undriven
 from llmc.api.goal_views import Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
 from llmc.api.roots import Project
 from llmc.base.files import write_atomic

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from llmc.api import goal_orders, goal_views
-from llmc.api.goal_ticks import tick_now, undriven
+from llmc.api.goal_orders import tick_now, undriven
 from llmc.api.goal_views import SafeMode
 from llmc.api.roots import Project
 from llmc.base.clock import now_unix

@@ -11,11 +11,13 @@ from msgspec import Struct, field
 from llmc.base.errors import StateError
 from llmc.goals.dispatch import Done, in_words
 from llmc.goals.drive.decide import Decided, at_work, has_business, workset
-from llmc.goals.drive.intents import Action
-from llmc.goals.drive.round import Room
+from llmc.goals.drive.intents import Action, Room
+from llmc.goals.drive.moves import Progress, whole_progress
+from llmc.goals.goals import Concerns, of_goal
 from llmc.goals.model import GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape, is_same_plan, shape_of
 from llmc.goals.store.rows import Crystals, Reader
+from llmc.goals.ticks import Glance
 
 
 class _Kept(Struct):
@@ -38,6 +40,14 @@ class _Kept(Struct):
     #: decided while no slot was free
     is_hungry: bool = False
     shape: Shape | None = None
+    #: None: not counted yet
+    counted: tuple[Progress, Concerns] | None = None
+
+    def count(self) -> tuple[Progress, Concerns]:
+        """Progress and attention items, counted once after each change."""
+        if self.counted is None:
+            self.counted = whole_progress(self.view), of_goal(self.view)
+        return self.counted
 
 
 class Desk:
@@ -85,6 +95,27 @@ class Desk:
 
     def views(self) -> Mapping[str, GoalView]:
         return {goal_id: kept.view for goal_id, kept in self._kept.items()}
+
+    def glance(self) -> Glance:
+        kept = self._going_on()
+        active = [one for one in kept if one.view.goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(one.count()[0].done for one in active),
+            total=sum(one.count()[0].total for one in active),
+            questions=sum(
+                item["kind"] == "goal_question" for one in kept for item in one.count()[1].values()
+            ),
+            paused=len(kept) - len(active),
+            completed=sum(one.view.goal.status is GoalStatus.COMPLETED for one in self._kept.values()),
+        )
+
+    def concerns(self) -> list[Concerns]:
+        """Attention items by goal."""
+        return [kept.count()[1] for kept in self._going_on()]
+
+    def _going_on(self) -> list[_Kept]:
+        return [kept for kept in self._kept.values() if kept.view.goal.status.goes_on]
 
     def goals(self) -> Collection[str]:
         return self._kept.keys() | self.unreadable.keys()

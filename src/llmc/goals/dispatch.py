@@ -1,4 +1,4 @@
-"""Performs the actions of goals: a task file, a prompt to a session, a question to the user; each at most once per id.
+"""Performs the actions of goals: a task file, a prompt to a session, a question to the user, a check of the success criteria.
 
 The intent was stored before, so an action can be repeated under its id after a crash or in doubt.
 """
@@ -11,17 +11,26 @@ import msgspec
 from msgspec import Struct
 
 from llmc.agents.kinds import reader_of
+from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, TaskKey, WorkerName, carries, header_line
+from llmc.base.proc import ShuttingDown
+from llmc.goals.drive import goal_end
+from llmc.goals.drive.goal_end import PASSED
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
 from llmc.goals.drive.ladder import worker_of
-from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
+from llmc.goals.drive.moves import commands
+from llmc.goals.goals import new_id
+from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result, Tested
+from llmc.goals.store.goal_store import GoalStore
+from llmc.landing import validation
 from llmc.notifications.notify import channels_of, settings_of
 from llmc.records.books import Books, Claim
 from llmc.records.event_log import EventLog, rows_of
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Outcome, WorkerRecord
+from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions import persons, typist
 from llmc.tasks.rules import claims
@@ -271,3 +280,62 @@ def tell_person(
         tx.emit(
             "goal_asked", reason=text, dispatch_id=dispatch_id, **ids, **({"deliver": where} if where else {})
         )
+
+
+def check_action(goal_id: str) -> Action:
+    """The check of the success criteria as an action that can run in the background; one per goal."""
+    return Action(
+        dispatch_id=f"check-{goal_id}",
+        goal_id=goal_id,
+        assignment_id="",
+        work_node_id="",
+        purpose="check",
+        mode=Mode.SPAWN,
+        text="",
+        agent_id="",
+    )
+
+
+def check_criteria(project: Project, store: GoalStore, goal_id: str) -> Done:
+    """Run the commands of the success criteria in a slot, on the default branch, and record the results.
+
+    The store is not locked meanwhile; a killed check runs again.
+    """
+    view = store.view(goal_id)
+    if not goal_end.wants_check(view):
+        return Done(Result.OK, "no longer needed")
+    wanted = commands(view.goal.success_criteria)
+    commit = ""
+    try:
+        commit = provision.refresh_base(project)
+        results = [_result(project, commit, command) for command in wanted]
+    except ShuttingDown as error:
+        return Done(None, str(error) or "llmc is stopping")
+    except LlmcError as error:
+        results = [_not_run(command, error) for command in wanted]
+    with store.writing() as tx:
+        now_view = tx.view(goal_id)
+        if now_view is None or not goal_end.wants_check(now_view):
+            return Done(Result.OK, "no longer needed")
+        told = tx.crystallizations(goal_id)
+        tx.apply(goal_end.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
+    failed = [one.command for one in results if one.result != PASSED]
+    return Done(Result.ERROR if failed else Result.OK, f"failed: {', '.join(failed)}" if failed else "")
+
+
+def _result(project: Project, commit: str, command: str) -> Tested:
+    try:
+        done = validation.failing(project, "criteria", commit, command)
+    except ShuttingDown:
+        raise
+    except LlmcError as error:
+        return _not_run(command, error)
+    if done is None:
+        return Tested(command=command, result=PASSED)
+    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "")
+    said = f"failed with code {done.returncode}" + (f" ({last[:200]})" if last else "")
+    return Tested(command=command, result=said)
+
+
+def _not_run(command: str, error: LlmcError) -> Tested:
+    return Tested(command=command, result=f"could not be run: {error.message}"[:500])

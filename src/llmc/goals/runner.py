@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,21 +18,18 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
-from llmc.goals import criteria as goal_criteria
-from llmc.goals import dispatch, planning, status
+from llmc.goals import dispatch, planning
 from llmc.goals.desk import Aside, Desk
 from llmc.goals.drive import goal_end, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
-from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
+from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, Room, outcome
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Signals
-from llmc.goals.drive.rollup import settled
-from llmc.goals.drive.round import Room
-from llmc.goals.goals import GoalSpending, open_store
-from llmc.goals.model import Asking, Assignment, Change, GoalStatus, GoalView, Result
+from llmc.goals.drive.moves import settled
+from llmc.goals.goals import GoalSpending, log, open_store, over_budget, tell
+from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
-from llmc.goals.status import Counts, TickWords, log
 from llmc.goals.store.goal_store import GoalStore
 from llmc.goals.ticks import TickRecord, write_tick
 from llmc.repo.project import Project
@@ -44,6 +42,8 @@ _PLANNING = {REPLAN: planning.replan, DIAGNOSE: planning.diagnose}
 MOST_TICK_S = 20.0
 #: the shortest interval that tells a clock jump from a busy machine
 LEAST_INTERVAL_S = 5.0
+#: entries of the event `goal_ticked`
+MOST_ACTIONS = 50
 
 
 class Ticked(Struct, frozen=True):
@@ -55,6 +55,57 @@ class Ticked(Struct, frozen=True):
     problem: str = ""
     #: None: nothing is open
     next_due: float | None = None
+
+
+class TickWords:
+    """Logs one tick; an idle tick logs nothing."""
+
+    def __init__(self, project: Project, reason: str) -> None:
+        self._project = project
+        self._reason = reason
+        self._has_begun = False
+        self._told: list[tuple[str, dict[str, Any]]] = []
+
+    def decided(self, decided: Decided) -> None:
+        """The decided actions, before they run."""
+        self._told += [
+            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
+            for event in decided.change.events
+            if event.type == "assignment.stalled"
+        ]
+        for action in decided.actions:
+            self._say(f"chose {action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})")
+
+    def outcome(self, action: Action, result: Result, text: str) -> None:
+        self._say(f"outcome of {action.dispatch_id}: {text}")
+        sent = {"purpose": action.purpose, "mode": action.mode, "result": result}
+        self._told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
+
+    def end(self, sent: list[str]) -> None:
+        self._say(f"ended: {', '.join(sent) or 'records updated'}")
+        try:
+            with self._project.store.transaction() as tx:
+                for action, about in self._told:
+                    tx.emit(action, **about)
+                tx.emit("goal_ticked", reason=self._reason, actions=sent[:MOST_ACTIONS])
+        except (LlmcError, OSError) as error:
+            log(self._project, f"tick ({self._reason}) could not be written to the event log: {error}")
+
+    def _say(self, text: str) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            log(self._project, f"tick ({self._reason}) started")
+        log(self._project, f"tick ({self._reason}) {text}")
+
+
+def _about(one: Event | Action, **more: str) -> dict[str, Any]:
+    """Ids for the event log."""
+    return {
+        "goal_id": one.goal_id,
+        "work_node_id": one.work_node_id,
+        "assignment_id": one.assignment_id,
+        **{key: str(value) for key, value in more.items()},
+    }
 
 
 class _Tick(Struct):
@@ -84,7 +135,6 @@ class Runner:
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
-        self._counts = Counts()
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: failures go to the log."""
@@ -126,16 +176,16 @@ class Runner:
                 actions=done.actions,
                 problem=done.problem,
                 next_due=done.next_due,
-                goals=self._counts.glance(self._desk.views()),
+                goals=self._desk.glance(),
             ),
         )
-        status.tell(self._project, self._counts.concerns(), self._desk.views().values())
+        tell(self._project, self._desk.concerns(), self._desk.views().values())
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None
 
     def _tick(self, reason: str) -> Ticked:
-        store, policy, now = self._opened(), policy_of(self._project), now_unix()
+        store, policy, now = self._opened(), planning.policy_of(self._project), now_unix()
         tick = _Tick(
             TickWords(self._project, reason),
             store,
@@ -236,11 +286,8 @@ class Runner:
             return
         due = self._ask_of_goal(tick, view)
         if goal_end.wants_check(view):
-            self._run(
-                tick,
-                goal_criteria.action(goal_id),
-                partial(goal_criteria.check, self._project, tick.store, goal_id),
-            )
+            deed = partial(dispatch.check_criteria, self._project, tick.store, goal_id)
+            self._run(tick, dispatch.check_action(goal_id), deed)
         watched = [view.assignments[one] for one in self._desk.watched(goal_id)]
         signals = self._observed(watched)
         decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
@@ -383,7 +430,7 @@ class Runner:
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
         dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
-        status.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
+        over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
@@ -397,24 +444,6 @@ def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
     told = replace(view.goal.asks, told=asks.told + 1, told_at=now)
     data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
     return Change(goal=replace(view.goal, asks=told), events=(view.goal.event("goal.asked", now, data),))
-
-
-def policy_of(project: Project) -> Policy:
-    goals = project.config.overseer.goals
-    return Policy(
-        tick_every_s=goals.tick_every,
-        idle_after_s=goals.idle_after,
-        max_retries=goals.max_retries,
-        min_resend_interval_s=goals.min_resend_interval,
-        backoff_base_s=goals.backoff.base,
-        backoff_max_s=goals.backoff.max,
-        max_in_progress=goals.max_in_progress,
-        max_reminders=goals.reminders,
-        allow_agents=goals.policy.allow_agents,
-        allow_cross_agent=goals.policy.allow_cross_agent,
-        planner=planning.has_planner(project),
-        diagnose=goals.planner.diagnose and planning.has_planner(project),
-    )
 
 
 def new_id() -> str:

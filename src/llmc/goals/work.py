@@ -9,11 +9,10 @@ from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.goals.drive import by_hand, goal_end
+from llmc.goals.drive.by_hand import Question, answered, chosen, questions
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.moves import HUMAN
-from llmc.goals.drive.questions import Question, answered, chosen, questions
-from llmc.goals.drive.rollup import after, progress, settled
-from llmc.goals.goals import cancel, change, new_id, open_store, plan
+from llmc.goals.drive.moves import HUMAN, after, progress, settled
+from llmc.goals.goals import after_change, cancel, change, new_id, open_store, open_views
 from llmc.goals.model import (
     Assignment,
     BlockedReason,
@@ -25,10 +24,8 @@ from llmc.goals.model import (
     Recovery,
 )
 from llmc.goals.plan.plan import shape_of
-from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
+from llmc.goals.planning import plan, policy_of, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
-from llmc.goals.runner import policy_of
-from llmc.goals.status import after_a_word
 from llmc.goals.store.goal_store import unknown_goal
 from llmc.goals.store.rows import Reader
 from llmc.repo.project import Project
@@ -176,11 +173,6 @@ def inbox(project: Project) -> list[Question]:
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
 
 
-def open_views(found: Reader) -> list[GoalView]:
-    """Goals that may have questions."""
-    return found.views(besides=[one for one in GoalStatus if one.is_over])
-
-
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
     """Answer a question and let the work continue."""
     check_typed("answer", text)
@@ -205,7 +197,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
         hint = goal_end.hinted(store.view(goal_id), said)
         if hint != store.view(goal_id).goal.problem_statement:
             change(project, goal_id, {"problem_statement": hint})
-        plan(project, goal_id, ConfiguredPlanner())
+        plan(project, goal_id)
         return
     if question.reason.kind == goal_end.REPLAN:
         if goal_end.FORMER.get(said, said) != goal_end.KEEP:
@@ -225,8 +217,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
         return goal_end.answered(view, said, now_unix())
 
     store.update(goal_id, write)
-    project.wake()
-    after_a_word(project, store)
+    after_change(project, store)
 
 
 def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
@@ -262,8 +253,7 @@ def _on_node(
         change = settled(view, write(view, view.nodes[node_id], now), now)
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
-    project.wake()
-    after_a_word(project, store)
+    after_change(project, store)
     return after(view, change).nodes[node_id]
 
 

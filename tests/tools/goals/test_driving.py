@@ -21,8 +21,18 @@ from llmc.goals.drive.intents import Action
 from llmc.goals.drive.ladder import session_key
 from llmc.goals.drive.liveness import Message, Run, Signals
 from llmc.goals.drive.updates import Claim, Update
-from llmc.goals.goals import NewGoal, create, open_store, reply_to
-from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
+from llmc.goals.goals import new_goal, open_store, reply_to
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Change,
+    DeliveryContext,
+    Mode,
+    NodeStatus,
+    Origin,
+    Result,
+)
+from llmc.goals.planning import create
 from llmc.goals.runner import Runner
 from llmc.notifications.notify import _wanted, channels_of
 from llmc.notifications.rules import Notice, of_event
@@ -176,7 +186,8 @@ def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Projec
     """
     where = reply_to("webhook:ada", "t-1", "main")
     assert where == DeliveryContext(channel="webhook", to="ada", thread="t-1", account="main")
-    made = create(project, NewGoal(title="Import", reply_to=where), None).view.goal
+    goal = new_goal("Import", origin=Origin(origin_delivery_context=where))
+    made = create(project, goal, None).view.goal
     stalls = given("A_1", "S1.1.1", S.STALLED, retry_count=9)
     kept(project, stalls, origin=made.origin)
     signals = Signals(run=Run.NONE, run_id="17", session_key=stalls.session_key, messages=())

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from llmc.base.errors import Refused
 from llmc.goals.drive import by_hand
-from llmc.goals.drive.questions import answered, chosen, questions
-from llmc.goals.drive.rollup import after, settled
+from llmc.goals.drive.by_hand import answered, chosen, questions
+from llmc.goals.drive.moves import after, settled
 from llmc.goals.model import AssignmentStatus, BlockedReason, GoalView, NodeStatus
 from tests.support.goal_records import BLOCKED, assignment, node, view_of
 

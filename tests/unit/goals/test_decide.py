@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.drive.decide import Decided, answered, decide, full_room, in_order, orphans, workset
+from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive.decide import Decided, decide, full_room, in_order, orphans, workset
 from llmc.goals.drive.intents import outcome
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
@@ -223,7 +224,7 @@ def test_reports_are_heard_once() -> None:
     assert "a key" in leaf.one.blocked_reason.text
     assert leaf.crystals["S1.1.1"].known_blockers == ("a key",)
     leaf.ended()
-    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+    leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "here", leaf.now))
     leaf.look(seen(messages=(said,)), after=10)
     leaf.ended()
     before = len([event for event in leaf.events if event.type == "work.reported"])
@@ -261,7 +262,7 @@ def test_many_reports_at_once_are_one_question() -> None:
     assert "wrong one" in leaf.decided.actions[0].text
     assert leaf.types().count("work.reported") == 3
     leaf.ended()
-    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+    leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "here", leaf.now))
     old = Report(leaf.now, Update(status=Claim.BLOCKED, summary="no key at all"))
     assert leaf.look(seen(reports=(old,)), after=10) == ["answer"]
     leaf.ended()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals.drive.rollup import (
+from llmc.goals.drive.moves import (
     after,
     joined,
     progress,

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive.assignment_steps import attend
-from llmc.goals.drive.intents import ANSWER, WORK, Action
+from llmc.goals.drive.intents import ANSWER, NO_ROOM, WORK, Action, Room, Round
 from llmc.goals.drive.ladder import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.drive.liveness import Signals
-from llmc.goals.drive.moves import move_assignment, move_node
-from llmc.goals.drive.round import NO_ROOM, Room, Round
+from llmc.goals.drive.moves import move_assignment
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -148,23 +147,6 @@ def decide(
     if view.goal.status is GoalStatus.ACTIVE:
         _hand_out(work)
     return Decided(work.change(), tuple(work.actions), tuple(work.wants_samples), work.next_due(), work.room)
-
-
-def answered(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
-    """Send the assignment again with the user's answer and fresh counters."""
-    assignment = view.assignments.get(assignment_id)
-    if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
-        return Change()
-    said = words.fit(text.strip(), words.MAX_QUESTION)
-    fresh = replace(ladder.progressed(assignment, now, now), answer=said)
-    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
-    nodes: tuple[Node, ...] = ()
-    events = [event]
-    node = view.nodes.get(assignment.work_node_id)
-    if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
-        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by user")
-        nodes, events = (moved,), [event, told]
-    return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
 
 
 def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float) -> Change:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.moves import HUMAN, move_goal
-from llmc.goals.drive.rollup import commands, is_completed, settled
+from llmc.goals.drive.moves import HUMAN, commands, is_completed, move_goal, settled
 from llmc.goals.drive.words import fit
 from llmc.goals.model import (
     Asking,

@@ -1,4 +1,8 @@
-"""Limits of goal driving, and the next recovery step of an assignment without progress. Pure."""
+"""Limits of goal driving, and the next recovery step of an assignment without progress. Pure.
+
+nudge -> resend -> replan -> reassign -> escalate. Steps count until there is progress. After the escalation only a few
+reminders follow.
+"""
 
 from msgspec import Struct
 from msgspec.structs import replace

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.base.text import closest
-from llmc.goals.drive.rollup import criterion
+from llmc.goals.drive.moves import criterion
 from llmc.goals.model import NodeKind
 from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode
 from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines

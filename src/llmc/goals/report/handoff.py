@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.text import printable
-from llmc.goals.drive.rollup import progress
+from llmc.goals.drive.moves import progress
 from llmc.goals.model import (
     Assignment,
     Crystallization,

@@ -1,4 +1,8 @@
-"""The goal store: one SQLite file with a rollback journal, changed in transactions only."""
+"""The goal store: one SQLite file with a rollback journal, changed in transactions only.
+
+A transaction serves as the lock: it is exclusive, names its holder to those who wait, and ends with its process. A damaged
+file is set aside by the next writer; readers leave it alone.
+"""
 
 import os
 import shutil
