@@ -314,9 +314,7 @@ class World:
         for action in decided.actions:
             result, run_id = self.perform(action)
             self.may_kill()
-            self.keep(
-                outcome(self.view, action.dispatch_id, result, self.now, run_id=run_id, policy=self.policy)
-            )
+            self.keep(outcome(self.view, action.dispatch_id, result, self.now, self.policy, run_id=run_id))
             self.may_kill()
         if self.view.goal.status is GoalStatus.ACTIVE:
             self.ticked = self.now

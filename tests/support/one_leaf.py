@@ -57,10 +57,7 @@ class OneLeaf:
     def ended(self, result: Result = Result.ACCEPTED, run_id: str = "") -> None:
         """What became of the actions of the last look."""
         for action in self.decided.actions:
-            change = outcome(
-                self.view, action.dispatch_id, result, self.now, run_id=run_id, policy=self.policy
-            )
-            self.keep(change)
+            self.keep(outcome(self.view, action.dispatch_id, result, self.now, self.policy, run_id=run_id))
 
     def begin(self) -> "OneLeaf":
         """The work is sent, accepted, and taken by a worker, at the start of time."""

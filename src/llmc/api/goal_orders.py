@@ -28,8 +28,8 @@ from llmc.goals.model import Recovery as Recovery
 from llmc.goals.planning import Created
 from llmc.goals.planning import plan as plan
 from llmc.goals.planning import replan_by_hand as replan
-from llmc.goals.runner import Runner, Ticked
-from llmc.goals.ticks import last_tick
+from llmc.goals.runner import Runner
+from llmc.goals.ticks import Ticked, last_tick
 from llmc.goals.work import answer as answer
 from llmc.goals.work import block as block
 from llmc.goals.work import done as done
@@ -112,7 +112,7 @@ def _of_daemon(project: Project, limit_s: float) -> Ticked:
     while monotonic() < asked + limit_s:
         seen = last_tick(project)
         if seen is not None and seen.began_monotonic >= asked:
-            return Ticked(seen.ok, seen.did_work, seen.actions, seen.problem, seen.next_due)
+            return seen
         time.sleep(POLL_S)
     raise LlmcError(
         f"the daemon did not check goals within {limit_s:g} s",

@@ -284,16 +284,7 @@ def tell_person(
 
 def check_action(goal_id: str) -> Action:
     """The check of the success criteria as an action that can run in the background; one per goal."""
-    return Action(
-        dispatch_id=f"check-{goal_id}",
-        goal_id=goal_id,
-        assignment_id="",
-        work_node_id="",
-        purpose="check",
-        mode=Mode.SPAWN,
-        text="",
-        agent_id="",
-    )
+    return Action(f"check-{goal_id}", goal_id, "", "", "check", Mode.SPAWN)
 
 
 def check_criteria(project: Project, store: GoalStore, goal_id: str) -> Done:
@@ -326,8 +317,7 @@ def check_criteria(project: Project, store: GoalStore, goal_id: str) -> Done:
 def _result(project: Project, commit: str, command: str) -> Tested:
     try:
         done = validation.failing(project, "criteria", commit, command)
-    except ShuttingDown:
-        raise
+
     except LlmcError as error:
         return _not_run(command, error)
     if done is None:

@@ -6,7 +6,6 @@ all its problems, a few times. No lock is held here.
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
@@ -207,17 +206,13 @@ T = TypeVar("T", Plan, Split, Diagnosis)
 
 #: more repairs do not help
 MOST_REPAIRS = 5
-OUTPUT_CHARS = 2000
 
 
 class Attempt(Struct, frozen=True):
-    """One attempt: duration, cost and problems."""
+    """One attempt: its cost and problems."""
 
-    elapsed_s: float
     spent: Spent
     problems: tuple[str, ...] = ()
-    #: the start of a refused answer
-    output: str = ""
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
@@ -246,10 +241,6 @@ class PlanFailed(_Asked, frozen=True):
     text: str
     hint: str = ""
     planner: PlannerRef = field(default_factory=PlannerRef)
-
-    @property
-    def validation_errors(self) -> tuple[str, ...]:
-        return _errors(self.attempts)
 
 
 class _Request(Struct, Generic[T], frozen=True):
@@ -319,20 +310,18 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
     attempts: list[Attempt] = []
     model = ""
     for number in range(1, 2 + max(0, min(setup.max_repair_attempts, MOST_REPAIRS))):
-        begun = time.monotonic()
         said = ask(setup, request.schema, _told(request, number), prompt)
-        elapsed_s = time.monotonic() - begun
         model = said.model or model
         ref = request.template.ref(model or known_as(setup))
         if isinstance(said, Silent):
-            attempts.append(Attempt(elapsed_s, said.spent, (said.text,)))
+            attempts.append(Attempt(said.spent, (said.text,)))
             return PlanFailed(said.failure, said.text, said.hint, ref, attempts=tuple(attempts))
         found = request.check(said.text)
         if not isinstance(found, tuple):
             provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
-            return Planned(found, provenance, attempts=(*attempts, Attempt(elapsed_s, said.spent)))
+            return Planned(found, provenance, attempts=(*attempts, Attempt(said.spent)))
         problems = tuple(map(str, found))
-        attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
+        attempts.append(Attempt(said.spent, problems))
         prompt = prompts.repair_prompt(first, problems, said.text)
     text = f"the planner gave no valid answer after {len(attempts)} attempts; last problem: {attempts[-1].problems[0]}"
     hint = "Write the plan by hand, or clarify the problem statement and plan again."

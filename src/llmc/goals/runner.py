@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
@@ -31,7 +31,7 @@ from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, Goal
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
 from llmc.goals.store.goal_store import GoalStore
-from llmc.goals.ticks import TickRecord, write_tick
+from llmc.goals.ticks import Ticked, TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
 
@@ -44,17 +44,6 @@ MOST_TICK_S = 20.0
 LEAST_INTERVAL_S = 5.0
 #: entries of the event `goal_ticked`
 MOST_ACTIONS = 50
-
-
-class Ticked(Struct, frozen=True):
-    """What a tick did."""
-
-    ok: bool
-    did_work: bool
-    actions: tuple[str, ...] = ()
-    problem: str = ""
-    #: None: nothing is open
-    next_due: float | None = None
 
 
 class TickWords:
@@ -145,7 +134,7 @@ class Runner:
                 done = self._tried(reason)
                 self._leave_mark(began, reason, done)
         except LlmcError as error:  # another process runs a tick
-            done = Ticked(False, False, problem=dispatch.in_words(error))
+            done = Ticked(False, problem=dispatch.in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
@@ -154,10 +143,10 @@ class Runner:
         try:
             return self._tick(reason)
         except LlmcError as error:
-            return Ticked(False, False, problem=dispatch.in_words(error))
+            return Ticked(False, problem=dispatch.in_words(error))
         except Exception as error:
             self._forget()
-            return Ticked(False, False, problem=dispatch.in_words(error))
+            return Ticked(False, problem=dispatch.in_words(error))
 
     def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
         """Record the tick, for `llmc status` and for whoever requested it."""
@@ -171,12 +160,8 @@ class Runner:
                 ended_at=now_unix(),
                 pid=os.getpid(),
                 reason=reason,
-                ok=done.ok,
-                did_work=done.did_work,
-                actions=done.actions,
-                problem=done.problem,
-                next_due=done.next_due,
                 goals=self._desk.glance(),
+                **asdict(done),
             ),
         )
         tell(self._project, self._desk.concerns(), self._desk.views().values())
@@ -198,7 +183,7 @@ class Runner:
         self._collect(tick)
         problem = self._read(tick)
         if problem:
-            return Ticked(False, False, problem=problem)
+            return Ticked(False, problem=problem)
         if policy != self._policy:
             self._policy = policy
             self._desk.look_at_all()
@@ -379,16 +364,9 @@ class Runner:
     def _write_outcome(self, tick: _Tick, action: Action, done: dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
             assert done.result is not None
-            change = outcome(
-                view,
-                action.dispatch_id,
-                Result(done.result),
-                now_unix(),
-                done.notes,
-                run_id=done.run_id,
-                policy=tick.policy,
-            )
-            return settled(view, change, now_unix())
+            now, result = now_unix(), Result(done.result)
+            change = outcome(view, action.dispatch_id, result, now, tick.policy, done.notes, done.run_id)
+            return settled(view, change, now)
 
         tick.store.update(action.goal_id, write)
 

@@ -226,7 +226,6 @@ def action(mode: Mode, **fields: object) -> Action:
         "purpose": "nudge",
         "mode": mode,
         "text": "How does it stand?",
-        "agent_id": "auto",
         "session_key": session_key("auto", "auto-1"),
     }
     return Action(**{**base, **fields})  # type: ignore[arg-type]

@@ -94,8 +94,8 @@ def test_a_goal_is_kept_whatever_its_planner_does(project: Project) -> None:
     with pytest.raises(RuntimeError):
         planning.create(project, new_goal("Export"), Stub(crash))
     with open_store(project).reading() as found:
-        assert [one.title for one in found.goals()] == ["Import", "Export"]
-        assert len({one.goal_id for one in found.goals()}) == 2
+        assert [one.goal.title for one in found.views()] == ["Import", "Export"]
+        assert len(set(found.goal_ids())) == 2
     view = planning.plan(project, goal_id, make_plan=Stub(two_tasks))
     assert len(view.nodes) == 3
 

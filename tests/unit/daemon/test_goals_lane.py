@@ -12,7 +12,7 @@ from msgspec.structs import replace as replaced
 from llmc.config.paths import Root
 from llmc.daemon.goal_lane import GoalsLane
 from llmc.goals.desk import Aside
-from llmc.goals.runner import Ticked
+from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project, bare_project
 from tests.support.waiting import wait_until
 

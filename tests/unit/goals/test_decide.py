@@ -151,13 +151,17 @@ def test_the_intent_is_there_before_the_action() -> None:
     assert leaf.look(after=1) == ["work"], "nobody saw what became of it: once more"
     assert leaf.decided.actions[0].dispatch_id == action.dispatch_id
     assert leaf.look(Signals(delivering=True), after=1) == [], "it is on its way"
-    leaf.keep(outcome(leaf.view, action.dispatch_id, Result.ACCEPTED, leaf.now, "n" * 9000, run_id="17"))
+    leaf.keep(
+        outcome(
+            leaf.view, action.dispatch_id, Result.ACCEPTED, leaf.now, leaf.policy, "n" * 9000, run_id="17"
+        )
+    )
     entry = leaf.one.dispatch_history[0]
     assert (entry.result, entry.run_id, entry.attempts, len(entry.notes)) == (Result.ACCEPTED, "17", 2, 500)
     assert leaf.look(after=1) == []
-    late = outcome(leaf.view, action.dispatch_id, Result.TIMEOUT, leaf.now)
+    late = outcome(leaf.view, action.dispatch_id, Result.TIMEOUT, leaf.now, leaf.policy)
     assert late.is_empty(), "what was accepted stays accepted"
-    assert outcome(leaf.view, "no such", Result.OK, leaf.now).is_empty()
+    assert outcome(leaf.view, "no such", Result.OK, leaf.now, leaf.policy).is_empty()
 
 
 @pytest.mark.req("3-100")

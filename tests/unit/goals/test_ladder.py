@@ -192,7 +192,7 @@ def climb_failing(leaf: OneLeaf) -> list[str]:
         found += leaf.look(Signals(), after=60)
         for action in leaf.decided.actions:
             result = Result.OK if action.mode is Mode.ESCALATE else Result.TIMEOUT
-            leaf.keep(outcome(leaf.view, action.dispatch_id, result, leaf.now, policy=leaf.policy))
+            leaf.keep(outcome(leaf.view, action.dispatch_id, result, leaf.now, leaf.policy))
     return found
 
 

@@ -35,22 +35,14 @@ from llmc.goals.model import (
     Recovery,
 )
 from llmc.goals.plan.plan import children_of, is_ready, shape_of
-from llmc.goals.report.crystals import of_parts
+from llmc.goals.report.crystals import of_node, of_parts
 
 
 def proof_by_word(
     node: Node, text: str, commits: tuple[str, ...], now: float, crystallization_id: str
 ) -> Crystallization:
     """The user's summary of finished work."""
-    return Crystallization(
-        crystallization_id=crystallization_id,
-        goal_id=node.goal_id,
-        work_node_id=node.node_id,
-        level=node.kind,
-        created_at=now,
-        summary=text,
-        evidence=Evidence(commits=commits),
-    )
+    return of_node(crystallization_id, node, now, summary=text, evidence=Evidence(commits=commits))
 
 
 def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Change:

@@ -54,8 +54,7 @@ class Action(Struct, frozen=True):
     work_node_id: str
     purpose: str
     mode: Mode
-    text: str
-    agent_id: str
+    text: str = ""
     session_key: str = ""
     #: nothing of it can have happened before this time
     decided_at: float = 0.0
@@ -128,7 +127,6 @@ def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: 
         purpose=dispatch.purpose,
         mode=dispatch.mode,
         text=_text_of(goal, node, assignment, dispatch),
-        agent_id=assignment.agent_id,
         session_key=dispatch.session_key,
         decided_at=dispatch.ts,
         delivery_context=dispatch.delivery_context,
@@ -168,35 +166,28 @@ def outcome(
     dispatch_id: str,
     result: Result,
     now: float,
+    policy: Policy,
     notes: str = "",
-    *,
     run_id: str = "",
-    policy: Policy | None = None,
 ) -> Change:
     """Record an outcome; a repeated or late one changes nothing."""
-    for assignment in view.assignments.values():
-        for dispatch in assignment.dispatch_history:
-            if dispatch.dispatch_id == dispatch_id:
-                if result not in _LATER.get(dispatch.result, ()):
-                    return Change()
-                return _settled(assignment, dispatch, result, now, notes, run_id, policy or Policy())
-    return Change()
-
-
-def _settled(
-    assignment: Assignment,
-    dispatch: Dispatch,
-    result: Result,
-    now: float,
-    notes: str,
-    run_id: str,
-    policy: Policy,
-) -> Change:
+    sent = ((a, d) for a in view.assignments.values() for d in a.dispatch_history)
+    found = next((row for row in sent if row[1].dispatch_id == dispatch_id), None)
+    if found is None or result not in _LATER.get(found[1].result, ()):
+        return Change()
+    assignment, dispatch = found
     entry = replace(
         dispatch, result=result, result_at=now, notes=notes[:MAX_NOTES], run_id=run_id or dispatch.run_id
     )
     settled = replace(with_dispatch(assignment, entry), updated_at=now)
-    events = [outcome_event(settled, entry, now)]
+    data = {
+        "dispatchId": dispatch_id,
+        "purpose": entry.purpose,
+        "result": result.value,
+        "attempts": entry.attempts,
+        "notes": entry.notes,
+    }
+    events = [settled.event(f"dispatch.{result.value}", now, data)]
     if not result.is_good:
         wait_s = ladder.backoff_s(assignment.retry_count + 1, policy)
         settled = replace(settled, backoff_until=max(assignment.backoff_until or 0.0, now + wait_s))
@@ -211,17 +202,6 @@ def _settled(
         settled = replace(settled, run_id="", session_key="", session_id="")
         events.append(event)
     return Change(assignments=(settled,), events=tuple(events))
-
-
-def outcome_event(assignment: Assignment, dispatch: Dispatch, now: float) -> Event:
-    data = {
-        "dispatchId": dispatch.dispatch_id,
-        "purpose": dispatch.purpose,
-        "result": dispatch.result.value,
-        "attempts": dispatch.attempts,
-        "notes": dispatch.notes,
-    }
-    return assignment.event(f"dispatch.{dispatch.result.value}", now, data)
 
 
 R = TypeVar("R")

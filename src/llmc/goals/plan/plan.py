@@ -46,16 +46,16 @@ class RiskLevel(StrEnum):
     HIGH = "high"
 
 
-class PlanNode(Struct, frozen=True):
+class PlanNode(Struct, frozen=True, rename="camel"):
     """A phase, a task or a subtask of a plan, with its children."""
 
     id: str
     kind: NodeKind
     name: str
     objective: str = ""
-    outcome: str = ""
-    acceptance: tuple[str, ...] = ()
-    deps: tuple[str, ...] = ()
+    expected_outcome: str = field(default="", name="outcome")
+    acceptance_criteria: tuple[str, ...] = field(default=(), name="acceptance")
+    depends_on: tuple[str, ...] = field(default=(), name="deps")
     children: tuple["PlanNode", ...] = ()
     definition_of_done: str = ""
     suggested_agent_id: str = ""
@@ -65,7 +65,7 @@ class PlanNode(Struct, frozen=True):
     risk_level: str = ""
     verify: str = ""
     #: None: the defaults
-    recovery: Recovery | None = None
+    recovery_policy: Recovery | None = None
     idle_after_ms: int | None = None
     #: marked done in the plan
     done: bool = False
@@ -108,32 +108,22 @@ class Provenance(Struct, frozen=True):
     validation_errors: tuple[str, ...] = ()
 
 
+#: fields that a plan and its records have in common
+_CONTENT = set(PlanNode.__struct_fields__) & set(Node.__struct_fields__)
+
+
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:
     """A node record for a node of a plan."""
     return Node(
         goal_id=goal_id,
         node_id=node.id,
-        kind=node.kind,
         parent_id=parent,
         position=position,
-        name=node.name,
-        objective=node.objective,
-        expected_outcome=node.outcome,
-        acceptance_criteria=node.acceptance,
-        definition_of_done=node.definition_of_done,
-        depends_on=node.deps,
-        suggested_agent_id=node.suggested_agent_id,
-        suggested_agent_type=node.suggested_agent_type,
-        required_tools=node.required_tools,
-        estimated_effort=node.estimated_effort,
-        risk_level=node.risk_level,
-        verify=node.verify,
-        recovery_policy=node.recovery,
-        idle_after_ms=node.idle_after_ms,
         status=NodeStatus.DONE if node.is_done() else NodeStatus.TODO,
         created_at=now,
         updated_at=now,
         ended_at=now if node.is_done() else None,
+        **{name: getattr(node, name) for name in _CONTENT},
     )
 
 

@@ -15,7 +15,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.base.text import closest
 from llmc.goals.model import NodeKind, Recovery
@@ -564,29 +566,15 @@ def _plan(value: dict[str, Any]) -> Plan:
 
 
 def _nodes(holder: dict[str, Any], key: str) -> tuple[PlanNode, ...]:
-    kind = _KINDS[key]
-    return tuple(
-        PlanNode(
-            id=node["id"],
-            kind=kind,
-            name=node["name"].strip(),
-            objective=node.get("objective", ""),
-            outcome=node.get("outcome", ""),
-            acceptance=tuple(node["acceptance"]),
-            deps=tuple(node.get("deps", ())),
-            children=_nodes(node, BELOW[kind]) if kind in BELOW else (),
-            definition_of_done=node.get("definitionOfDone", ""),
-            suggested_agent_id=node.get("suggestedAgentId", ""),
-            suggested_agent_type=node.get("suggestedAgentType", ""),
-            required_tools=tuple(node.get("requiredTools", ())),
-            estimated_effort=node.get("estimatedEffort", ""),
-            risk_level=node.get("riskLevel", ""),
-            verify=node.get("verify", ""),
-            recovery=Recovery(node["recoveryPolicy"]) if "recoveryPolicy" in node else None,
-            idle_after_ms=_milliseconds(node["idleAfter"]) if "idleAfter" in node else None,
-        )
-        for node in holder.get(key, ())
-    )
+    return tuple(_node_of(node, _KINDS[key]) for node in holder.get(key, ()))
+
+
+def _node_of(node: dict[str, Any], kind: NodeKind) -> PlanNode:
+    """A node that the schema has checked."""
+    below = _nodes(node, BELOW[kind]) if kind in BELOW else ()
+    more = {"idleAfterMs": _milliseconds(node["idleAfter"])} if "idleAfter" in node else {}
+    made = msgspec.convert({**node, "kind": kind, "name": node["name"].strip(), **more}, PlanNode)
+    return replace(made, children=below)
 
 
 def _milliseconds(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Summaries of plan items, and compaction of old events. Pure."""
+"""Summaries of plan items. Pure."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from llmc.goals.drive.liveness import Merged
 from llmc.goals.drive.updates import Claim, Update, claims_done
@@ -10,53 +10,29 @@ from llmc.goals.model import (
     Anchor,
     Assignment,
     Crystallization,
-    Decision,
-    Event,
     Evidence,
     Goal,
     Node,
     Tested,
 )
 
-MILESTONE = "overseer.milestone"
-
-
-def milestones(rows: Iterable[tuple[int, Event]]) -> dict[int, Event]:
-    """Replace these events by one per goal, under the number of its last one; the counts are kept."""
-    groups: dict[str, list[tuple[int, Event]]] = {}
-    for number, event in rows:
-        groups.setdefault(event.goal_id, []).append((number, event))
-    return {
-        group[-1][0]: _summed(goal_id, [event for _, event in group]) for goal_id, group in groups.items()
-    }
-
-
-def _summed(goal_id: str, events: list[Event]) -> Event:
-    counts: Counter[str] = Counter()
-    done: list[str] = []
-    first = events[0].ts
-    for event in events:
-        if event.type == MILESTONE:
-            counts.update(event.data["types"])
-            done += event.data["done"]
-            first = min(first, event.data["from"])
-        else:
-            counts[event.type] += 1
-            done += [event.work_node_id] if event.type == "work.done" else []
-    data = {
-        "from": first,
-        "to": events[-1].ts,
-        "count": counts.total(),
-        "types": dict(counts),
-        "done": list(dict.fromkeys(done)),
-    }
-    return Event(ts=events[-1].ts, type=MILESTONE, goal_id=goal_id, data=data)
-
-
 #: limits of a record: bytes of a summary, entries of a list, bytes of an entry
 MAX_SUMMARY, MAX_ENTRIES, MAX_ENTRY = 4_000, 50, 500
 #: bytes of a child's summary within its parent's
 MAX_LINE = 300
+#: lists of texts in evidence
+_TEXTS = [name for name in Evidence.__struct_fields__ if name != "tests_run"]
+
+
+def of_node(crystal_id: str, node: Node, now: float, **said: Any) -> Crystallization:
+    return Crystallization(
+        crystallization_id=crystal_id,
+        goal_id=node.goal_id,
+        work_node_id=node.node_id,
+        level=node.kind.value,
+        created_at=now,
+        **said,
+    )
 
 
 def of_report(
@@ -65,12 +41,10 @@ def of_report(
     """Summary of a worker's report."""
     state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
     said = "reported done; not landed yet" if claims_done(update) else state[update.status]
-    return Crystallization(
-        crystallization_id=crystal_id,
-        goal_id=node.goal_id,
-        work_node_id=node.node_id,
-        level=node.kind.value,
-        created_at=now,
+    return of_node(
+        crystal_id,
+        node,
+        now,
         summary=fit(update.summary or said or "report", MAX_SUMMARY),
         current_state=fit(update.current_state or ("blocked" if update.blockers else said), MAX_SUMMARY),
         decisions=(update.decisions or ())[-MAX_ENTRIES:],
@@ -93,12 +67,10 @@ def of_merge(
     """Summary of a merged leaf: the commit, and what git and the worker's report say."""
     told = former.evidence if former else Evidence()
     commits = Evidence(commits=(merged.commit,))
-    return Crystallization(
-        crystallization_id=crystal_id,
-        goal_id=node.goal_id,
-        work_node_id=node.node_id,
-        level=node.kind.value,
-        created_at=now,
+    return of_node(
+        crystal_id,
+        node,
+        now,
         summary=fit(merged.summary or (former.summary if former else "") or node.name, MAX_SUMMARY),
         current_state=f"merged as {merged.commit[:12]}",
         decisions=(former.decisions if former else ())[:MAX_ENTRIES],
@@ -127,7 +99,9 @@ def of_parts(
         created_at=now,
         summary=fit("\n".join([title, *lines]), MAX_SUMMARY),
         current_state=f"{sum(part.status.value == 'done' for part, _ in parts)} of {len(parts)} children done",
-        decisions=_distinct_decisions(known),
+        decisions=tuple(dict.fromkeys(entry for crystal in known for entry in crystal.decisions))[
+            :MAX_ENTRIES
+        ],
         next_actions=_bounded(entry for crystal in known for entry in crystal.next_actions),
         open_questions=_bounded(entry for crystal in known for entry in crystal.open_questions),
         known_blockers=_bounded(entry for crystal in known for entry in crystal.known_blockers),
@@ -144,40 +118,20 @@ def joined_evidence(parts: Iterable[Evidence]) -> Evidence:
         for tested in part.tests_run:
             known = tests.get(tested.command)
             tests[tested.command] = known if known is not None and known.result else tested
-    return bounded_evidence(
-        Evidence(
-            files_touched=tuple(entry for part in each for entry in part.files_touched),
-            commands_run=tuple(entry for part in each for entry in part.commands_run),
-            tests_run=tuple(tests.values()),
-            commits=tuple(entry for part in each for entry in part.commits),
-            prs=tuple(entry for part in each for entry in part.prs),
-            issues=tuple(entry for part in each for entry in part.issues),
-            external_refs=tuple(entry for part in each for entry in part.external_refs),
-        )
-    )
+    texts = {name: tuple(entry for part in each for entry in getattr(part, name)) for name in _TEXTS}
+    return bounded_evidence(Evidence(tests_run=tuple(tests.values()), **texts))
 
 
 def bounded_evidence(evidence: Evidence) -> Evidence:
-    return Evidence(
-        files_touched=_bounded(evidence.files_touched),
-        commands_run=_bounded(evidence.commands_run),
-        tests_run=tuple(
-            Tested(command=fit(t.command, MAX_ENTRY), result=fit(t.result, MAX_ENTRY))
-            for t in evidence.tests_run[:MAX_ENTRIES]
-        ),
-        commits=_bounded(evidence.commits),
-        prs=_bounded(evidence.prs),
-        issues=_bounded(evidence.issues),
-        external_refs=_bounded(evidence.external_refs),
+    tests = tuple(
+        Tested(command=fit(t.command, MAX_ENTRY), result=fit(t.result, MAX_ENTRY))
+        for t in evidence.tests_run[:MAX_ENTRIES]
     )
+    return Evidence(tests_run=tests, **{name: _bounded(getattr(evidence, name)) for name in _TEXTS})
 
 
 def _bounded(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fit(entry, MAX_ENTRY) for entry in entries))[:MAX_ENTRIES]
-
-
-def _distinct_decisions(known: Iterable[Crystallization]) -> tuple[Decision, ...]:
-    return tuple(dict.fromkeys(entry for crystal in known for entry in crystal.decisions))[:MAX_ENTRIES]
 
 
 def _gist(part: Node, crystal: Crystallization | None) -> str:

@@ -20,7 +20,7 @@ from llmc.base.files import DiskFull, explain, private_dir
 from llmc.base.locks import Rank, lock, writer_of
 from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
-from llmc.goals.store.rows import VERSION, Reader, SafeMode, Writer, make_empty, migrate, version_of
+from llmc.goals.store.rows import VERSION, Reader, SafeMode, Writer, migrate, version_of
 
 SET_ASIDE = "The next command that writes sets the file aside and continues with an empty store in safe mode."
 
@@ -105,8 +105,7 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
         now = now_unix()
         kept = _kept_name(path, now)
         fresh = path.with_name(f".store-{os.getpid()}.db")
-        fresh.unlink(missing_ok=True)
-        _make_safe(fresh, SafeMode(now, why, kept.name))
+        _make(fresh, SafeMode(now, why, kept.name))
         with fault_step("goals.set_aside"):
             second_name(path, kept)
             with suppress(FileNotFoundError):  # otherwise it would be applied to the new file
@@ -114,18 +113,21 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
             os.replace(fresh, path)
 
 
-def _make_safe(path: Path, mode: SafeMode) -> None:
+def _make(path: Path, mode: SafeMode | None = None) -> None:
+    """Make an empty store; with a mode, in safe mode."""
     import sqlite3
 
+    path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("BEGIN IMMEDIATE")
         migrate(db)
-        writer = Writer(db)
-        writer.set_safe_mode(mode)
-        data = {"reason": mode.reason, "file": mode.file}
-        writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
+        if mode is not None:
+            writer = Writer(db)
+            writer.set_safe_mode(mode)
+            data = {"reason": mode.reason, "file": mode.file}
+            writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
         db.execute("COMMIT")
     finally:
         db.close()
@@ -223,11 +225,6 @@ class GoalStore:
         """For callers that cannot continue with an empty store."""
         return Damaged(self.damage, hint=SET_ASIDE)
 
-    def changed_since(self, revision: int) -> tuple[int, list[str]]:
-        """The current revision, and the goals written since `revision`."""
-        with self.reading() as found:
-            return found.revision(), found.changed_since(revision)
-
     def clear_safe_mode(self) -> SafeMode | None:
         """End safe mode; returns what it was."""
         with self.writing() as tx:
@@ -311,9 +308,7 @@ class GoalStore:
         """Create the file complete: an empty file counts as damaged, never as new."""
         fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
         try:
-            fresh.unlink(missing_ok=True)
-            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            make_empty(fresh)
+            _make(fresh)
             with suppress(FileExistsError):  # another process was faster
                 second_name(fresh, self.path)
             fresh.unlink()

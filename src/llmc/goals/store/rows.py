@@ -1,6 +1,7 @@
 """Tables of the goal store, their migrations, and records of goals as their rows."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,10 +24,8 @@ from llmc.goals.model import (
     Node,
     Row,
 )
-from llmc.goals.report.crystals import milestones
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from sqlite3 import Connection
 
 VERSION = 3
@@ -125,19 +124,6 @@ def version_of(db: "Connection") -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def make_empty(path: "Path") -> None:
-    """Create an empty store in an existing file."""
-    import sqlite3
-
-    db = sqlite3.connect(path, isolation_level=None)
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        migrate(db)
-        db.execute("COMMIT")
-    finally:
-        db.close()
-
-
 def migrate(db: "Connection") -> None:
     """Migrate a store, or an empty file, inside the caller's transaction."""
     for step in _STEPS[version_of(db) :]:
@@ -206,9 +192,6 @@ class Reader:
     def goal(self, goal_id: str) -> Goal | None:
         return self._one(Goal, "SELECT payload FROM goals WHERE goal_id = ?", (goal_id,))
 
-    def goals(self) -> list[Goal]:
-        return self._all(Goal, "SELECT payload FROM goals ORDER BY rowid")
-
     def goal_ids(self) -> list[str]:
         return self._ids("SELECT goal_id FROM goals ORDER BY rowid")
 
@@ -216,21 +199,21 @@ class Reader:
         return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND NOT removed", (node_id,))
 
     def view(self, goal_id: str) -> GoalView | None:
-        goal = self.goal(goal_id)
-        if goal is None:
-            return None
-        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
-        assignments = self._assignments("goal_id = ?", (goal_id,))
-        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
+        return self._view(self.goal(goal_id), "1")
 
     def live_view(self, goal_id: str) -> GoalView | None:
         """The view without long-closed assignments: all that a tick needs."""
         goal = self.goal(goal_id)
-        if goal is None or goal.budget_usd:  # costs need all assignments
-            return self.view(goal_id)
-        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
-        live = self._assignments(f"goal_id = ? AND (status IN ({_OPEN}) OR {_OWED})", (goal_id,))
-        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in live})
+        needs_all = goal is not None and goal.budget_usd  # for its cost
+        return self._view(goal, "1" if needs_all else f"(status IN ({_OPEN}) OR {_OWED})")
+
+    def _view(self, goal: Goal | None, which: str) -> GoalView | None:
+        if goal is None:
+            return None
+        of_goal = (goal.goal_id,)
+        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", of_goal)
+        assignments = self._assignments(f"goal_id = ? AND {which}", of_goal)
+        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
     def view_since(self, known: GoalView, revision: int) -> GoalView | None:
         """The same as `view`, updated from a known view with the rows written since."""
@@ -278,9 +261,6 @@ class Reader:
     def open_assignments(self) -> list[Assignment]:
         """Of all goals, orphans included."""
         return self._assignments(f"status IN ({_OPEN})", ())
-
-    def dispatch(self, dispatch_id: str) -> Dispatch | None:
-        return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
         """Oldest first; `since`: written after that revision."""
@@ -518,3 +498,38 @@ def decoded(kind: type[R], payload: str) -> R:
             f"cannot read a record ({kind.__name__.lower()}) in the goal store: {error}",
             hint="A newer llmc may have written it; run `llmc goal export` to see its contents.",
         ) from error
+
+
+MILESTONE = "overseer.milestone"
+
+
+def milestones(rows: Iterable[tuple[int, Event]]) -> dict[int, Event]:
+    """Replace these events by one per goal, under the number of its last one; the counts are kept."""
+    groups: dict[str, list[tuple[int, Event]]] = {}
+    for number, event in rows:
+        groups.setdefault(event.goal_id, []).append((number, event))
+    return {
+        group[-1][0]: _summed(goal_id, [event for _, event in group]) for goal_id, group in groups.items()
+    }
+
+
+def _summed(goal_id: str, events: list[Event]) -> Event:
+    counts: Counter[str] = Counter()
+    done: list[str] = []
+    first = events[0].ts
+    for event in events:
+        if event.type == MILESTONE:
+            counts.update(event.data["types"])
+            done += event.data["done"]
+            first = min(first, event.data["from"])
+        else:
+            counts[event.type] += 1
+            done += [event.work_node_id] if event.type == "work.done" else []
+    data = {
+        "from": first,
+        "to": events[-1].ts,
+        "count": counts.total(),
+        "types": dict(counts),
+        "done": list(dict.fromkeys(done)),
+    }
+    return Event(ts=events[-1].ts, type=MILESTONE, goal_id=goal_id, data=data)
