@@ -76,7 +76,7 @@ def _told(young: Project, old: Project) -> Row:
 
     def tell(project: Project) -> Callable[[], float]:
         return lambda: clock_ms(
-            lambda: tell_person(project, f"D-{next(numbers)}", "which colour?", time.time() - 60)
+            lambda: tell_person(project, "", f"D-{next(numbers)}", "which colour?", time.time() - 60)
         )
 
     return _row("a goal's dispatch", interleave({"young": tell(young), "old": tell(old)}, ROUNDS, warm_up=1))

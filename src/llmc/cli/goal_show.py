@@ -162,13 +162,12 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
     if mermaid:
         say_lines(goal_views.mermaid(view), nl=False)
         return
-    page = goal_views.page(project, view)
+    spent, said = goal_views.cost(project, view), goal_views.said(project, view)
     if as_json:
-        print_json({**goal_views.goal_tree(view), "cost": cost_row(page.spent, view), **page.said})
+        print_json({**goal_views.goal_tree(view), "cost": cost_row(spent, view), **said})
         return
-    for line in drawn(view):
-        say(line)
-    for line in (*about(view, page.spent), *said_lines(page.said)):
+    draw(view)
+    for line in (*about(view, spent), *said_lines(said)):
         say(line)
     note_undriven(project, [view.goal])
 
@@ -202,11 +201,11 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
         say_lines(text, nl=False)
 
 
-def drawn(view: GoalView) -> list[str]:
-    """The plan as a tree, coloured on a terminal."""
+def draw(view: GoalView) -> None:
+    """Print the plan as a tree, coloured on a terminal."""
     width, _ = sheet()
-    lines = goal_views.plan_tree(view, width)
-    return ["".join(_styled(text, style) for text, style in line).rstrip() for line in lines]
+    for line in goal_views.plan_tree(view, width):
+        say("".join(_styled(text, style) for text, style in line).rstrip())
 
 
 def _styled(text: str, style: str) -> str:

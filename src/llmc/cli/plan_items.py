@@ -7,7 +7,6 @@ import click
 
 from llmc.api import goal_orders
 from llmc.api.goal_orders import Node, NodeStatus, Recovery
-from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.cli.arguments import (
     Group,
@@ -65,8 +64,7 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
     Example:
       llmc work done S1.2.3 --summary "did it by hand" --commit 1a2b3c4
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.done(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.done, node_id, as_json, **given)
 
 
 @work.command("block")
@@ -82,8 +80,7 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
     Example:
       llmc work block T2.1 --reason "needs the new server"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.block(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.block, node_id, as_json, **given)
 
 
 @work.command("unblock")
@@ -98,8 +95,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
     Example:
       llmc work unblock T2.1 --reason "the server is there"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.unblock(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.unblock, node_id, as_json, **given)
 
 
 @work.command("reopen")
@@ -114,8 +110,7 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
     Example:
       llmc work reopen S1.2.3 --reason "the import fails on empty files"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.reopen(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.reopen, node_id, as_json, **given)
 
 
 @work.command("recovery")
@@ -202,14 +197,16 @@ def override(
         raise UsageError(
             "pass --status or --clear, not both", hint="Run `llmc work override --help` for examples."
         )
-    project = project_of(ctx)
     if status is None:
-        _say(project, goal_orders.follow_again(project, node_id, **given), as_json)
+        _act(ctx, goal_orders.follow_again, node_id, as_json, **given)
     else:
-        _say(project, goal_orders.override(project, node_id, status=status, **given), as_json)
+        _act(ctx, goal_orders.override, node_id, as_json, status=status, **given)
 
 
-def _say(project: Project, node: Node, as_json: bool) -> None:
+def _act(ctx: click.Context, act: Callable[..., Node], node_id: str, as_json: bool, **given: Any) -> None:
+    """Change a plan item, print its status, and update its worker."""
+    project = project_of(ctx)
+    node = act(project, node_id, **given)
     mark = " (overridden)" if node.overridden else ""
     row = {"goalId": node.goal_id, "workNodeId": node.node_id, "status": node.status}
     print_json({**row, "overridden": node.overridden}) if as_json else say(

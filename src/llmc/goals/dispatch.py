@@ -255,17 +255,20 @@ def _ask(project: Project, action: Action) -> Done:
     told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
     text, since = action.text[:500], action.decided_at
-    tell_person(project, action.dispatch_id, text, since, context, goal_id=action.goal_id, **ids)
+    tell_person(project, action.goal_id, action.dispatch_id, text, since, context, **ids)
     return Done(Result.OK, f"in the inbox; {told}")
 
 
 def tell_person(
     project: Project,
+    goal_id: str,
     dispatch_id: str,
     text: str,
     since: float,
     context: DeliveryContext | None = None,
-    **ids: str,
+    *,
+    work_node_id: str = "",
+    assignment_id: str = "",
 ) -> None:
     """Emit `goal_asked`, which triggers notifications, once per id, also across crashes. `since`: not emitted before.
 
@@ -275,11 +278,11 @@ def tell_person(
         row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id, since)
     ):
         return
+    about = {"goal_id": goal_id, "work_node_id": work_node_id, "assignment_id": assignment_id}
+    if context is not None and context.channel:
+        about["deliver"] = msgspec.to_builtins(context)
     with project.store.transaction() as tx:
-        where = msgspec.to_builtins(context) if context is not None and context.channel else None
-        tx.emit(
-            "goal_asked", reason=text, dispatch_id=dispatch_id, **ids, **({"deliver": where} if where else {})
-        )
+        tx.emit("goal_asked", reason=text, dispatch_id=dispatch_id, **about)
 
 
 def check_action(goal_id: str) -> Action:

@@ -31,7 +31,7 @@ from llmc.goals.plan.plan_prompt import (
     diagnosis_schema,
     snapshot,
 )
-from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
+from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf
 from llmc.records.worker import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -256,7 +256,7 @@ class _Request(Struct, Generic[T], frozen=True):
 
 
 def plan_goal(setup: PlannerSetup, view: GoalView) -> Planned[Plan] | PlanFailed:
-    if not wants_plan(view):
+    if view.nodes:
         return PlanFailed(Failure.NOT_NEEDED, "the goal already has a plan")
     limits = setup.limits
     inputs, schema = prompts.plan_inputs(view.goal, limits), plan_schema(limits)

@@ -16,7 +16,7 @@ from llmc.goals import planner
 from llmc.goals.dispatch import Done
 from llmc.goals.drive import goal_end
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.intents import Action, is_pending
+from llmc.goals.drive.intents import REPLAN, Action, is_pending
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.moves import HUMAN, settled
 from llmc.goals.goals import after_change, new_id, open_store, session_key
@@ -24,7 +24,7 @@ from llmc.goals.model import Change, Goal, GoalView, PlannerRef, PlanRevision, R
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_prompt import advice_of, seen_of
 from llmc.goals.plan.plan_text import read_plan
-from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
+from llmc.goals.plan.replan import merge_plan, replan_wait_s, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
 from llmc.records.worker import Spent
@@ -185,30 +185,23 @@ def check_can_plan(project: Project) -> None:
         )
 
 
-def replan(project: Project, store: GoalStore, action: Action) -> Done:
-    """Split a leaf. The store is not locked while the planner runs, so the goal may change meanwhile."""
-    return _alone(_replanned, project, store, action)
+def perform(project: Project, store: GoalStore, action: Action) -> Done:
+    """Split a leaf, or ask for advice about a stall, which the next tick follows. One planner at a time.
 
-
-def diagnose(project: Project, store: GoalStore, action: Action) -> Done:
-    """Ask for advice about a stall; the next tick acts on it."""
-    return _alone(_diagnosed, project, store, action)
-
-
-def _alone(
-    deed: Callable[[Project, GoalStore, Action], Done], project: Project, store: GoalStore, action: Action
-) -> Done:
+    The store is not locked while the planner runs, so the goal may change meanwhile.
+    """
+    deed = _split if action.purpose == REPLAN else _diagnose
     try:
         with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
-            return deed(project, store, action)
+            view = store.view(action.goal_id)
+            if not is_pending(view, action.dispatch_id):
+                return Done(None, "already done by another process")
+            return deed(project, store, action, view)
     except LockTimeout as error:
         return Done(None, error.message)
 
 
-def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
-    view = store.view(action.goal_id)
-    if not is_pending(view, action.dispatch_id):
-        return Done(None, "already done by another process")
+def _diagnose(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
     with store.reading() as kept:
         stalled = kept.last_event("assignment.stalled", action.assignment_id)
         told = [
@@ -232,11 +225,8 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
     return Done(Result.OK, f"advice: {' and '.join(wants)}")
 
 
-def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
-    view = store.view(action.goal_id)
-    if not is_pending(view, action.dispatch_id):
-        return Done(None, "already done by another process")
-    if not may_replan(view.goal.plan_revision_history, now_unix()):
+def _split(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
+    if replan_wait_s(view.goal.plan_revision_history, now_unix()) > 0:
         return Done(Result.ERROR, "the plan has changed too often recently")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
     _record(project, action.goal_id, found)
@@ -244,15 +234,8 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
         return Done(Result.ERROR, found.text)
 
     def write(now_view: GoalView) -> Change:
-        change = split_leaf(
-            now_view,
-            action.work_node_id,
-            found.made,
-            now_unix(),
-            _SPLIT_WHY,
-            found.provenance,
-            limits_of(project),
-        )
+        leaf, limits = action.work_node_id, limits_of(project)
+        change = split_leaf(now_view, leaf, found.made, now_unix(), _SPLIT_WHY, found.provenance, limits)
         if not isinstance(change, Change):
             raise UsageError("; ".join(map(str, change))[:1000])
         return settled(now_view, change, now_unix())

@@ -35,9 +35,6 @@ from llmc.goals.ticks import Ticked, TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
 
-#: actions that need a planner
-_PLANNING = {REPLAN: planning.replan, DIAGNOSE: planning.diagnose}
-
 #: a longer tick leaves the rest to the next one
 MOST_TICK_S = 20.0
 #: the shortest interval that tells a clock jump from a busy machine
@@ -142,10 +139,9 @@ class Runner:
     def _tried(self, reason: str) -> Ticked:
         try:
             return self._tick(reason)
-        except LlmcError as error:
-            return Ticked(False, problem=dispatch.in_words(error))
         except Exception as error:
-            self._forget()
+            if not isinstance(error, LlmcError):
+                self._forget()
             return Ticked(False, problem=dispatch.in_words(error))
 
     def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
@@ -333,9 +329,8 @@ class Runner:
         """Act and record the outcome; what could not be tried stays an intent."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
-        begin = _PLANNING.get(action.purpose)
-        if begin is not None:
-            self._run(tick, action, partial(begin, self._project, tick.store, action))
+        if action.purpose in (REPLAN, DIAGNOSE):
+            self._run(tick, action, partial(planning.perform, self._project, tick.store, action))
         else:
             self._told(tick, action, dispatch.perform(self._project, action, view.goal, node))
 
@@ -378,15 +373,13 @@ class Runner:
         due = asks.told_at + policy.reminder_every_s if asks.told_at is not None else tick.now
         if due > tick.now:
             return due
-        where, ids = goal.origin.origin_delivery_context, {"work_node_id": "", "assignment_id": ""}
+        where = goal.origin.origin_delivery_context
         dispatch_id = f"{goal.goal_id}-{asks.reason.kind}-{asks.since:.3f}-{asks.told}"
         text = words.goal_question_text(goal, asks.reason, asks.told)
         try:
             how = dispatch.how_told(self._project, where)
             # Notify first, once per id; then count.
-            dispatch.tell_person(
-                self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
-            )
+            dispatch.tell_person(self._project, goal.goal_id, dispatch_id, text, asks.since, where)
         except Refused as error:
             how = dispatch.in_words(error)
         tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
@@ -405,9 +398,8 @@ class Runner:
             return False
         # Notify first, once per id: after a crash in between nothing else would.
         dispatch_id, text = goal_end.word(goal, why)
-        ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
-        dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
+        dispatch.tell_person(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)
         over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")

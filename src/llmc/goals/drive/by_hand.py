@@ -18,7 +18,6 @@ from llmc.goals.drive.moves import (
     release_node,
 )
 from llmc.goals.model import (
-    Asking,
     Assignment,
     AssignmentStatus,
     BlockedReason,
@@ -26,7 +25,6 @@ from llmc.goals.model import (
     Crystallization,
     Event,
     Evidence,
-    Goal,
     GoalStatus,
     GoalView,
     Node,
@@ -218,26 +216,18 @@ def questions(view: GoalView) -> list[Question]:
             waiting.setdefault(one.work_node_id, []).append(one)
     asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
     parents = children_of(view.nodes) if asking else {}
-    found = [_of_goal(view.goal, view.goal.asks)] if view.goal.asks is not None else []
+    found = []
+    if (asks := view.goal.asks) is not None:
+        goal_id = view.goal.goal_id
+        found.append(
+            Question(goal_id, goal_id, view.goal.title, "", "the goal itself", "", asks.reason, asks.since)
+        )
     for node in asking:
         if node.node_id in waiting:
             found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
         elif node.node_id not in parents:
             found.append(_question(view, node, node.blocked_reason, None))
     return found
-
-
-def _of_goal(goal: Goal, asks: Asking) -> Question:
-    return Question(
-        id=goal.goal_id,
-        goal_id=goal.goal_id,
-        goal_title=goal.title,
-        work_node_id="",
-        node_name="the goal itself",
-        assignment_id="",
-        reason=asks.reason,
-        since=asks.since,
-    )
 
 
 def answered(view: GoalView, question: Question, text: str, now: float) -> Change:

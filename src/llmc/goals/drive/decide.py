@@ -197,16 +197,12 @@ def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
         return
     assignment = owner or _new_assignment(work, node, agent)
     purpose, mode, text = _instruction(work, node, assignment)
-    earliest = ladder.not_before(assignment, words.instruction_hash(text), work.policy)
-    if earliest > work.now:
-        work.due(earliest)
+    if work.is_early(ladder.not_before(assignment, words.instruction_hash(text), work.policy)):
         return
     if mode is Mode.SPAWN:
         assignment = replace(assignment, session_key="", session_id="", run_id="")
     assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "ready")
-    expected = work.now + assignment.idle_after_s(work.policy.idle_after_s)
-    assignment = replace(assignment, expected_next_update_at=expected)
-    work.send(assignment, purpose, mode, text)
+    work.send(work.expected(assignment), purpose, mode, text)
 
 
 def _agent_for(node: Node, policy: Policy) -> str:

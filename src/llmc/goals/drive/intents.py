@@ -338,6 +338,23 @@ class Round:
         if at is not None:
             self._dues.append(at)
 
+    def is_early(self, at: float) -> bool:
+        """Whether that time is still to come; then something is due at it."""
+        if at > self.now:
+            self.due(at)
+        return at > self.now
+
+    def is_full(self) -> bool:
+        """Whether no dispatch is left; then a later tick tries again."""
+        if self.room.dispatches <= 0:
+            self.later()
+        return self.room.dispatches <= 0
+
+    def expected(self, assignment: Assignment) -> Assignment:
+        """The assignment with a full idle limit from now."""
+        due = self.now + assignment.idle_after_s(self.policy.idle_after_s)
+        return replace(assignment, expected_next_update_at=due)
+
     def later(self) -> None:
         self.due(self.now + self.policy.tick_every_s)
 

@@ -13,6 +13,10 @@ MAX_HANDOFFS = 8
 
 _CUT = " [...]"
 _NOT_TRIED = ("escalate", "reminder", "withdraw")
+_TAKEN_OVER = (
+    "Another worker started this task and did not finish. Its unfinished work is in the trash and was not merged."
+    " Check the current state of the repository; when in doubt, start over."
+)
 
 
 def instruction_hash(text: str) -> str:
@@ -36,10 +40,9 @@ def work_text(
     taken_over: bool = False,
 ) -> str:
     """The instruction for a leaf: what, why, when it is done, and how to report."""
-    how = _how_to_report(goal.goal_id, node.node_id)
     parts = [
         f"# {node.name}",
-        _taken_over() if taken_over else "",
+        _TAKEN_OVER if taken_over else "",
         _section("Objective", node.objective),
         _section("Expected outcome", node.expected_outcome),
         _section("Done when", _bullets(node.acceptance_criteria), node.definition_of_done),
@@ -49,36 +52,31 @@ def work_text(
         _section("Constraints", _bullets(goal.constraints)),
         _section("Builds on", _built_on(handoffs)),
     ]
-    body = "\n\n".join(part for part in parts if part)
-    # the report instructions come last and are never cut
-    return f"{fit(body, MAX_INSTRUCTION - len(how.encode()) - 2)}\n\n{how}"
+    return _with_report("\n\n".join(part for part in parts if part), goal, node)
 
 
 def answer_text(goal: Goal, node: Node, answer: str) -> str:
     """The user's answer, for the session that asked."""
-    how = _how_to_report(goal.goal_id, node.node_id)
-    body = (
-        f"{node.node_id}, {node.name}: the answer to your question:\n\n{answer.strip()}\n\nContinue the work."
-    )
-    return f"{fit(body, MAX_INSTRUCTION - len(how.encode()) - 2)}\n\n{how}"
+    said = f"the answer to your question:\n\n{answer.strip()}\n\nContinue the work."
+    return _with_report(f"{node.node_id}, {node.name}: {said}", goal, node)
 
 
 def nudge_text(goal: Goal, node: Node) -> str:
     """A request for a status update; contains nothing that parses as a report."""
-    return (
+    asked = (
         f"Status check: {node.node_id}, {fit(node.name, 300)}. Report:\n\n"
         "Status: what changed since the last instruction\n"
         "Next: the next concrete action\n"
         "Blockers: what you need to continue\n"
-        "If finished: reply DONE, a short summary, and the evidence (commits, files, tests)\n\n"
-        f"{_how_to_report(goal.goal_id, node.node_id)}"
+        "If finished: reply DONE, a short summary, and the evidence (commits, files, tests)"
     )
+    return _with_report(asked, goal, node)
 
 
 def advised_text(goal: Goal, node: Node, message: str) -> str:
     """A planner's message to the worker; code fences are removed, so that nothing parses as a report."""
     said = fit(message.replace("`" * 3, ""), MAX_QUESTION)
-    return f"{node.node_id}, {fit(node.name, 300)}:\n\n{said}\n\n{_how_to_report(goal.goal_id, node.node_id)}"
+    return _with_report(f"{node.node_id}, {fit(node.name, 300)}:\n\n{said}", goal, node)
 
 
 def nudge_as_sent(goal: Goal, node: Node, advice: Advice | None, sent_hash: str) -> str:
@@ -105,7 +103,7 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
         f"{fit(goal.title, 200)}: {node.node_id}, {fit(node.name, 200)}, needs you.",
         f"Why: {fit(reason.text, 1000)}",
         f"Question: {fit(reason.question, 1000)}" if reason.question else "",
-        *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
+        *_numbered(reason.options),
         f"Tried so far: {tried}" if tried else "",
         f"Previous questions: {asked}" if asked else "",
         f'Answer with: llmc answer {assignment.assignment_id} "..."',
@@ -119,32 +117,24 @@ def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
         f"Reminder {told}: still waiting for you." if told else "",
         f"{fit(goal.title, 200)} needs you.",
         fit(reason.question or reason.text, 1000),
-        *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
+        *_numbered(reason.options),
         f'Answer with: llmc answer {goal.goal_id} "..."',
     ]
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)
 
 
 def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
-    number = assignment.reminders
-    return fit(
-        f"Reminder {number}: still waiting for you.\n{question_text(goal, node, assignment, reason)}",
-        MAX_QUESTION,
-    )
+    asked = question_text(goal, node, assignment, reason)
+    return fit(f"Reminder {assignment.reminders}: still waiting for you.\n{asked}", MAX_QUESTION)
 
 
 def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = None) -> BlockedReason:
     """The question after all recovery steps: the planner's, or how to proceed."""
+    kind, question = "failed" if failed else "stalled", f"How should {node.node_id} proceed?"
+    options: tuple[str, ...] = ("try again", "try again, with this hint: ...", "cancel it")
     if advice is not None and advice.question and not failed:
-        return BlockedReason(
-            kind="stalled", text=fit(why, 1000), question=fit(advice.question, 1000), options=advice.options
-        )
-    return BlockedReason(
-        kind="failed" if failed else "stalled",
-        text=fit(why, 1000),
-        question=f"How should {node.node_id} proceed?",
-        options=("try again", "try again, with this hint: ...", "cancel it"),
-    )
+        question, options = fit(advice.question, 1000), advice.options
+    return BlockedReason(kind=kind, text=fit(why, 1000), question=question, options=options)
 
 
 def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
@@ -153,19 +143,27 @@ def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
     return BlockedReason(kind="blockers", text=fit(text, 1000))
 
 
-def _how_to_report(goal_id: str, node_id: str) -> str:
-    """How to report; the example's status is invalid on purpose, so that it never parses as a report."""
-    return (
+def _with_report(text: str, goal: Goal, node: Node) -> str:
+    """The text, and how to report, which is never cut.
+
+    The status in the example is invalid on purpose, so that the example never parses as a report.
+    """
+    how = (
         'To report, run `llmc report progress|blocked|done "..."` (with `--decision "what | why"`, `--question`,'
         " `--next`, `--evidence test:...` where they apply), or end a reply with one block like this:\n\n"
         "```json\n"
-        f'{{"{KEY}": {{"goalId": "{goal_id}", "workNodeId": "{node_id}",'
+        f'{{"{KEY}": {{"goalId": "{goal.goal_id}", "workNodeId": "{node.node_id}",'
         ' "status": "in_progress | blocked | done",\n'
         '  "summary": "what changed", "next": "next concrete action", "blockers": ["what you need"],\n'
         '  "decisions": [{"decision": "...", "rationale": "..."}], "openQuestions": ["..."],\n'
         '  "evidence": {"filesTouched": ["..."], "testsRun": ["..."], "commits": ["..."]}}}\n'
         "```"
     )
+    return f"{fit(text, MAX_INSTRUCTION - len(how.encode()) - 2)}\n\n{how}"
+
+
+def _numbered(options: tuple[str, ...]) -> list[str]:
+    return [f"  {number}. {fit(option, 200)}" for number, option in enumerate(options[:9], start=1)]
 
 
 def _section(title: str, *texts: str) -> str:
@@ -188,17 +186,6 @@ def _built_on(handoffs: Iterable[tuple[Node, Crystallization | None]]) -> str:
     for number, (node, crystal) in enumerate(handoffs):
         commits = " ".join(commit[:12] for commit in crystal.evidence.commits[:5]) if crystal else ""
         said = crystal.summary if crystal and number < MAX_HANDOFFS else ""
-        line = (
-            f"- {node.node_id}, {node.name}"
-            + (f" ({commits})" if commits else "")
-            + (f": {said}" if said else "")
-        )
-        lines.append(fit(line, MAX_HANDOFF))
+        line = f"- {node.node_id}, {node.name}" + (f" ({commits})" if commits else "")
+        lines.append(fit(line + (f": {said}" if said else ""), MAX_HANDOFF))
     return "\n".join(lines)
-
-
-def _taken_over() -> str:
-    return (
-        "Another worker started this task and did not finish. Its unfinished work is in the trash and was not merged."
-        " Check the current state of the repository; when in doubt, start over."
-    )

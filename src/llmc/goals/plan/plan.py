@@ -109,7 +109,19 @@ class Provenance(Struct, frozen=True):
 
 
 #: fields that a plan and its records have in common
-_CONTENT = set(PlanNode.__struct_fields__) & set(Node.__struct_fields__)
+_CONTENT = (
+    *(
+        "kind",
+        "name",
+        "objective",
+        "expected_outcome",
+        "acceptance_criteria",
+        "definition_of_done",
+        "depends_on",
+    ),
+    *("suggested_agent_id", "suggested_agent_type", "required_tools", "estimated_effort", "risk_level"),
+    *("verify", "recovery_policy", "idle_after_ms"),
+)
 
 
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:

@@ -80,36 +80,30 @@ class Problem(Struct, frozen=True):
         return f"{self.path}: {self.text}"
 
 
-class _Pairs:
-    """Builds objects and remembers duplicate keys."""
-
-    def __init__(self) -> None:
-        self.twice: list[str] = []
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in made:
-                self.twice.append(key)
-            made[key] = value
-        return made
-
-
 def parse(text: str) -> tuple[Any, list[Problem]]:
     """The value and problems; with a problem at "$" there is no value."""
     if len(text) > MAX_CHARS:
         return None, [
             Problem("$", f"{len(text)} characters; at most {MAX_CHARS} are allowed", of_shape=False)
         ]
-    pairs = _Pairs()
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in made:
+                twice.append(key)
+            made[key] = value
+        return made
+
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=object_of, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         return None, [Problem("$", _not_json(text, error), of_shape=False)]
     except (ValueError, RecursionError) as error:
         return None, [Problem("$", f"not JSON: {str(error)[:200]}", of_shape=False)]
     return value, [
-        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in pairs.twice
+        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in twice
     ]
 
 

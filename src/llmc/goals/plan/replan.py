@@ -203,27 +203,12 @@ _DAY_S = 86400.0
 Problems = tuple[Problem, ...]
 
 
-def may_replan(
-    history: Sequence[PlanRevision],
-    now: float,
-    every_s: float = REPLAN_EVERY_S,
-    most_a_day: int = MAX_REPLANS_A_DAY,
-) -> bool:
-    """Whether the rules may replan now; the user always may."""
-    return replan_wait_s(history, now, every_s, most_a_day) == 0.0
-
-
-def replan_wait_s(
-    history: Sequence[PlanRevision],
-    now: float,
-    every_s: float = REPLAN_EVERY_S,
-    most_a_day: int = MAX_REPLANS_A_DAY,
-) -> float:
-    """Seconds until the rules may replan; a clock set back makes nothing old."""
+def replan_wait_s(history: Sequence[PlanRevision], now: float) -> float:
+    """Seconds until the rules may replan, 0 for now; a clock set back makes nothing old. The user may at any time."""
     ages = sorted(max(0.0, now - revision.ts) for revision in history)
-    since_last = every_s - ages[0] if ages else 0.0
+    since_last = REPLAN_EVERY_S - ages[0] if ages else 0.0
     of_today = [age for age in ages if age < _DAY_S]
-    full = _DAY_S - of_today[most_a_day - 1] if len(of_today) >= most_a_day else 0.0
+    full = _DAY_S - of_today[MAX_REPLANS_A_DAY - 1] if len(of_today) >= MAX_REPLANS_A_DAY else 0.0
     return max(0.0, since_last, full)
 
 
@@ -232,10 +217,6 @@ def current_id(goal: Goal, node_id: str) -> str:
     for revision in goal.plan_revision_history:
         node_id = revision.moved.get(node_id, node_id)
     return node_id
-
-
-def wants_plan(view: GoalView) -> bool:
-    return not view.nodes
 
 
 def settled_ids(view: GoalView) -> frozenset[str]:

@@ -77,7 +77,7 @@ def why_assignment(
     node = view.nodes.get(assignment.work_node_id)
     last = assignment.last_dispatch
     ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
-    reason = _reason(assignment, stalled)
+    reason = reason_of(assignment, stalled)
     comes = next_of(view, assignment, node, policy, clock.now)
     backoff = assignment.backoff_until if (assignment.backoff_until or 0.0) > clock.now else None
     name = f": {node.name}" if node else " (no longer in the plan)"
@@ -93,7 +93,27 @@ def why_assignment(
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
     ]
-    return Why(tuple(lines), _data(view, assignment, reason, last, backoff, ours, comes))
+    data = {
+        "kind": "assignment",
+        "assignmentId": assignment.assignment_id,
+        "goalId": view.goal.goal_id,
+        "goalStatus": view.goal.status,
+        "workNodeId": assignment.work_node_id,
+        "sessionKey": assignment.session_key,
+        "status": assignment.status,
+        "stalled": assignment.status is S.STALLED,
+        "why": reason,
+        "lastDispatch": msgspec.to_builtins(last) if last else None,
+        "accepted": last is not None and last.result.is_good,
+        "retryCount": assignment.retry_count,
+        "backoffUntil": backoff,
+        "lastObservedActivityAt": assignment.last_observed_activity_at,
+        "lastProgressAt": assignment.last_progress_at,
+        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
+        "summary": ours[-1].summary if ours else "",
+        "next": {"what": comes.what, "at": comes.at},
+    }
+    return Why(tuple(lines), data)
 
 
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
@@ -123,7 +143,8 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
 
 
-def _reason(assignment: Assignment, stalled: Event | None) -> str:
+def reason_of(assignment: Assignment, stalled: Event | None) -> str:
+    """Why it is stalled or blocked."""
     if assignment.status is S.STALLED and stalled is not None:
         return str(stalled.data.get("reason", ""))
     return assignment.blocked_reason.text if assignment.blocked_reason else ""
@@ -153,38 +174,6 @@ def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clo
         found.append(("tests", tuple(test.command for test in proof.evidence.tests_run)))
         lines += [f"            {word}: {_some(rows)}" for word, rows in found if rows]
     return lines
-
-
-def _data(
-    view: GoalView,
-    assignment: Assignment,
-    reason: str,
-    last: Dispatch | None,
-    backoff: float | None,
-    ours: Sequence[Crystallization],
-    comes: Next,
-) -> dict[str, Any]:
-    accepted = last is not None and last.result.is_good
-    return {
-        "kind": "assignment",
-        "assignmentId": assignment.assignment_id,
-        "goalId": view.goal.goal_id,
-        "goalStatus": view.goal.status,
-        "workNodeId": assignment.work_node_id,
-        "sessionKey": assignment.session_key,
-        "status": assignment.status,
-        "stalled": assignment.status is S.STALLED,
-        "why": reason,
-        "lastDispatch": msgspec.to_builtins(last) if last else None,
-        "accepted": accepted,
-        "retryCount": assignment.retry_count,
-        "backoffUntil": backoff,
-        "lastObservedActivityAt": assignment.last_observed_activity_at,
-        "lastProgressAt": assignment.last_progress_at,
-        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
-        "summary": ours[-1].summary if ours else "",
-        "next": {"what": comes.what, "at": comes.at},
-    }
 
 
 def why_node(view: GoalView, node: Node) -> Why:
