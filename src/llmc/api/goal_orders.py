@@ -139,7 +139,7 @@ def settle(project: Project, reason: str) -> str:
     seen = last_tick(project)
     if seen is None or not seen.goals.active:
         return ""
-    return "saved; further work starts with `llmc up --auto --detach`"
+    return "saved; to continue the work: llmc up --auto --detach"
 
 
 def _is_out(project: Project) -> bool:

@@ -134,7 +134,7 @@ MOST_SAID = 10
 
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
 #: optional for commands that only read
-_perhaps_a_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
+_optional_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
 
 
 def add_to(group: click.Group) -> None:
@@ -143,7 +143,7 @@ def add_to(group: click.Group) -> None:
 
 
 @click.command("show")
-@_perhaps_a_goal
+@_optional_goal
 @click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram")
 @json_option
 @click.pass_context
@@ -173,14 +173,14 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
 
 
 @click.command("handoff")
-@_perhaps_a_goal
+@_optional_goal
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
 @json_option
 @click.pass_context
 def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
     """Write a handoff document for a goal
 
-    It holds the purpose, state, decisions, next steps, open questions and evidence.
+    Includes the purpose, state, decisions, next steps, open questions and evidence.
 
     \b
     Example:

@@ -183,7 +183,7 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
 def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     """Show or clear safe mode
 
-    llmc enters safe mode after it found a damaged goal store. Goals send nothing until you clear it.
+    llmc enters safe mode when it finds a damaged goal store. Goals send nothing until you clear safe mode.
 
     \b
     Example:
@@ -208,7 +208,7 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
 def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
     """Check all goals and act on them now
 
-    The daemon does it if one is running, otherwise this command. Exit code 1 means that it failed.
+    The daemon runs the tick if one is running, otherwise this command. Exits with 1 if the tick failed.
 
     \b
     Example:

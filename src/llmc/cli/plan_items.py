@@ -58,7 +58,7 @@ def reason_option(*, required: bool) -> Callable[..., Any]:
 def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as done
 
-    The status of its parents follows.
+    Also updates the status of its parents.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
 def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as blocked
 
-    Nothing is sent for it until `llmc work unblock`.
+    No work is sent until `llmc work unblock`.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Unblock a plan item
 
-    The reason is sent to its worker.
+    Sends the reason to the worker.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
 def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Reopen a plan item that was done
 
-    Its parents are reopened too.
+    Also reopens its parents.
 
     \b
     Example:
@@ -134,7 +134,7 @@ def recovery(
     first_step: str | None,
     idle_after: str | None,
 ) -> None:
-    """Set when a plan item counts as stalled, and the first step
+    """Set the idle limit and the first recovery step of a plan item
 
     \b
     Examples:
@@ -186,7 +186,7 @@ def override(
 ) -> None:
     """Override the status of a plan item
 
-    The status no longer follows its children, until --clear.
+    The status stays until --clear, whatever the status of its children.
 
     \b
     Examples:

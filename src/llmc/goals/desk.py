@@ -202,7 +202,7 @@ class Aside(Struct):
         if action.dispatch_id in self._begun:
             return False
         try:
-            future = self.pool.submit(_whatever_happens, deed)
+            future = self.pool.submit(_caught, deed)
         except RuntimeError:
             return False  # shutting down; the intent is stored
         self._begun[action.dispatch_id] = action, future
@@ -220,7 +220,7 @@ class Aside(Struct):
                 yield action, Done(None, "stopped") if future.cancelled() else future.result()
 
 
-def _whatever_happens(deed: Callable[[], Done]) -> Done:
+def _caught(deed: Callable[[], Done]) -> Done:
     try:
         return deed()
     except Exception as error:

@@ -158,10 +158,10 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return source.remove(task, partial(_is_nobodys, books=source.books(), key=task))
+        return source.remove(task, partial(_is_free, books=source.books(), key=task))
 
 
-def _is_nobodys(task: Task, books: Books, key: TaskKey) -> bool:
+def _is_free(task: Task, books: Books, key: TaskKey) -> bool:
     """Free, or its claim has ended and a crash kept the file from saying so."""
     return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, key)
 
@@ -243,7 +243,7 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
         return "not sent to any notification channel, as the goal requests"
     if wanted not in ways:
         raise Refused(
-            f"no recipient on channel {wanted!r}: it is not configured in [notify]",
+            f"channel {wanted!r} is not configured in [notify]; the question was not sent",
             hint="Run `llmc inbox` to see the question.",
         )
     return f"sent to {wanted}"
@@ -255,11 +255,11 @@ def _ask(project: Project, action: Action) -> Done:
     told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
     text, since = action.text[:500], action.decided_at
-    tell_person(project, action.goal_id, action.dispatch_id, text, since, context, **ids)
+    notify_user(project, action.goal_id, action.dispatch_id, text, since, context, **ids)
     return Done(Result.OK, f"in the inbox; {told}")
 
 
-def tell_person(
+def notify_user(
     project: Project,
     goal_id: str,
     dispatch_id: str,

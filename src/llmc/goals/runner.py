@@ -145,7 +145,7 @@ class Runner:
             return Ticked(False, problem=dispatch.in_words(error))
 
     def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
-        """Record the tick, for `llmc status` and for whoever requested it."""
+        """Record the tick, for `llmc status` and for the command that requested it."""
         if done.did_work:
             with contextlib.suppress(LlmcError, OSError), self._opened().reading() as found:
                 self._desk.read(found)
@@ -379,7 +379,7 @@ class Runner:
         try:
             how = dispatch.how_told(self._project, where)
             # Notify first, once per id; then count.
-            dispatch.tell_person(self._project, goal.goal_id, dispatch_id, text, asks.since, where)
+            dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, asks.since, where)
         except Refused as error:
             how = dispatch.in_words(error)
         tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
@@ -397,9 +397,9 @@ class Runner:
         if not why:
             return False
         # Notify first, once per id: after a crash in between nothing else would.
-        dispatch_id, text = goal_end.word(goal, why)
+        dispatch_id, text = goal_end.budget_notice(goal, why)
         where = goal.origin.origin_delivery_context
-        dispatch.tell_person(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)
+        dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)
         over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")

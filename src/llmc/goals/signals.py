@@ -128,7 +128,7 @@ def _of(facts: _Facts, assignment: Assignment) -> Signals:
     if last is None:
         return Signals()
     if last.mode is Mode.SEND and assignment.agent_id != HOME:
-        return _of_persons_worker(facts, assignment, last.ts)
+        return _of_manual_worker(facts, assignment, last.ts)
     runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
     landed = next((run for run in runs if run is not None and facts.books.is_completed(run[0])), None)
     run = landed or (runs[-1] if runs else None)
@@ -204,8 +204,8 @@ def _of_worker(
     )
 
 
-def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
-    """A manual worker that goals may prompt: its accept completes the work."""
+def _of_manual_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
+    """A manual worker that goals may prompt; accepting its commit completes the work."""
     record = facts.state.workers.get(WorkerName(assignment.agent_id))
     if record is None:
         return Signals()

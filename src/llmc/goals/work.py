@@ -91,7 +91,7 @@ def done(
     seen = tuple(check_typed("commit", one) for one in commits)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
-        return by_hand.done(view, node, now, by_hand.proof_by_word(node, text, seen, now, new_id("C")))
+        return by_hand.done(view, node, now, by_hand.proof_by_user(node, text, seen, now, new_id("C")))
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -142,7 +142,7 @@ def override(
 
     def write(view: GoalView, node: Node, now: float) -> Change:
         to = NodeStatus(status)
-        proof = by_hand.proof_by_word(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
+        proof = by_hand.proof_by_user(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
         return by_hand.override(node, to, now, reason, actor, proof)
 
     return _on_node(project, node_id, goal_id, write)

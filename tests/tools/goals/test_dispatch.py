@@ -310,7 +310,7 @@ def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
     where = DeliveryContext(channel="pigeon")
     asked = shop.perform(action(purpose="escalate", mode=Mode.ESCALATE, delivery_context=where))
     assert asked.result is Result.ERROR
-    assert "no recipient on channel 'pigeon'" in asked.notes
+    assert "channel 'pigeon' is not configured" in asked.notes
     assert shop.told("goal_asked") == []
     assert shop.perform(action(purpose="escalate", mode=Mode.ESCALATE)).result is Result.OK
     assert len(shop.told("goal_asked")) == 1

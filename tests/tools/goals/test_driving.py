@@ -195,7 +195,7 @@ def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Projec
     after = open_store(project).view(GOAL).assignments["A_1"]
     asked = after.dispatch_history[-1]
     assert (asked.mode, asked.delivery_context) == (Mode.ESCALATE, where)
-    assert (asked.result, "no recipient on channel 'webhook'" in asked.notes) == (Result.ERROR, True)
+    assert (asked.result, "channel 'webhook' is not configured" in asked.notes) == (Result.ERROR, True)
     assert after.status is S.BLOCKED, "it is in the inbox"
     assert not asked_events(project), "not another way"
 

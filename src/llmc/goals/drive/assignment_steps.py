@@ -218,8 +218,8 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
         assignment = _unblock_by_progress(work, assignment, node, judged, signals)
     alive = judged.state is State.ALIVE and not is_doubtful(assignment, signals, judged)
     pending = assignment.pending
-    if pending is not None and _is_idle_talk(
-        assignment, pending, stirs=alive or judged.state is State.WAITING
+    if pending is not None and _is_pointless(
+        assignment, pending, is_active=alive or judged.state is State.WAITING
     ):
         assignment, pending = work.drop_pending(assignment, "no longer needed"), None
     on_its_way = pending is not None and pending.is_instruction
@@ -228,11 +228,11 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
     return assignment, judged
 
 
-def _is_idle_talk(assignment: Assignment, pending: Dispatch, *, stirs: bool) -> bool:
+def _is_pointless(assignment: Assignment, pending: Dispatch, *, is_active: bool) -> bool:
     """Whether a pending message has become pointless: there is activity, or the question is closed."""
     if pending.mode is Mode.ESCALATE:
         return assignment.status is not S.BLOCKED
-    return pending.purpose in (NUDGE, REPLAN, DIAGNOSE) and (stirs or assignment.status is not S.STALLED)
+    return pending.purpose in (NUDGE, REPLAN, DIAGNOSE) and (is_active or assignment.status is not S.STALLED)
 
 
 def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[Assignment, Liveness]:
@@ -298,8 +298,8 @@ def _unblock_by_progress(
     helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
     if not helped and not told:
         return assignment
-    work.move_node(node, NodeStatus.IN_PROGRESS, "it goes on")
-    return work.move(assignment, S.ACTIVE, "it goes on")
+    work.move_node(node, NodeStatus.IN_PROGRESS, "work resumed")
+    return work.move(assignment, S.ACTIVE, "work resumed")
 
 
 def hear(work: Round, assignment: Assignment, node: Node, signals: Signals) -> tuple[Assignment, Node]:
@@ -326,11 +326,11 @@ def hear(work: Round, assignment: Assignment, node: Node, signals: Signals) -> t
     going_on = [update for update in now_said if not is_blocked(update)]
     if going_on:
         assignment = _goes_on(
-            work, _got_on(work, assignment, said_at), work.nodes[node.node_id], going_on[-1]
+            work, _progressed(work, assignment, said_at), work.nodes[node.node_id], going_on[-1]
         )
     if blocked and assignment.status is not S.BLOCKED:
         reason = words.blockers_reason(now_said[-1].blockers or (), now_said[-1].summary or "")
-        assignment = ask(work, _got_on(work, assignment, said_at), work.nodes[node.node_id], reason)
+        assignment = ask(work, _progressed(work, assignment, said_at), work.nodes[node.node_id], reason)
     return assignment, work.nodes[node.node_id]
 
 
@@ -375,7 +375,7 @@ def _crystallized(work: Round, assignment: Assignment, node: Node, report: Repor
     return work.put(_kept(assignment, fingerprint(update)))
 
 
-def _got_on(work: Round, assignment: Assignment, said_at: float) -> Assignment:
+def _progressed(work: Round, assignment: Assignment, said_at: float) -> Assignment:
     seen = max(said_at, assignment.last_observed_activity_at or said_at)
     return replace(ladder.progressed(assignment, work.now, work.now), last_observed_activity_at=seen)
 

@@ -36,7 +36,7 @@ from llmc.goals.plan.plan import children_of, is_ready, shape_of
 from llmc.goals.report.crystals import of_node, of_parts
 
 
-def proof_by_word(
+def proof_by_user(
     node: Node, text: str, commits: tuple[str, ...], now: float, crystallization_id: str
 ) -> Crystallization:
     """The user's summary of finished work."""
@@ -90,7 +90,7 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     given = [
         move_assignment(one, AssignmentStatus.BLOCKED, now, actor=HUMAN, blocked=why)
         for part in parts
-        for one in at_it(view, part)
+        for one in open_assignments(view, part)
         if one.status is not AssignmentStatus.BLOCKED
     ]
     return moves(nodes, given)
@@ -100,7 +100,7 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Unblock it, with all of its blocked leaves."""
     parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
-        hint = "There is nothing to unblock."
+        hint = "Run `llmc goal show` to see the plan."
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
     change = Change()
     for one in parts:
@@ -118,7 +118,7 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     ready = is_ready(node.node_id, {**view.nodes, **reopened}, shape)
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    word = f"This was done before and has been reopened: {reason}"
+    word = f"This work was done before and has been reopened: {reason}"
     return moves([(replace(moved, overridden=False, word=word), event)], [])
 
 
@@ -148,7 +148,7 @@ def set_recovery(
             expected_next_update_at=None,  # it was computed with the old limit
             updated_at=now,
         )
-        for one in at_it(view, node)
+        for one in open_assignments(view, node)
     )
     data = {"recoveryPolicy": recovery or "", "idleAfterMs": idle_after_ms, "actor": HUMAN}
     return Change(nodes=(changed,), assignments=given, events=(node.event("work.recovery", now, data),))
@@ -168,7 +168,7 @@ def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = ""
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
     """Blocked assignments of a node are sent again, with fresh recovery counters."""
     given = []
-    for one in at_it(view, node):
+    for one in open_assignments(view, node):
         if one.status is AssignmentStatus.BLOCKED:
             fresh = progressed(one, now, now)
             given.append(
@@ -177,7 +177,7 @@ def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Eve
     return given
 
 
-def at_it(view: GoalView, node: Node) -> list[Assignment]:
+def open_assignments(view: GoalView, node: Node) -> list[Assignment]:
     mine = [one for one in view.assignments.values() if one.work_node_id == node.node_id]
     return [one for one in mine if one.status.is_open]
 

@@ -49,7 +49,7 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
     return Change(goal=paused, events=(event, told))
 
 
-def word(goal: Goal, why: str) -> tuple[str, str]:
+def budget_notice(goal: Goal, why: str) -> tuple[str, str]:
     """The notification, with an id that is unique per budget."""
     go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
     text = f"{goal.title} is paused: {why}. To resume: {go_on}"

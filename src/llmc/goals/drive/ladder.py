@@ -18,7 +18,7 @@ from llmc.goals.model import (
 #: the default pool
 HOME = "auto"
 #: in an allowlist: matches every pool
-EVERYBODY = "*"
+ANY_POOL = "*"
 
 
 class Policy(Struct, frozen=True):
@@ -59,7 +59,7 @@ def worker_of(key: str) -> str:
 
 def may_supervise(agent_id: str, policy: Policy) -> bool:
     """Whether goals may use a pool: listed, and beyond the home pool only with `allow_cross_agent`."""
-    listed = agent_id in policy.allow_agents or EVERYBODY in policy.allow_agents
+    listed = agent_id in policy.allow_agents or ANY_POOL in policy.allow_agents
     return listed and (agent_id == HOME or policy.allow_cross_agent)
 
 
@@ -86,7 +86,7 @@ MANY_CRITERIA = 5
 
 class Situation(Struct, frozen=True):
     reachable: bool
-    #: nobody to nudge
+    #: there is no worker to nudge
     failed: bool = False
 
 

@@ -122,7 +122,7 @@ def judge(
         signals = Signals()
     active_at = activity(assignment, signals, now)
     progress_at = progress(assignment, signals, policy, now)
-    if waits_on_a_person(assignment, signals):
+    if waits_for_user(assignment, signals):
         return Liveness(State.WAITING, "waiting for user", active_at, progress_at)
     if signals.run is Run.FAILED:
         return Liveness(State.FAILED, signals.run_error or "the task failed", active_at, progress_at)
@@ -136,7 +136,7 @@ def judge(
     due, why = _due(assignment, policy, active_at, now)
     due = max(due, granted_until or due)
     if active_at is not None and now < due:
-        return Liveness(State.ALIVE, "it stirs", active_at, progress_at, due)
+        return Liveness(State.ALIVE, "there is activity", active_at, progress_at, due)
     return Liveness(State.QUIET, why, active_at, progress_at, due)
 
 
@@ -196,7 +196,7 @@ def began_at(assignment: Assignment) -> float:
     return min(given.ts, assignment.last_dispatch_at or given.ts)
 
 
-def waits_on_a_person(assignment: Assignment, signals: Signals) -> bool:
+def waits_for_user(assignment: Assignment, signals: Signals) -> bool:
     """Whether the session waits for the user since our last message."""
     if signals.waiting is None:
         return False

@@ -37,7 +37,7 @@ GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
     (G.ACTIVE, G.PAUSED): "paused by user",
     (G.PAUSED, G.ACTIVE): "resumed by user",
     (G.ACTIVE, G.COMPLETED): "all phases are done and all commands in its criteria pass",
-    (G.PAUSED, G.COMPLETED): "the same, while paused: work in progress landed",
+    (G.PAUSED, G.COMPLETED): "all phases are done and all commands in its criteria pass",
     (G.COMPLETED, G.ACTIVE): "one of its plan items was reopened",
     (G.ACTIVE, G.CANCELLED): "cancelled by user",
     (G.PAUSED, G.CANCELLED): "cancelled by user",
@@ -67,7 +67,7 @@ NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
     (N.TODO, N.BLOCKED): "blocked by user",
     (N.TODO, N.DONE): "done by user",
     (N.QUEUED, N.DONE): "done by user, or landed before work was seen to start",
-    (N.BLOCKED, N.DONE): "done after all",
+    (N.BLOCKED, N.DONE): "done by user, or landed while blocked",
     # finished work turns out to be unfinished.
     (N.DONE, N.TODO): "reopened",
     (N.DONE, N.QUEUED): "reopened",
@@ -92,10 +92,10 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     # answered;
     (A.BLOCKED, A.ACTIVE): "worker resumed",
     (A.BLOCKED, A.DISPATCHED): "answer sent",
-    (A.BLOCKED, A.QUEUED): "to be sent again",
+    (A.BLOCKED, A.QUEUED): "will be sent again",
     # sent again, reassigned or withdrawn.
     (A.STALLED, A.DISPATCHED): "another instruction sent",
-    (A.STALLED, A.QUEUED): "to be sent to another worker",
+    (A.STALLED, A.QUEUED): "will be sent to another worker",
     (A.ACTIVE, A.DISPATCHED): "another instruction sent",
     (A.ACTIVE, A.QUEUED): "returned by worker",
     (A.DISPATCHED, A.QUEUED): "instruction withdrawn",

@@ -407,7 +407,7 @@ def _cycles(known: Mapping[str, Wait]) -> list[Problem]:
             circle: list[_Moment] = error.args[
                 1
             ]  # each comes before the next, and the first is also the last
-        path, opened = _kind_named(circle, known, leaves)
+        path, opened = _cycle_text(circle, known, leaves)
         problems.append(_sense(f"{known[opened[0]].path}.deps", f"dependency cycle: {path}"))
         del before[(opened[0], False)][(opened[1], opened[1] not in leaves)]
     return problems
@@ -428,7 +428,7 @@ def _moments(known: Mapping[str, Wait], leaves: set[str]) -> _Before:
     return before
 
 
-def _kind_named(
+def _cycle_text(
     circle: Sequence[_Moment], known: Mapping[str, Wait], leaves: set[str]
 ) -> tuple[str, tuple[str, str]]:
     """The cycle as a chain of leaves, and one dependency in it."""

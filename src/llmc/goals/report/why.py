@@ -42,7 +42,7 @@ _STEPS = {
 }
 
 
-_AT_A_TICK = "it is sent at the next tick with a free slot (`llmc goal tick` runs one now)"
+_AT_A_TICK = "sent at the next tick with a free slot (run `llmc goal tick` for a tick now)"
 
 
 class Clock(Struct, frozen=True):
@@ -119,7 +119,7 @@ def why_assignment(
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
     """What the rules do next if nothing changes."""
     if not assignment.status.is_open:
-        return Next("nothing; it is finished")
+        return Next("nothing; the work is finished")
     if view.goal.status is not GoalStatus.ACTIVE:
         word = f"llmc goal resume {view.goal.goal_id}"
         rest = f": {word}" if view.goal.status is GoalStatus.PAUSED else ""
@@ -129,7 +129,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if assignment.status is S.BLOCKED:
         answer = f'waiting for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)
-        return Next(f"{answer}; you are reminded" if due is not None else answer, due)
+        return Next(f"{answer}; next reminder" if due is not None else answer, due)
     if (pending := assignment.pending) is not None:
         return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
     if assignment.status is S.QUEUED:
@@ -137,7 +137,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next(
-            "counts as stalled unless there is activity", seen + assignment.idle_after_s(policy.idle_after_s)
+            "without activity, counts as stalled", seen + assignment.idle_after_s(policy.idle_after_s)
         )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
@@ -159,12 +159,14 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
-    seen, got_on = assignment.last_observed_activity_at, assignment.last_progress_at
+    seen, progress_at = assignment.last_observed_activity_at, assignment.last_progress_at
     lines = [
         "  alive     " + (f"last activity {clock.ago(seen)}" if seen else "no activity yet"),
         "  progress  "
         + (
-            f"last confirmed {clock.ago(got_on)}" if got_on else "none confirmed: no commit, report or answer"
+            f"last confirmed {clock.ago(progress_at)}"
+            if progress_at
+            else "none confirmed: no commit, report or answer"
         ),
     ]
     if ours:
@@ -208,14 +210,14 @@ def why_node(view: GoalView, node: Node) -> Why:
 
 def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
     if not node.status.is_open:
-        return "nothing; it is finished"
+        return "nothing; the work is finished"
     if node.status == "blocked":
         return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"it starts when {_some(waits)} is done" if waits else "its status follows its children"
+    return f"starts when {_some(waits)} is done" if waits else "its status follows its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
