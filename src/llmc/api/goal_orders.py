@@ -92,7 +92,7 @@ def undriven(project: Project) -> str:
         is_starting = project.daemon_runs()
         return "" if is_starting else "goals are not running; start them with `llmc up --auto --detach`"
     if record.auto is False:
-        return "the daemon runs without auto mode, which goals need; run `llmc up --auto --detach`"
+        return "goals need auto mode, but the daemon runs without it; run `llmc up --auto --detach`"
     return ""
 
 

@@ -63,9 +63,8 @@ class Desk:
     def read(self, found: Reader) -> bool:
         """Read what was written since the last read; False if nothing was."""
         revision = found.revision()
-        if (
-            found.file != self._file or revision < self._revision
-        ):  # a damaged store was set aside, or an older one is back
+        # a damaged store was set aside, or an older one is back
+        if found.file != self._file or revision < self._revision:
             self._file, self._revision, self._kept, self.unreadable = found.file, -1, {}, {}
         if revision == self._revision:
             return False

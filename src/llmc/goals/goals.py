@@ -22,9 +22,9 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
 from llmc.goals.drive import goal_end, ladder
-from llmc.goals.drive.by_hand import Question, questions
+from llmc.goals.drive.by_hand import Question, moved_to, questions
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.moves import HUMAN, move_goal, move_node, settled
+from llmc.goals.drive.moves import HUMAN, joined, move_goal, move_node, settled
 from llmc.goals.model import (
     AssignmentStatus,
     Change,
@@ -173,14 +173,13 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
     def write(view: GoalView) -> Change:
         now = now_unix()
         goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
-        open_nodes = [
-            node for leaf in shape_of(view.nodes).leaves if (node := view.nodes[leaf]).status.is_open
+        leaves = [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves]
+        gone = [
+            move_node(leaf, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN)
+            for leaf in leaves
+            if leaf.status.is_open
         ]
-        nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
-        gone = Change(
-            goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))
-        )
-        return settled(view, gone, now)
+        return settled(view, joined(Change(goal=goal, events=(event,)), moved_to(gone, [])), now)
 
     return _written(project, goal_id, write)
 

@@ -186,10 +186,8 @@ def _of_worker(
     newest = max(at for at in (wrote, own, committed, since) if at is not None)
     fresh = facts.now - newest < assignment.idle_after_s(facts.idle_after_s)
     moves = fresh or is_parked(facts.state.auto) or record.accept is not None
-    moves |= record.status in (
-        Status.NEEDS_REVIEW,
-        Status.OFFLINE,
-    )  # llmc's turn: landing or restart
+    # llmc's turn: landing or restart
+    moves |= record.status in (Status.NEEDS_REVIEW, Status.OFFLINE)
     return Signals(
         run_id=run_id,
         run=Run.IN_FLIGHT if moves else Run.NONE,

@@ -51,7 +51,7 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
             hint=f'To set it anyway: llmc work override {node.node_id} --status done --reason "why"',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
-    return joined(Change(crystallizations=(proof,)), moves([moved], []))
+    return joined(Change(crystallizations=(proof,)), moved_to([moved], []))
 
 
 def told_above(
@@ -93,7 +93,7 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
         for one in open_assignments(view, part)
         if one.status is not AssignmentStatus.BLOCKED
     ]
-    return moves(nodes, given)
+    return moved_to(nodes, given)
 
 
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
@@ -119,14 +119,14 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     word = f"This work was done before and has been reopened: {reason}"
-    return moves([(replace(moved, overridden=False, word=word), event)], [])
+    return moved_to([(replace(moved, overridden=False, word=word), event)], [])
 
 
 def override(
     node: Node, to: NodeStatus, now: float, reason: str, actor: str, proof: Crystallization | None
 ) -> Change:
     moved = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
-    return joined(Change(crystallizations=(proof,) if proof else ()), moves([moved], []))
+    return joined(Change(crystallizations=(proof,) if proof else ()), moved_to([moved], []))
 
 
 def set_recovery(
@@ -155,14 +155,16 @@ def set_recovery(
 
 
 def follow_again(node: Node, now: float, reason: str) -> Change:
-    return moves([release_node(node, now, reason=reason)], [])
+    return moved_to([release_node(node, now, reason=reason)], [])
 
 
 def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
     """Out of blocked: queued if it is ready; the next tick sends it with the user's text."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now))
+    return moved_to(
+        [(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now)
+    )
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
@@ -187,7 +189,7 @@ def _leaves_below(view: GoalView, node: Node) -> list[Node]:
     return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves_below(node.node_id)]
 
 
-def moves(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
+def moved_to(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
     return Change(
         nodes=tuple(one for one, _ in nodes),
         assignments=tuple(one for one, _ in given),

@@ -65,13 +65,12 @@ PASSED = "passed"
 def wants_check(view: GoalView) -> bool:
     """Whether the plan is done and the success criteria were not checked yet."""
     goal = view.goal
-    if (
-        goal.status is not GoalStatus.ACTIVE
-        or goal.checked is not None
-        or not commands(goal.success_criteria)
-    ):
-        return False
-    return is_completed([node for node in view.nodes.values() if node.kind is NodeKind.PHASE])
+    is_open = goal.status is GoalStatus.ACTIVE and goal.checked is None
+    return (
+        is_open
+        and bool(commands(goal.success_criteria))
+        and is_completed([node for node in view.nodes.values() if node.kind is NodeKind.PHASE])
+    )
 
 
 def checked(

@@ -137,8 +137,7 @@ def move_node(
     """A move of the table; done needs a proof, blocked a reason."""
     if (node.status, to) not in NODE_MOVES:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
-    _check_reason(f"{node.kind} {node.node_id}", to, blocked)
-    shown = _shown_proof(f"{node.kind} {node.node_id}", to, proof)
+    shown = _shown(f"{node.kind} {node.node_id}", to, blocked, proof)
     why = reason or (blocked.text if blocked else "") or NODE_MOVES[node.status, to]
     return _set_node(node, to, now, blocked, {**_data(node.status, to, why, actor), **shown})
 
@@ -158,8 +157,8 @@ def override_node(
         raise _illegal(what, node.status, to)
     if not reason.strip():
         raise IllegalMove(f"cannot override {what} without a reason", hint='Pass --reason "why".')
-    shown = _shown_proof(what, to, proof)
     blocked = BlockedReason(kind=actor, text=reason) if to is N.BLOCKED else None
+    shown = _shown(what, to, blocked, proof)
     data = {**_data(node.status, to, reason, actor), **shown}
     moved, event = _set_node(replace(node, overridden=True), to, now, blocked, data)
     return moved, replace(event, type="work.overridden")
@@ -198,8 +197,7 @@ def move_assignment(
     what = f"assignment {assignment.assignment_id}"
     if (assignment.status, to) not in ASSIGNMENT_MOVES:
         raise _illegal(what, assignment.status, to)
-    _check_reason(what, to, blocked)
-    shown = _shown_proof(what, to, proof)
+    shown = _shown(what, to, blocked, proof)
     why = reason or (blocked.text if blocked else "") or ASSIGNMENT_MOVES[assignment.status, to]
     moved = replace(
         assignment, status=to, updated_at=now, blocked_reason=blocked if to is A.BLOCKED else None
@@ -228,15 +226,14 @@ def _data(before: str, after: str, reason: str, actor: str) -> dict[str, Any]:
     return {"from": str(before), "to": str(after), "reason": reason, "actor": actor}
 
 
-def _check_reason(what: str, to: str, blocked: BlockedReason | None) -> None:
+def _shown(
+    what: str, to: str, blocked: BlockedReason | None, proof: Crystallization | Evidence | None
+) -> dict[str, Any]:
+    """The evidence as an event shows it. Done needs evidence, blocked a reason."""
     if to == N.BLOCKED and not (blocked and blocked.kind.strip() and blocked.text.strip()):
         raise IllegalMove(
             f"cannot block {what} without a reason", hint="Pass --reason, and --kind for the kind of blocker."
         )
-
-
-def _shown_proof(what: str, to: str, proof: Crystallization | Evidence | None) -> dict[str, Any]:
-    """The evidence as an event shows it."""
     if to != N.DONE:
         return {}
     if isinstance(proof, Crystallization) and proof.summary.strip():
@@ -408,9 +405,8 @@ def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None
 
 def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
     goal, is_done = before, is_completed(phases)
-    if (
-        phases and not is_done and goal.checked is not None
-    ):  # an earlier check says nothing about the new work
+    if phases and not is_done and goal.checked is not None:
+        # an earlier check says nothing about the new work
         goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
     if is_done and is_reached(goal) and goal.status.goes_on:

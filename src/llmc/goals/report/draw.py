@@ -1,6 +1,6 @@
 """Draws a goal's plan as a tree for the terminal, and as a Mermaid diagram. Pure.
 
-Percentages come from the caller (drive/rollup.py).
+Percentages come from the caller (drive/moves.py).
 """
 
 import re

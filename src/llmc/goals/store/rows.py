@@ -280,11 +280,11 @@ class Reader:
         return Crystals(kept)
 
     def events(
-        self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
+        self, goal_id: str = "", *, since: float = 0.0, last: int | None = None
     ) -> list[tuple[int, Event]]:
         """With their numbers, oldest first; `last`: only the newest."""
-        query = "SELECT seq, payload FROM events WHERE seq > ? AND ts >= ?"
-        values: list[Any] = [after, since]
+        query = "SELECT seq, payload FROM events WHERE ts >= ?"
+        values: list[Any] = [since]
         if goal_id:
             query += " AND goal_id = ?"
             values.append(goal_id)
