@@ -31,6 +31,7 @@ from llmc.goals.drive.updates import (
     parse,
     text_fingerprint,
 )
+from llmc.goals.drive.words import of_merge, of_report
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -44,7 +45,6 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.plan.plan import is_closed
-from llmc.goals.report.crystals import of_merge, of_report
 
 S = AssignmentStatus
 

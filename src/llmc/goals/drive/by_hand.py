@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import Refused
-from llmc.goals.drive import words
 from llmc.goals.drive.ladder import progressed
 from llmc.goals.drive.moves import (
     HUMAN,
@@ -17,6 +16,7 @@ from llmc.goals.drive.moves import (
     override_node,
     release_node,
 )
+from llmc.goals.drive.words import MAX_QUESTION, fit, of_node, of_parts
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -33,7 +33,6 @@ from llmc.goals.model import (
     Recovery,
 )
 from llmc.goals.plan.plan import children_of, is_ready, shape_of
-from llmc.goals.report.crystals import of_node, of_parts
 
 
 def proof_by_user(
@@ -263,7 +262,7 @@ def sent_again(view: GoalView, assignment_id: str, text: str, now: float) -> Cha
     assignment = view.assignments.get(assignment_id)
     if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
         return Change()
-    said = words.fit(text.strip(), words.MAX_QUESTION)
+    said = fit(text.strip(), MAX_QUESTION)
     fresh = replace(progressed(assignment, now, now), answer=said)
     freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
     nodes: tuple[Node, ...] = ()

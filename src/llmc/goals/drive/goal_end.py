@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from llmc.goals.drive.moves import HUMAN, commands, is_completed, move_goal, settled
-from llmc.goals.drive.words import fit
+from llmc.goals.drive.words import fit, joined_evidence, of_parts
 from llmc.goals.model import (
     Asking,
     BlockedReason,
@@ -24,7 +24,6 @@ from llmc.goals.model import (
     Tested,
 )
 from llmc.goals.plan.plan import children_of
-from llmc.goals.report.crystals import joined_evidence, of_parts
 
 
 def is_limited(goal: Goal) -> bool:

@@ -29,7 +29,6 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.plan.plan import Shape, is_closed, shape_of
-from llmc.goals.report import crystals as crystal_rules
 
 WORK, ANSWER, REMINDER, WITHDRAW, DIAGNOSE = "work", "answer", "reminder", "withdraw", "diagnose"
 NUDGE, REPLAN, REASSIGN, ESCALATE = (
@@ -387,7 +386,7 @@ class Round:
 
     def _of_parts(self, node: Node | None, parts: tuple[str, ...]) -> Crystallization:
         rows = [(self._as_closed(part), self.crystals.get(part)) for part in parts]
-        return crystal_rules.of_parts(self.ids(), self.goal, node, rows, self.now)
+        return words.of_parts(self.ids(), self.goal, node, rows, self.now)
 
     def _as_closed(self, node_id: str) -> Node:
         """A parent as it will be after this round."""

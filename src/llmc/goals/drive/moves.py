@@ -88,7 +88,7 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.DISPATCHED, A.DONE): "its work has landed",
     (A.ACTIVE, A.BLOCKED): "reported blocked by worker",
     (A.QUEUED, A.BLOCKED): "waiting for a decision by the user",
-    (A.QUEUED, A.DONE): "done by user before it was sent",
+    (A.QUEUED, A.DONE): "done by user before the instruction was sent",
     # answered;
     (A.BLOCKED, A.ACTIVE): "worker resumed",
     (A.BLOCKED, A.DISPATCHED): "answer sent",

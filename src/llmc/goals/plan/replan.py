@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from llmc.goals.drive.words import of_node
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -164,21 +165,11 @@ def _done_already(
     view: GoalView, after: Mapping[str, Node], same: Mapping[str, Node | None], now: float
 ) -> list[Crystallization]:
     """Summaries for items that the plan marks done."""
-    found = []
-    for id, node in after.items():
-        old = same[id]
-        if node.status is NodeStatus.DONE and (old is None or old.status is not NodeStatus.DONE):
-            found.append(
-                Crystallization(
-                    crystallization_id=f"plan:{view.goal.goal_id}:{id}:{now:.3f}",
-                    goal_id=view.goal.goal_id,
-                    work_node_id=id,
-                    level=str(node.kind),
-                    created_at=now,
-                    summary="Marked done in the plan.",
-                )
-            )
-    return found
+    return [
+        of_node(f"plan:{view.goal.goal_id}:{id}:{now:.3f}", node, now, summary="Marked done in the plan.")
+        for id, node in after.items()
+        if node.status is NodeStatus.DONE and ((old := same[id]) is None or old.status is not NodeStatus.DONE)
+    ]
 
 
 def _goal(goal: Goal, revision: PlanRevision, provenance: Provenance | None, now: float) -> Goal:
