@@ -134,7 +134,7 @@ def recovery(
     first_step: str | None,
     idle_after: str | None,
 ) -> None:
-    """Set the idle limit and the first recovery step of a plan item
+    """Set the idle limit and first recovery step of a plan item
 
     \b
     Examples:

@@ -22,7 +22,7 @@ from llmc.goals.drive.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
 from llmc.goals.drive.ladder import worker_of
 from llmc.goals.drive.moves import commands
 from llmc.goals.goals import new_id
-from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result, Tested
+from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Result, Tested
 from llmc.goals.store.goal_store import GoalStore
 from llmc.landing import validation
 from llmc.notifications.notify import channels_of, settings_of
@@ -44,7 +44,6 @@ from llmc.workers.start import send_message
 #: the next tick tries again, so do not wait long for a busy worker
 WORKER_LOCK_S = 2.0
 _TYPED_BEFORE = "prompt already sent"
-_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}
 _RESULTS = {
     Outcome.ACKNOWLEDGED: Result.OK,
     Outcome.QUEUED: Result.ACCEPTED,
@@ -108,7 +107,7 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     draft = Draft(
         subject=subject[:200],
         description=action.text,
-        priority=_PRIORITIES[goal.priority],
+        priority=goal.priority.of_task,
         verify=node.verify if node else "",
         by="goal",
         goal={

@@ -36,6 +36,11 @@ class Priority(StrEnum):
     HIGH = "high"
     URGENT = "urgent"
 
+    @property
+    def of_task(self) -> int:
+        """The priority of a task for such a goal; the lowest number comes first."""
+        return {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}[self]
+
 
 class NodeKind(StrEnum):
     PHASE = "phase"

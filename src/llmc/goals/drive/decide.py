@@ -25,13 +25,10 @@ from llmc.goals.model import (
     Mode,
     Node,
     NodeStatus,
-    Priority,
     Recovery,
     Result,
 )
 from llmc.goals.plan.plan import Shape, ready_among
-
-_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 
 
 class Workset(Struct, frozen=True):
@@ -99,7 +96,7 @@ def at_work(view: GoalView) -> int:
 
 def in_order(views: Iterable[GoalView]) -> list[GoalView]:
     """By priority, then by age."""
-    return sorted(views, key=lambda v: (_PRIORITIES[v.goal.priority], v.goal.created_at, v.goal.goal_id))
+    return sorted(views, key=lambda v: (v.goal.priority.of_task, v.goal.created_at, v.goal.goal_id))
 
 
 def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:

@@ -132,9 +132,14 @@ def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Sp
     if reason is not None and node.status is not NodeStatus.DONE:
         spans.append((f"  {printable(reason.question or reason.text)}", "red"))
     elif waits := open_waits(view, node):
-        more = f" and {len(waits) - MAX_WAITS} more" if len(waits) > MAX_WAITS else ""
-        spans.append((f"  waits for {', '.join(waits[:MAX_WAITS])}{more}", "dim"))
+        spans.append((f"  waits for {some(waits, MAX_WAITS)}", "dim"))
     return spans
+
+
+def some(items: Sequence[str], most: int) -> str:
+    """The first entries on one line, with a count of the others."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def open_waits(view: GoalView, node: Node) -> list[str]:

@@ -26,7 +26,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.plan.plan import BELOW, children_of, shape_of, waits_of, walk
 from llmc.goals.plan.replan import current_id
-from llmc.goals.report.draw import open_waits, owner_of, owners_of
+from llmc.goals.report.draw import open_waits, owner_of, owners_of, some
 
 #: version of the export format, not of the store
 VERSION = 1
@@ -317,12 +317,7 @@ def _facts(evidence: Evidence) -> list[str]:
         "issues": [escaped(text) for text in evidence.issues],
         "see also": [escaped(text) for text in evidence.external_refs],
     }
-    return [f"{name}: {_joined(found)}" for name, found in rows.items() if found]
-
-
-def _joined(items: Sequence[str]) -> str:
-    more = f" and {len(items) - MAX_LIST} more" if len(items) > MAX_LIST else ""
-    return ", ".join(items[:MAX_LIST]) + more
+    return [f"{name}: {some(found, MAX_LIST)}" for name, found in rows.items() if found]
 
 
 def _history(view: GoalView) -> list[str]:

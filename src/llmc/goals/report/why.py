@@ -22,6 +22,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.plan.plan import waits_of
+from llmc.goals.report.draw import some
 
 S = AssignmentStatus
 
@@ -174,7 +175,7 @@ def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clo
         lines.append(f"  evidence  {clock.ago(proof.created_at)}: {proof.summary}")
         found = [("commits", proof.evidence.commits), ("files", proof.evidence.files_touched)]
         found.append(("tests", tuple(test.command for test in proof.evidence.tests_run)))
-        lines += [f"            {word}: {_some(rows)}" for word, rows in found if rows]
+        lines += [f"            {word}: {some(rows, MAX_SHOWN)}" for word, rows in found if rows]
     return lines
 
 
@@ -190,7 +191,7 @@ def why_node(view: GoalView, node: Node) -> Why:
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {node.status}" + (f": {reason}" if reason else ""),
         "  who       no worker",
-        f"  waits for {_some(waits) or 'nothing'}",
+        f"  waits for {some(waits, MAX_SHOWN) or 'nothing'}",
         f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
         f"  next      {comes}",
     ]
@@ -217,7 +218,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"starts when {_some(waits)} is done" if waits else "its status follows its children"
+    return f"starts when {some(waits, MAX_SHOWN)} is done" if waits else "its status follows its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
@@ -243,11 +244,16 @@ def why_goal(view: GoalView, percent: int) -> Why:
         "needs you": by[S.BLOCKED],
     }
     lines += [
-        f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"
+        f"  {word:<9} {some(ids, MAX_SHOWN) or 'nothing'}"
+        for word, ids in rows.items()
+        if ids or word == "ready"
     ]
     if by[S.BLOCKED]:
         lines.append("            llmc inbox")
-    lines += [f"  waits     {leaf} for {_some(ids)}" for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]]
+    lines += [
+        f"  waits     {leaf} for {some(ids, MAX_SHOWN)}"
+        for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]
+    ]
     if len(found.waiting) > MAX_SHOWN:
         lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")
     lines += [f"  holds up  {leaf}: {_others(count)}" for leaf, count in most[:3] if count]
@@ -269,8 +275,3 @@ def why_goal(view: GoalView, percent: int) -> Why:
 
 def _others(count: int) -> str:
     return f"{count} other plan item" + ("s" if count > 1 else "")
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - MAX_SHOWN} more" if len(ids) > MAX_SHOWN else ""
-    return ", ".join(ids[:MAX_SHOWN]) + more
