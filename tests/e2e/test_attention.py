@@ -267,7 +267,7 @@ def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
 def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) -> None:
     """With a daemon the tick says so; without one the command that changes it, wherever the goals are kept.
 
-    Break: no `goal_concerns.tell` in `_leave_mark`, or no `after_a_word` in `_on_node`.
+    Break: no `tell` in `_leave_mark`, or no `after_change` in `_on_node`.
     """
     fleet = goals.set_up(
         scripted,

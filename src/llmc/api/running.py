@@ -9,7 +9,7 @@ from typing import Protocol
 import psutil
 from msgspec import Struct
 
-from llmc.api.goal_ticks import undriven
+from llmc.api.goal_orders import undriven
 from llmc.attention import raising
 from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError

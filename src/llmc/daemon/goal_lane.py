@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from llmc.base.clock import now_unix
 from llmc.goals.desk import Aside
-from llmc.goals.runner import Runner, Ticked
-from llmc.goals.status import log
+from llmc.goals.goals import log
+from llmc.goals.runner import Runner
+from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project
 
 #: collects events that happen together

@@ -13,7 +13,7 @@ from llmc.config.paths import Root
 from llmc.daemon import goal_lane
 from llmc.daemon.goal_lane import GoalsLane
 from llmc.goals.desk import Aside
-from llmc.goals.runner import Ticked
+from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project, bare_project
 from tests.support.waiting import wait_until
 

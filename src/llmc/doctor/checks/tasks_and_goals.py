@@ -9,7 +9,7 @@ from llmc.doctor.check import Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.goals.goals import open_store
-from llmc.goals.store.store_errors import SET_ASIDE
+from llmc.goals.store.goal_store import SET_ASIDE
 from llmc.records.books import Claim
 from llmc.repo.project import Project
 from llmc.tasks import queue, task_orders
