@@ -36,7 +36,6 @@ from llmc.landing.accept_journal import (
     WorkChanged,
     cancel,
     completed,
-    waits,
 )
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
@@ -193,8 +192,7 @@ class _Pipeline:
                 if self._should_go_first():
                     self._take_ticket()
                 self._one_step()
-                if waits(self.journal):
-                    about = self.journal.waits_for or "an answer"
+                if about := self.record.landing_waits_for:
                     raise Waiting(f"{self.name}: {self.journal.squash[:12]} is waiting for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
@@ -250,7 +248,7 @@ class _Pipeline:
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
-            stays = after.step != current or waits(after)
+            stays = after.step != current or after.step == "wait"
             ahead = after.step if stays else STEPS[STEPS.index(current) + 1]
             self._write(replace(after, step=ahead))
         else:

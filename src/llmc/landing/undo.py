@@ -4,6 +4,7 @@ Journaled in the state: the field `undo` names the next step and is written befo
 after a crash. The running undo holds the landing ticket; a journal without a holder was interrupted.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,8 @@ from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
 from llmc.landing import fast_forward, merging, rebase, validation
 from llmc.records.event_log import EventLog
-from llmc.records.state import UndoJournal
+from llmc.records.state import State, UndoJournal
+from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.tasks import task_orders
@@ -64,16 +66,29 @@ class Target(Struct, frozen=True):
 
 
 def target(project: Project) -> Target:
-    """The interrupted undo, else the latest accept that was not undone."""
-    journal = project.store.read().undo
-    if journal is not None and (journal.step != DONE or _is_news(project, journal)):
-        return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
-    newest = _newest_accept(project)
+    """The interrupted undo, else the latest accept that was not undone; refuses while that one waits to land."""
+    state = project.store.read()
+    journal = state.undo
+    if journal is not None and journal.step != DONE:
+        return _begun(journal)
+    newest, pending = _newest_accept(project), _newest_pending(state)
+    accepted_unix = newest.at_unix if newest else 0.0
+    pending_unix = pending.accept.started_unix if pending and pending.accept else 0.0
+    if journal is not None and max(accepted_unix, pending_unix) <= journal.started_unix:
+        return _begun(
+            journal
+        )  # the daemon finished it, and the user has not seen that: a repeated command refers to it
+    if pending is not None and pending_unix > accepted_unix:
+        raise _not_landed_yet(pending, newest)
     if newest is None:
         raise NotFound(
             "nothing to undo: no work was accepted", hint="Run `llmc events` to see what happened."
         )
     return newest
+
+
+def _begun(journal: UndoJournal) -> Target:
+    return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
 
 
 def _newest_accept(project: Project) -> Target | None:
@@ -88,10 +103,24 @@ def _newest_accept(project: Project) -> Target | None:
     return None
 
 
-def _is_news(project: Project, journal: UndoJournal) -> bool:
-    """Whether the daemon finished this undo and the user has not seen that: a repeated command refers to it."""
-    newest = _newest_accept(project)
-    return newest is None or newest.at_unix <= journal.started_unix
+def _newest_pending(state: State) -> WorkerRecord | None:
+    """The worker whose accept started last, of those that wait to land."""
+    pending = [record for record in state.workers.values() if record.landing_waits_for]
+    return max(pending, key=lambda record: record.accept.started_unix if record.accept else 0.0, default=None)
+
+
+def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
+    """Not the one before instead: the user means the accept that waits."""
+    assert pending.accept is not None
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
+    hint = f"Check whether it has landed: llmc accept {pending.name}"
+    if before is not None:
+        hint += f". To revert the accept before it, run `git revert {before.commit[:12]}` in the source."
+    return Refused(
+        f"the latest accept has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
+        f"has been waiting for {pending.landing_waits_for} since {since}",
+        hint=hint,
+    )
 
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:

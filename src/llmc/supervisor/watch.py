@@ -37,9 +37,16 @@ MANUAL = "manual_intervention_needed_"
 
 
 def at_work(state: State) -> list[WorkerRecord]:
-    """Auto workers with a task, except those that wait for the user."""
+    """Auto workers with a task, except those that wait for the user or for their work to land."""
+    return [record for record in _able_to_work(state) if record.assignment is not None]
+
+
+def _able_to_work(state: State) -> list[WorkerRecord]:
+    """A landing may be pending for hours; the daemon only polls it."""
     return [
-        r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
+        record
+        for record in state.workers.values()
+        if record.auto and not record.waits_for_a_person and not record.landing_waits_for
     ]
 
 
@@ -282,8 +289,7 @@ class Watch:
             state = self._project.store.read()
             if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
                 return False
-            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
-            return bool(at_work(state)) or (free and _is_ready_work(self._project))
+            return bool(at_work(state)) or (bool(_able_to_work(state)) and _is_ready_work(self._project))
         except (LlmcError, OSError):
             return False
 

@@ -117,8 +117,7 @@ def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
     books = source.books()
     for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:
         if _is_at_it(project, claim):
-            hint = f"Run `llmc reset {claim.worker}` to stop it and release the task."
-            raise Refused(f"{claim.worker} is working on task {task_id}", hint=hint)
+            raise _has_it(project, claim)
         source.write("released", claim, reason="its worker is not working on it", cause="")
     try:
         return source.one(source.key(task_id))
@@ -127,6 +126,18 @@ def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
             raise
         hint = "Add it again: llmc tasks add"
         raise NotFound(f"task {task_id} is completed and its file is gone", hint=hint) from error
+
+
+def _has_it(project: Project, claim: Claim) -> Refused:
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if record is not None and record.landing_waits_for:
+        return Refused(
+            f"the work of {claim.worker} on task {claim.task.id} is waiting for {record.landing_waits_for} "
+            "and may still land",
+            hint=f"Wait for the answer; to check it now: llmc accept {claim.worker}",
+        )
+    hint = f"Run `llmc reset {claim.worker}` to stop it and release the task."
+    return Refused(f"{claim.worker} is working on task {claim.task.id}", hint=hint)
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
