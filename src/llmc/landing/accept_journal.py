@@ -46,7 +46,7 @@ class Waiting(LlmcError):
     """The landing is pending; the next accept polls it."""
 
 
-class SentBack(Refused):
+class LandingRejected(Refused):
     """The landing was rejected; nothing landed, the accept has ended, and the worker gets the reason."""
 
 

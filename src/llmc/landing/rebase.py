@@ -225,7 +225,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
         git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
         before = _collapse(project, record, worktree, work)
         done = _begin(project, record, worktree, before, work)
-    rebasing, after = git.rebase_and_head(worktree)
+    rebasing, after = git.rebase_in_progress(worktree), git.head(worktree)
     if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may need other submodules and files
         _record_clean(project, name, base, after, then_validate)
@@ -235,9 +235,8 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
 
 def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
     """HEAD, after aborting a rebase left by our own crash."""
-    rebasing, before = git.rebase_and_head(worktree)
-    if not rebasing:
-        return before
+    if not git.rebase_in_progress(worktree):
+        return git.head(worktree)
     if not record.pre_rebase_sha:
         raise Refused(
             f"a rebase not started by llmc is in progress in the worktree of {record.name}",
@@ -519,9 +518,8 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     """Refuse uncommitted changes; returns the status of the worktree."""
     changes = git.tree_state(Path(record.worktree_path))
     if not changes.clean:
-        names = some_files([*changes.tracked, *changes.untracked])
         raise Refused(
-            f"{record.name} has uncommitted changes: {names}",
+            f"{record.name} has uncommitted changes: {some_files(changes.files)}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
         )
     return changes

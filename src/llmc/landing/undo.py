@@ -5,8 +5,8 @@ after a crash. The running undo holds the landing ticket; a journal without a ho
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,12 +33,8 @@ REF = f"refs/llmc/land/{NAME}"
 STEPS = ("revert", "validate", "land", "verify", "return", "finish")
 DONE = "done"
 MAX_ATTEMPTS = 20
-#: how long to wait for another landing, and for a goal tick
-TICKET_S, TICK_S = 7200.0, 120.0
-
-_IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
-_COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
-
+#: how long the daemon waits for another landing before it resumes, and an undo for a goal tick
+RESUME_S, TICK_S = 0.2, 120.0
 
 #: reopens the plan item of a commit, with a reason; returns its id, "" for none
 Reopen = Callable[[Project, str, str], str]
@@ -125,7 +121,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
-    with _ticket(project, TICKET_S):
+    with fast_forward.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
             raise Refused("another accept is the latest now; nothing was undone", hint="Run it again.")
@@ -133,7 +129,7 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
         _Steps(project, journal, reopen).land()
-    return _give_back(project, reopen, TICKET_S, keep=False)
+    return _give_back(project, reopen, fast_forward.ticket(project), keep=False)
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
@@ -142,12 +138,12 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
     if journal is None or journal.step == DONE:
         return None
     try:
-        with _ticket(project, 0.2):
+        with fast_forward.ticket(project, RESUME_S):
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
             _Steps(project, journal, reopen).land()
-        return _give_back(project, reopen, 0.2, keep=True)
+        return _give_back(project, reopen, fast_forward.ticket(project, RESUME_S), keep=True)
     except LockTimeout:
         return None
 
@@ -160,10 +156,12 @@ def stopped(project: Project) -> str:
     return journal.commit
 
 
-def _give_back(project: Project, reopen: Reopen, wait_s: float, *, keep: bool) -> Undone:
+def _give_back(
+    project: Project, reopen: Reopen, ticket: AbstractContextManager[None], *, keep: bool
+) -> Undone:
     """The steps after landing; `keep`: the journal stays until the user has seen it."""
     # A tick that has just seen the merge must not mark a plan item done after it was reopened.
-    with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), _ticket(project, wait_s):
+    with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), ticket:
         journal = project.store.read().undo
         if journal is None:  # another process has finished it
             raise NotFound("the undo has already finished", hint="Run `llmc events` to see what happened.")
@@ -189,12 +187,6 @@ def _begin(project: Project, wanted: Target) -> UndoJournal:
     with project.store.transaction() as tx:
         tx.journal_undo(journal)
     return journal
-
-
-@contextmanager
-def _ticket(project: Project, timeout_s: float) -> Iterator[None]:
-    with locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s):
-        yield
 
 
 class _Steps:
@@ -289,7 +281,7 @@ class _Steps:
     def _land(self) -> UndoJournal:
         if fast_forward.is_landed(self.project, self.journal.revert):  # before a crash
             return self.journal
-        with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
+        with fast_forward.merge_lock(self.project):
             fast_forward.land(self.project, NAME, self.journal.revert, self.journal.base)
         return self.journal
 
@@ -347,7 +339,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     if tree == git.tree_of(root, base):
         raise Refused(f"no changes of {commit[:12]} are left on the branch", hint="It was already reverted.")
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
-    env = {} if git.config_get(root, "user.email") else _IDENTITY | _COMMITTER
+    env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY
     done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)
     return done.stdout.strip()
 

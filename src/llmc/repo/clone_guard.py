@@ -122,16 +122,13 @@ class CloneGuard:
         """A worktree of the clone, or a repository inside one: a submodule or an agent's own."""
         pointer = f"{top}/.git"
         place = self._led_to(top)
+        is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
         if place == pointer:  # a separate repository
             self._inner(top, place)
-        elif os.path.dirname(place) == f"{self._git}/worktrees":
-            if not self._linked(top, place):
+        elif is_entry or os.path.dirname(top) == f"{self._root}/.worktrees":
+            if not is_entry or not self._linked(top, place):
                 self._lead_back(top)
                 place = self._led_to(top)
-            self._settings(f"{place}/config.worktree", Place.WORKTREE)
-        elif os.path.dirname(top) == f"{self._root}/.worktrees":
-            self._lead_back(top)
-            place = self._led_to(top)
             self._settings(f"{place}/config.worktree", Place.WORKTREE)
         elif place.startswith(f"{self._root}/"):
             self._inner(top, place)
@@ -286,13 +283,7 @@ class CloneGuard:
 
     def _identity(self) -> list[tuple[str, str]]:
         """The source's own user, which `init` copies."""
-        if not os.path.isdir(self.source):
-            return []
-        asked = ("config", "--local", "--get")
-        found = {
-            key: git.git(Path(self.source), *asked, key, check=False) for key in ("user.name", "user.email")
-        }
-        return [(key, done.stdout.strip()) for key, done in found.items() if done.ok and done.stdout.strip()]
+        return list(git.own_user(Path(self.source)).items()) if os.path.isdir(self.source) else []
 
     def _expected(self, path: str, tree: str) -> Expected:
         if not self.source:

@@ -8,7 +8,7 @@ import pytest
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.landing import fast_forward
-from llmc.landing.accept import _Pipeline, accept
+from llmc.landing.accept import accept
 from llmc.landing.accept_journal import WorkChanged
 from llmc.landing.fast_forward import BaseMoved, SourceBusy
 from llmc.records.transitions import step
@@ -366,13 +366,13 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
 ) -> None:
     """Break: look at the worker only before that; its commit would be left behind."""
     scene = waiting(source, tmp_path)
-    before, turn = scene.tip(), _Pipeline._merge_lock
+    before, turn = scene.tip(), fast_forward.merge_lock
 
-    def commits_meanwhile(pipeline: _Pipeline) -> AbstractContextManager[None]:
+    def commits_meanwhile(project: Project) -> AbstractContextManager[None]:
         scene.worktree.commit("late.txt", "late\n")
-        return turn(pipeline)
+        return turn(project)
 
-    monkeypatch.setattr(_Pipeline, "_merge_lock", commits_meanwhile)
+    monkeypatch.setattr(fast_forward, "merge_lock", commits_meanwhile)
     with (
         scene.project.worker_lock("w1"),
         pytest.raises(WorkChanged, match="made a commit during the accept"),

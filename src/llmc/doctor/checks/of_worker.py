@@ -12,8 +12,8 @@ from llmc.doctor.rules.records import mends
 from llmc.landing import rebase
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
+from llmc.repo.git_locks import STALE_LOCK_S
 from llmc.repo.project import Project, agent_for
-from llmc.repo.rules.git_lock import STALE_LOCK_S
 from llmc.sessions import sessions
 from llmc.workers import reset
 
