@@ -323,7 +323,7 @@ class _Drive:
     def _clear(self) -> None:
         self._look()
         try:
-            typist.begin_anew(self.project, self._record())
+            typist.start_new_conversation(self.project, self._record())
         except typist.Refusal:
             self._note(cleared=False)
             return

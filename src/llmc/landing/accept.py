@@ -69,7 +69,9 @@ def accept(
     """
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
-            raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
+            raise Refused(
+                f"{name} is being accepted by another command", hint="Run `llmc status` to follow it."
+            )
         with ahead or Ahead(project) as begun:
             return _accept(project, name, progress, begun, only_seen)
 
@@ -131,7 +133,7 @@ def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
-            f"{record.name} is not on its branch {record.branch}, and that branch has commits that would not land",
+            f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
             hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
         )
 
@@ -192,9 +194,8 @@ class _Pipeline:
         return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
 
     def _should_go_first(self) -> bool:
-        """Use the ticket after a lost race, or if nothing has to be validated, because then nobody waits for long.
-
-        Concurrent merges would be wasted.
+        """Take the ticket after a lost race, or if nothing has to be validated: then the others do not wait for long,
+        and concurrent merges would be wasted.
         """
         if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
             return False
@@ -284,7 +285,7 @@ class _Pipeline:
             if isinstance(error, LandingRejected) and now.assignment is not None:
                 tx.update(self.name, assignment=replace(now.assignment, unlanded=error.message))
             if self.record.assignment is None:  # auto mode handles its own
-                said = f"its accept failed at step {at}: {_why(error)}"
+                said = f"accept failed at step {at}: {_why(error)}"
                 about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
                 tx.raise_item(accept_key(self.name), text=said, **about)
             if isinstance(error, fast_forward.SourceBusy):
@@ -556,7 +557,7 @@ class _Pipeline:
         return self.journal
 
     def _tell_late(self, key: str, next: str) -> None:
-        said = f"{self.name} committed more while its work landed; the additional work is in the trash"
+        said = f"{self.name} made more commits while its work landed; they are in the trash"
         with self.project.store.transaction() as tx:
             tx.clear_item(trash.late_key(self.name))
             tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)

@@ -24,7 +24,7 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-_REFUSED_BY_HOOK = "A hook of the source refused it. Fix what it reports, then accept again."
+_REFUSED_BY_HOOK = "A hook of the source refused the commit. Fix what the hook reports, then accept again."
 
 
 class BaseMoved(Exception):
@@ -93,7 +93,8 @@ def _refuse_if_busy(place: Path) -> None:
     operation = git.operation_in_progress(place)
     if operation:
         raise SourceBusy(
-            f"a {operation} is in progress in {place}", hint="Finish or abort it, then accept again."
+            f"a {operation} is in progress in {place}",
+            hint=f"Finish or abort the {operation}, then accept again.",
         )
     lock = git.git_dir(place) / "index.lock"
     if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
@@ -239,7 +240,7 @@ def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
     target = f"refs/heads/{branch}"
     taken = Refused(
         f"branch {branch} already exists in the source",
-        hint="Choose another name with --branch NAME, or delete it.",
+        hint="Choose another name with --branch NAME, or delete that branch.",
     )
     if not _is_local(project):
         lease = f"--force-with-lease={target}:"  # the branch must not exist
@@ -306,6 +307,7 @@ def _checkout(project: Project) -> Path | None:
     place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
     if place is not None and not place.is_dir():
         raise LlmcError(
-            f"{place} is a worktree of the source, but does not exist", hint="Run `git worktree prune` there."
+            f"{place} is a worktree of the source, but does not exist",
+            hint="Run `git worktree prune` in the source.",
         )
     return place

@@ -74,7 +74,7 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} is being accepted (step {record.accept.step})", hint="Wait for the accept to finish."
+            f"{name} is being accepted (step {record.accept.step})", hint="Run `llmc status` to follow it."
         )
     if record.status not in CAN_PICK:
         raise Refused(
@@ -99,7 +99,7 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     except merging.Conflicts as found:
         raise Refused(
             f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
-            hint=f"When it is needs_review, run `llmc rebase {record.name}` to let it resolve them.",
+            hint=f"Let {record.name} resolve the conflicts: llmc rebase {record.name}",
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch

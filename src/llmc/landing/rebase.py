@@ -87,9 +87,9 @@ def rebase(project: Project, name: str) -> Rebased:
     if must_tell(record):
         raise tell(project, name)
     if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
-        state = "being accepted" if record.accept is not None else record.status
+        why = "it is being accepted" if record.accept else f"its status is {record.status}, not needs_review"
         raise Refused(
-            f"cannot rebase {name}: its status is {state}, not needs_review",
+            f"cannot rebase {name}: {why}",
             hint=advice(project, record.name),
         )
     if not was_interrupted(record):
@@ -158,7 +158,9 @@ def settle(project: Project, name: str) -> WorkerRecord:
     with fault_step("rebase.validate"):
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
-            raise LlmcError(f"{name} made a commit during validation", hint="It will be validated again.")
+            raise LlmcError(
+                f"{name} made a commit during validation", hint="llmc validates the new commit next."
+            )
         blamed = failed is not None and not isinstance(failed, BaseFails)
         code = (failed.returncode or 1) if failed and blamed else 0
         output = failed.output[-OUTPUT_CHARS:] if failed else ""
@@ -306,8 +308,8 @@ def _gave_trouble(
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
         return LlmcError(
-            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and is {record.status}",
-            hint="Run `llmc up --detach`, then try again: the worker will resolve them.",
+            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and its status is {record.status}",
+            hint="Run `llmc up --detach`, then try again: the worker resolves the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
@@ -466,7 +468,7 @@ def tell(project: Project, name: str) -> LlmcError:
         problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
-        return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
+        return Conflict(text, hint=f"Accept again when {name} is needs_review.", worker=name, files=files)
     text = f"{problem}, and the prompt to {name} was {receipt.outcome}: {receipt.reason}"
     return Conflict(text, hint=f"Check it: llmc attach {name}", worker=name, files=files)
 

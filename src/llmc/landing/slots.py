@@ -146,13 +146,13 @@ def end_what_runs(one: Slot) -> None:
         )
 
 
-def check_out(project: Project, one: Slot, commit: str, *, anew: bool = False) -> bool:
-    """Check out exactly this commit in the slot, provisioned like a worktree; `anew`: remove ignored files, too.
+def check_out(project: Project, one: Slot, commit: str, *, from_scratch: bool = False) -> bool:
+    """Check out exactly this commit in the slot, provisioned like a worktree; `from_scratch`: remove ignored files too.
 
     Returns whether it was recreated: then nothing known about it holds.
     """
     try:
-        _exactly(project, one, commit, ignored=anew or project.config.repo.validate_clean)
+        _exactly(project, one, commit, ignored=from_scratch or project.config.repo.validate_clean)
         return False
     except (LlmcError, OSError):
         pass  # a check can leave anything there; try a new slot

@@ -124,7 +124,9 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     with fast_forward.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
-            raise Refused("another accept is the latest now; nothing was undone", hint="Run it again.")
+            raise Refused(
+                "other work was accepted in the meantime; nothing was undone", hint="Run `llmc undo` again."
+            )
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)

@@ -122,7 +122,7 @@ def base_is_due(project: Project, base: str) -> bool:
 
 
 def look_at_base(project: Project, log: str, base: str) -> None:
-    """The default branch was known to fail: is it still so? Where nobody can tell, the next task shows it."""
+    """Check again whether the default branch fails. Without a slot it counts as passing; the next task shows it."""
     before = project.store.read().failing_base
     if not project.config.repo.validate or not in_slot(project):
         failing_base.forget(project)
@@ -192,10 +192,10 @@ class _Check:
             self.project, self.name, failed.done, what=failed.what, so="nothing landed"
         )
 
-    def passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
+    def passes(self, commit: str, command: str, what: str, *, from_scratch: bool = False) -> _Failed | None:
         """Run one command on a commit; retried once after a setup. Returns the failure, None if it passed."""
         with Aside(lambda: slots.setup_inputs(self.project, commit) if self.repo.setup else "") as inputs:
-            self._check_out(commit, anew=anew)
+            self._check_out(commit, from_scratch=from_scratch)
         ran = self._set_up(inputs.result())
         if ran is not None and not ran.ok:
             return _Failed(ran, "[repo].setup")
@@ -207,8 +207,8 @@ class _Check:
             return self.passes(commit, command, what)
         return _Failed(done, what)
 
-    def _check_out(self, commit: str, *, anew: bool) -> None:
-        if slots.check_out(self.project, self.slot, commit, anew=anew):
+    def _check_out(self, commit: str, *, from_scratch: bool) -> None:
+        if slots.check_out(self.project, self.slot, commit, from_scratch=from_scratch):
             self.memory = Memory()
 
     def _set_up(self, inputs: str) -> proc.Done | None:
@@ -255,7 +255,7 @@ class _Check:
         ):
             return False
         began = time.monotonic()
-        if self.passes(base, self.repo.validate, "validation", anew=True) is None:
+        if self.passes(base, self.repo.validate, "validation", from_scratch=True) is None:
             self._passed(base)
             return True
         _copy(self.slot.output, self.slot.base_output)
@@ -368,7 +368,7 @@ def in_worktree(
     worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
         raise Refused(
-            f"{record.name} does not have {commit[:12]} checked out, so it cannot be validated there",
+            f"cannot validate {commit[:12]} in the worktree of {record.name}: another commit is checked out",
             hint="Try again.",
         )
     refuse_hidden_changes(record)

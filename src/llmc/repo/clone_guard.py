@@ -112,7 +112,7 @@ class CloneGuard:
         if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
             raise LlmcError(
                 f"{self._git} is not the clone that llmc made: it points elsewhere",
-                hint="Check it; an agent may have replaced it. No command was run there.",
+                hint=f"An agent may have replaced {self._git}. Check it; llmc ran no command there.",
             )
         self._settings(f"{self._git}/config", Place.CLONE)
         self._settings(f"{self._git}/config.worktree", Place.ROOT)
@@ -173,7 +173,7 @@ class CloneGuard:
                 f"{top} is no longer a worktree of this root: its .git points elsewhere",
                 hint=f"Run `llmc doctor --repair` to recreate it; the files in {top} are kept.",
             )
-        self._say(Undone(f"{top}/.git", "it redirected git to another repository"))
+        self._say(Undone(f"{top}/.git", "redirected git to another repository"))
         for path, text in (
             (f"{top}/.git", f"gitdir: {entry}"),
             (f"{entry}/gitdir", f"{top}/.git"),
@@ -203,7 +203,7 @@ class CloneGuard:
             data = git_config.read_plainly(Path(path))
             rows = data if isinstance(data, Broken) else git_config.rows_of(data)
             if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(Undone(f"{top}/.git", f"it points to {place}, whose settings run programs"))
+                self._say(Undone(f"{top}/.git", f"pointed to {place}, whose settings run programs"))
                 self._aside(f"{top}/.git")
                 return
 
@@ -254,12 +254,12 @@ class CloneGuard:
         if kept == text:
             self._remember(path, before)
             return
-        self._say(Undone(path, "it passed files to programs, or excluded them from diffs and merges"))
+        self._say(Undone(path, "passed files to programs, or excluded them from diffs and merges"))
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
         """Recreate an unusable settings file as llmc made it."""
-        self._say(Undone(str(file), f"it was unusable and has been recreated: {why}"))
+        self._say(Undone(str(file), f"was unusable and has been recreated: {why}"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
                 self._aside(str(file))

@@ -165,7 +165,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     furnish(project, record)
     left = git.tree_state(worktree)
     if left.tracked:
-        _write_anew(worktree, left.tracked)
+        _rewrite(worktree, left.tracked)
         left = git.tree_state(worktree)
     if not left.clean:
         names = some_files(left.files)
@@ -233,7 +233,7 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
 
 
-def _write_anew(worktree: Path, names: Sequence[str]) -> None:
+def _rewrite(worktree: Path, names: Sequence[str]) -> None:
     """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
         if (worktree / name).is_file():

@@ -47,7 +47,7 @@ def find_source(given: str | None, cwd: Path) -> Source:
     if not done.ok:
         raise NotFound(
             f"{start} is not in a git repository",
-            hint="Run `llmc init` inside one, or pass it with --source PATH.",
+            hint="Run `llmc init` in a git repository, or pass one with --source PATH.",
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
     # Ask the repository itself: in a worktree of a bare one the answer would be no.

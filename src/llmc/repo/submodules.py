@@ -81,7 +81,7 @@ def scrub(worktree: Path, *, ignored: bool) -> None:
 
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
-    """Refuse a submodule commit that only the worker has: nobody else could fetch it."""
+    """Refuse a submodule commit that only the worker has: it could not be fetched anywhere else."""
     worktree = Path(record.worktree_path)
     store = _store(project) if (worktree / ".gitmodules").exists() else None
     if store is None:

@@ -53,7 +53,7 @@ def pin(
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without commits
     state = known or git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
-    forced = [*_files_at(worktree, ignored), *(_staged_anew(worktree, head) if state.tracked else ())]
+    forced = [*_files_at(worktree, ignored), *(_newly_staged(worktree, head) if state.tracked else ())]
     unfit = _unfit(worktree, untracked)
     too_much = _unfit(worktree, forced) if move_out else [name for name in forced if name.endswith("/")]
     forced = [name for name in forced if name not in too_much]
@@ -315,7 +315,7 @@ def _tree_of_index(worktree: Path) -> str | None:
         copy.unlink(missing_ok=True)
 
 
-def _staged_anew(worktree: Path, head: str | None) -> list[str]:
+def _newly_staged(worktree: Path, head: str | None) -> list[str]:
     """Files that are staged and not in HEAD: git may ignore them and would save only the staged version."""
     flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
     since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")

@@ -95,7 +95,7 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
             f"{name}: a git command is running in its worktree and holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for it or stop it, then try again.",
+            hint="Wait for that command or stop it, then try again.",
         )
     try:
         if os.lstat(lock).st_ino != before:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError, Refused
-from llmc.landing import fast_forward
+from llmc.landing import fast_forward, validation
 from llmc.landing.accept import accept
-from llmc.landing.accept_journal import WorkChanged
+from llmc.landing.accept_journal import Cancelled, WorkChanged
 from llmc.landing.fast_forward import BaseMoved, SourceBusy
 from llmc.records.transitions import step
 from llmc.records.worker import Status
@@ -380,3 +381,25 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
         accept(scene.project, "w1")
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (before, None)
     assert (scene.worktree.path / "late.txt").exists()
+
+
+def test_an_accept_that_was_replaced_while_it_validated_lands_nothing(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message ended it, and the state has a newer one. Break: look only for a journal, whichever it is."""
+    scene = waiting(source, tmp_path)
+    repo = replace(scene.project.config.repo, validate="true")
+    project = replace(scene.project, config=replace(scene.project.config, repo=repo))
+    before = scene.tip()
+
+    def replaced(*_: Any, **__: Any) -> None:
+        journal = project.store.worker("w1").accept
+        assert journal is not None
+        with project.store.transaction() as tx:
+            tx.update("w1", accept=replace(journal, started_unix=journal.started_unix + 1))
+
+    monkeypatch.setattr(validation, "check_commit", replaced)
+    with project.worker_lock("w1"), pytest.raises(Cancelled, match="nothing landed"):
+        accept(project, "w1")
+    assert scene.tip() == before
+    assert project.store.worker("w1").accept is not None, "the newer one is not ended"
