@@ -20,7 +20,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist, some_files
-from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
+from llmc.landing import at_rest, fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
     FORMER,
@@ -111,31 +111,18 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
             hint=advice(project, record.name),
         )
     ahead.begin()
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     try:
-        found = rebase.refuse_if_dirty(record)
+        found = at_rest.refuse_if_dirty(record)
     except Refused:
         with project.store.transaction() as tx:
             tx.update(record.name, uncommitted=True)
         raise
-    _refuse_if_commits_are_elsewhere(record, found)
+    at_rest.refuse_if_commits_are_elsewhere(record, found)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))
         return tx.update(record.name, accept=journal, uncommitted=False)
-
-
-def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
-    """HEAD is what lands; an agent that changed branches may have left commits behind."""
-    if found.branch == record.branch:
-        return
-    worktree = Path(record.worktree_path)
-    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
-    if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
-        raise Refused(
-            f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
-            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
-        )
 
 
 def _why(error: LlmcError) -> str:
@@ -404,7 +391,7 @@ class _Pipeline:
 
     def _clear_away(self) -> None:
         """Remove what a killed check left in the worktree, which was clean when it started."""
-        rebase.refuse_if_disturbed(self.project, self.record)
+        at_rest.refuse_if_disturbed(self.project, self.record)
         self._refuse_if_committed()
         validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
 
@@ -437,7 +424,7 @@ class _Pipeline:
         if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
             return
         try:
-            rebase.refuse_if_disturbed(self.project, self.record)
+            at_rest.refuse_if_disturbed(self.project, self.record)
         except Refused as taken:
             raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
@@ -542,7 +529,7 @@ class _Pipeline:
     def reset(self) -> AcceptJournal:
         """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
         if not self._is_fresh():
-            rebase.refuse_if_disturbed(self.project, self.record)
+            at_rest.refuse_if_disturbed(self.project, self.record)
             late = self._has_committed()  # while its work landed
             if late:  # before the worktree is reset: after a crash there is nothing left to find
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")

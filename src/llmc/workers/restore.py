@@ -17,7 +17,7 @@ from llmc.base.files import explain, json_row, write_atomic
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
-from llmc.landing import rebase
+from llmc.landing import at_rest
 from llmc.records.events import read_lines
 from llmc.records.transitions import step
 from llmc.records.worker import Status, WorkerRecord
@@ -244,7 +244,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
             f"cannot restore to {name}: its status is {record.status}, not idle",
             hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
         )
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
