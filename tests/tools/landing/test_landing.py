@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
 from llmc.landing import fast_forward, validation
 from llmc.landing.accept import accept
@@ -383,14 +384,45 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
     assert (scene.worktree.path / "late.txt").exists()
 
 
+def validating(project: Project) -> Project:
+    repo = replace(project.config.repo, validate="true")
+    return replace(project, config=replace(project.config, repo=repo))
+
+
+def test_after_a_lost_race_no_other_work_lands_before_this(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not after a kill. Break: validate without the ticket the second time, too; others could land first for ever."""
+    scene = waiting(source, tmp_path)
+    project, land = validating(scene.project), fast_forward.land
+    goes_first: list[bool] = []
+
+    def checked(*_: Any, **__: Any) -> None:
+        goes_first.append(locks.is_locked(project.root.lock("ticket")))
+        if len(goes_first) == 2:
+            raise SystemExit  # killed
+
+    def lands_the_second_time(*args: Any, **options: Any) -> None:
+        if len(goes_first) == 1:
+            source.commit("theirs.txt", "theirs\n")
+            raise BaseMoved
+        land(*args, **options)
+
+    monkeypatch.setattr(validation, "check_commit", checked)
+    monkeypatch.setattr(fast_forward, "land", lands_the_second_time)
+    with project.worker_lock("w1"), pytest.raises(SystemExit):
+        accept(project, "w1")
+    with project.worker_lock("w1"):
+        accept(project, "w1")
+    assert goes_first == [False, True, True]
+
+
 def test_an_accept_that_was_replaced_while_it_validated_lands_nothing(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message ended it, and the state has a newer one. Break: look only for a journal, whichever it is."""
     scene = waiting(source, tmp_path)
-    repo = replace(scene.project.config.repo, validate="true")
-    project = replace(scene.project, config=replace(scene.project.config, repo=repo))
-    before = scene.tip()
+    project, before = validating(scene.project), scene.tip()
 
     def replaced(*_: Any, **__: Any) -> None:
         journal = project.store.worker("w1").accept
