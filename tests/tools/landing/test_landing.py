@@ -14,7 +14,7 @@ from llmc.landing.accept import accept
 from llmc.landing.accept_journal import Cancelled, WorkChanged
 from llmc.landing.fast_forward import BaseMoved, SourceBusy
 from llmc.records.transitions import step
-from llmc.records.worker import Status
+from llmc.records.worker import AcceptJournal, Status
 from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import FOUND_COMMITS
@@ -382,6 +382,22 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
         accept(scene.project, "w1")
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (before, None)
     assert (scene.worktree.path / "late.txt").exists()
+
+
+def test_only_work_that_waits_for_review_follows_the_branch(source: Repo, tmp_path: Path) -> None:
+    """Break: rebase a worker that is being accepted, too; its accept would find another commit than it took."""
+    scene = waiting(source, tmp_path)
+    for name in ("w2", "w3"):
+        _, worktree = add_worker(scene.project, name)
+        commit = worktree.commit(f"{name}.txt", "x\n")
+        with scene.project.store.transaction() as tx:
+            tx.move(name, step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=commit))
+            if name == "w3":
+                tx.update(name, accept=AcceptJournal(step="validate", started_unix=1.0, tip=commit))
+    with scene.project.worker_lock("w1"):
+        accept(scene.project, "w1")
+    due = {name: record.rebase_due for name, record in scene.project.store.read().workers.items()}
+    assert due == {"w1": False, "w2": True, "w3": False}
 
 
 def validating(project: Project) -> Project:
