@@ -105,6 +105,18 @@ def test_a_directory_is_copied_to_a_new_place(fleet_with_trash: Fleet) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["copy"]
 
 
+def test_a_worker_with_files_of_its_own_gets_nothing_back(fleet_with_trash: Fleet) -> None:
+    """Break: look for commits only; its files would be put away to make room."""
+    fleet = fleet_with_trash
+    entry = only(fleet)
+    own = fleet.worktree("adam") / "own.txt"
+    own.write_text("own\n")
+    refused = fleet.llmc("trash", "restore", str(entry["name"]), "--to", "adam", code=3).err
+    assert "adam has other work in its worktree" in refused
+    assert own.read_text() == "own\n"
+    own.unlink()
+
+
 def test_a_wrong_name_names_the_nearest(fleet_with_trash: Fleet) -> None:
     fleet = fleet_with_trash
     name = str(only(fleet)["name"])
