@@ -114,7 +114,7 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
-    if accept_journal.waits(record.accept):
+    if record.landing_waits_for:
         run.look_again(name, accept_journal.POLL_S)
         return True
     if problem is None or record.accept is None:

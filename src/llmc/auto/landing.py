@@ -29,6 +29,7 @@ from llmc.sessions.sessions import interrupt, status_of
 from llmc.sessions.submit import Receipt
 from llmc.sessions.typist import Refusal
 from llmc.tasks.queue import claim_of
+from llmc.tasks.rules.claims import WITHDRAWN
 from llmc.workers.reset import PersonInWay, Reset, reset_unattended
 
 #: failed launches of one worker in a row before auto mode gives up
@@ -116,7 +117,7 @@ def release(run: Run, project: Project, name: str) -> None:
     record = project.store.worker(name)
     if record.assignment is None:
         return
-    if accept_journal.waits(record.accept):
+    if record.landing_waits_for:
         return  # it may land without us: it keeps its task, and the next daemon asks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
@@ -214,9 +215,12 @@ REFUSED_S = 4.0
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source or for its worker."""
-    why_not = assignment_of(record).unlanded
-    if why_not:  # its work was rejected: the worker hears that before anything else lands
-        return _return_unlanded(run, project, record, why_not)
+    task = assignment_of(record)
+    if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
+        reason = f"withdrawn by its goal while it waited to land: {task.unlanded}"
+        return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
+    if task.unlanded:  # its work was rejected: the worker hears that before anything else lands
+        return _return_unlanded(run, project, record, task.unlanded)
     try:
         done = accept.accept(project, record.name)
     except (rebase.Conflict, accept_journal.Cancelled):

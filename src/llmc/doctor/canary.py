@@ -307,7 +307,7 @@ class _Drive(msgspec.Struct):
     def _clear(self) -> None:
         self._look()
         try:
-            typist.begin_anew(self.project, self._record())
+            typist.start_new_conversation(self.project, self._record())
         except typist.Refusal:
             self._note(cleared=False)
             return

@@ -33,8 +33,8 @@ from llmc.records.state import State
 from llmc.records.store import NewerState, Store
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git
+from llmc.repo.git_locks import lock_holders
 from llmc.repo.project import Project, agent_for, bare_project
-from llmc.repo.worktrees import lock_holders
 from llmc.sessions import sessions
 
 T = TypeVar("T")

@@ -137,12 +137,20 @@ def _withdraw(project: Project, action: Action, source: TaskSource) -> Done:
         if task is None:
             continue
         if not _taken_back(project, source, task):
-            return Done(None, f"task {task} is being claimed or landed")
+            return Done(None, _why_not_yet(project, source, task))
         if landed := source.books().landed.get(task):
             too_late.append(
                 f"task {task} has already landed" + (f" as {landed.commit[:12]}" if landed.commit else "")
             )
     return Done(Result.OK, "; ".join(too_late))
+
+
+def _why_not_yet(project: Project, source: TaskSource, task: TaskKey) -> str:
+    claim = source.books().claim_on(task)
+    record = project.store.read().workers.get(WorkerName(claim.worker)) if claim else None
+    if record is not None and record.landing_waits_for:
+        return f"task {task} is waiting for {record.landing_waits_for} and may still land"
+    return f"task {task} is being claimed or landed"
 
 
 def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:

@@ -410,6 +410,13 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.held or self.person is not None
 
     @property
+    def landing_waits_for(self) -> str:
+        """What a pending landing of its work waits for, with no process working on it; "" if none is pending."""
+        if self.accept is None or self.accept.step != "wait":
+            return ""
+        return self.accept.waits_for or "an answer"
+
+    @property
     def has_branch(self) -> bool:
         """Whether its work is judged by the commits on its branch; the supervisor's session has none."""
         return bool(self.branch)

@@ -38,9 +38,16 @@ TAIL_BYTES = 256 * 1024
 
 
 def at_work(state: State) -> list[WorkerRecord]:
-    """Auto workers with a task, except those that wait for the user."""
+    """Auto workers with a task, except those that wait for the user or for their work to land."""
+    return [record for record in _able_to_work(state) if record.assignment is not None]
+
+
+def _able_to_work(state: State) -> list[WorkerRecord]:
+    """A landing may be pending for hours; the daemon only polls it."""
     return [
-        r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
+        record
+        for record in state.workers.values()
+        if record.auto and not record.waits_for_a_person and not record.landing_waits_for
     ]
 
 
@@ -259,8 +266,7 @@ class Watch:
             stall_s = self._settings.stall_timeout_secs
             if any(self._committed_s(record) <= stall_s for record in at_work(state)):
                 return False
-            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
-            return bool(at_work(state)) or (free and _is_ready_work(self._project))
+            return bool(at_work(state)) or (bool(_able_to_work(state)) and _is_ready_work(self._project))
         except (LlmcError, OSError):
             return False
 

@@ -27,8 +27,7 @@ class _Order:
         books, task_id = self.source.books(), self.key.id
         for claim in [claim for claim in books.claims.values() if claim.task == self.key]:
             if _is_at_it(self._project, claim):
-                hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
-                raise Refused(f"{claim.worker} is working on task {task_id}", hint=hint)
+                raise _has_it(self._project, claim)
             self.source.write("released", claim, reason="the worker is not working on the task", cause="")
         try:
             task = self.source.one(self.key)
@@ -153,6 +152,18 @@ def releasable(project: Project, found: Overview) -> list[TaskId]:
     books = source_of(project).books()
     at_it = {claim.task.id for claim in books.claims.values() if _is_at_it(project, claim)}
     return [i for i, state in found.states.items() if state == TaskStatus.IN_PROGRESS and i not in at_it]
+
+
+def _has_it(project: Project, claim: Claim) -> Refused:
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if record is not None and record.landing_waits_for:
+        return Refused(
+            f"the work of {claim.worker} on task {claim.task.id} is waiting for {record.landing_waits_for} "
+            "and may still land",
+            hint=f"Wait for the answer; to check now: llmc accept {claim.worker}",
+        )
+    hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
+    return Refused(f"{claim.worker} is working on task {claim.task.id}", hint=hint)
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:

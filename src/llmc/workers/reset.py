@@ -80,6 +80,11 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
             f"{record.name} is being accepted (step {journal.step})",
             hint=f"Wait, or cancel with: llmc message {record.name} ...",
         )
+    if record.landing_waits_for:
+        raise Refused(
+            f"{record.name}: its work is waiting for {record.landing_waits_for} and may still land",
+            hint=f"Wait for the answer; to check it now: llmc accept {record.name}",
+        )
     if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
             f"{record.name}: `llmc accept` reached the step {journal.step!r}, so the work may have landed",

@@ -18,7 +18,7 @@ from llmc.base.files import explain, json_row, write_atomic
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
-from llmc.landing import rebase
+from llmc.landing import at_rest
 from llmc.records.events import read_lines
 from llmc.records.transitions import step
 from llmc.records.worker import Status, WorkerRecord
@@ -242,7 +242,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     hint = f"Run `llmc reset {name}` first, which moves the work to the trash."
     if not record.status.is_free and record.status is not Status.OFFLINE:
         raise Refused(f"cannot restore to {name}: its status is {record.status}, not idle", hint=hint)
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")

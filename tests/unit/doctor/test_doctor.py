@@ -33,7 +33,7 @@ from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.records.transitions import apply, problems
 from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
-from llmc.repo.rules.git_lock import STALE_LOCK_S, GitLock
+from llmc.repo.git_locks import STALE_LOCK_S, GitLock
 from llmc.sessions.rules.decide import PERSONS_PROMPT, GitFacts
 from tests.support.records import worker
 

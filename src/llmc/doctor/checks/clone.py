@@ -15,9 +15,9 @@ from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.landing import slots, undo
 from llmc.repo import clone_guard, git, git_locks, own_objects, trash, worktrees
+from llmc.repo.git_locks import GitLock
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.repo.rules.git_lock import GitLock
 from llmc.repo.setup import configure_clone
 
 SOURCE_TIMEOUT_S = 20.0
@@ -165,7 +165,7 @@ def _drop_lock(project: Project, path: str) -> str:
         lock = Path(path)
         if not lock.exists():
             return "already resolved"
-        if git_locks.lock_in_use(lock, project.root.path):
+        if git_locks.lock_holders(project.root.path, lock):
             raise Refused("a git command is using the lock", hint="Run `llmc doctor` again.")
         lock.unlink(missing_ok=True)
     return "removed"

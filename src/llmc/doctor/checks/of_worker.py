@@ -10,11 +10,11 @@ from llmc.doctor.check import Repair, Turn, WorkerCheck, held
 from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.doctor.rules.records import record_fixes
-from llmc.landing import rebase
+from llmc.landing import at_rest
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
+from llmc.repo.git_locks import STALE_LOCK_S
 from llmc.repo.project import Project, agent_for
-from llmc.repo.rules.git_lock import STALE_LOCK_S
 from llmc.sessions import sessions
 from llmc.workers import reset
 
@@ -197,7 +197,7 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     """Reset a worker without a task; with one, go back to the commits from before the rebase."""
     if record.status.is_free:
         return _reset(project, record)
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
         back = git.resolve(worktree, f"refs/heads/{record.branch}")
