@@ -13,6 +13,7 @@ from tests.support.goal_world import goal, plan
 from bench.fleets import pace_ms
 from bench.measure import Row, clock_ms, row
 from llmc.goals.drive.liveness import Merged
+from llmc.goals.drive.words import of_merge
 from llmc.goals.goals import open_store
 from llmc.goals.model import (
     Assignment,
@@ -24,7 +25,6 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.goals.report.crystals import of_merge
 from llmc.goals.runner import Runner
 from llmc.goals.store.goal_store import GoalStore
 from llmc.repo.project import Project

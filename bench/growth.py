@@ -17,7 +17,7 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet, llmc
 from bench.measure import Row, clock_ms, interleave, program_ms, row
 from llmc.base.log_reader import archive_name
-from llmc.goals.dispatch import tell_person
+from llmc.goals.dispatch import notify_user
 from llmc.repo.project import Project
 
 NAME = "growth"
@@ -76,7 +76,7 @@ def _told(young: Project, old: Project) -> Row:
 
     def tell(project: Project) -> Callable[[], float]:
         return lambda: clock_ms(
-            lambda: tell_person(project, f"D-{next(numbers)}", "which colour?", time.time() - 60)
+            lambda: notify_user(project, "", f"D-{next(numbers)}", "which colour?", time.time() - 60)
         )
 
     return _row("a goal's dispatch", interleave({"young": tell(young), "old": tell(old)}, ROUNDS, warm_up=1))

@@ -274,7 +274,7 @@ def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
         told = fleet.llmc("message", "adam", f"@sh {one_file('two')}")
-        assert "the accept of adam was cancelled; nothing landed" in told.err
+        assert "cancelled `llmc accept adam`; nothing landed" in told.err
         wait_until(lambda: "was cancelled" in (fleet.dir / "said").read_text(), story=fleet.story)
     assert "the accept of adam was cancelled during validation; nothing landed" in said[0]
     assert fleet.log()[0] == "Add a check"
@@ -333,3 +333,19 @@ def test_a_person_finds_the_worker_on_the_base_that_failed(set_up: SetUp) -> Non
     assert (fleet.worktree("adam") / "rule").exists()
     assert fleet.status("adam")["status"] == "needs_review"
     assert fleet.git("for-each-ref", "--contains", tip, "refs/llmc/trash", cwd=fleet.root)
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_long_step_counts_its_seconds_on_a_terminal(fleet: Fleet) -> None:
+    """Break: print a step once and be silent while it runs; or count in a log file, too."""
+    fleet.set_up("adam", config={"repo.validate": "sleep 1.3"})
+    fleet.up("--no-patrol")
+    commit = "git -c user.name=W -c user.email=w@e.com commit -qm Work"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo 1 > f; git add -A; {commit}")
+    fleet.wait("adam", "needs_review")
+    shown = fleet.on_terminal("accept", "adam", "--yes")
+    lines = [line.rpartition("\r")[2] for line in shown.replace("\r\n", "\n").split("\n")]
+    steps = [line.replace("\x1b[K", "") for line in lines if "..." in line]
+    assert "  validating the commit ... 1s" in steps
+    assert "  landing the commit ..." in steps
+    assert any(line.startswith("\x1b[32maccepted adam") for line in lines)

@@ -190,7 +190,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     ("config", "does", "key", "severity", "words"),
     [
         ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are started"),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no new tasks start"),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),
@@ -267,7 +267,7 @@ def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
 def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) -> None:
     """With a daemon the tick says so; without one the command that changes it, wherever the goals are kept.
 
-    Break: no `goal_concerns.tell` in `_leave_mark`, or no `after_a_word` in `_on_node`.
+    Break: no `tell` in `_leave_mark`, or no `after_change` in `_on_node`.
     """
     fleet = goals.set_up(
         scripted,

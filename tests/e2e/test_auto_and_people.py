@@ -30,7 +30,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
 def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
-    """Break: leave let_go out of reset.cancel; the task stays claimed by nobody."""
+    """Break: leave release_task_of out of reset.cancel; the task stays claimed by nobody."""
     fleet = set_up(scripted)
     go = fleet.dir / "go"
     for number in (1, 2):

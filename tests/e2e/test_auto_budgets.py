@@ -29,7 +29,7 @@ def told(fleet: Fleet) -> dict[str | None, str]:
 
 @pytest.mark.req("5-009", "5-012")
 def test_a_task_is_asked_to_finish_and_then_stopped(scripted: Fleet) -> None:
-    """Break: leave `near_budget` or `over_budget` out of the situation; or let the task's own budget not win."""
+    """Break: leave `spent` out of the situation; or let the task's own budget not win."""
     fleet = set_up(
         scripted,
         **{

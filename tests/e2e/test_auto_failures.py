@@ -103,7 +103,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     daemon = Daemon(fleet, LLMC_FAULT=fault)
     auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4])
     assert failures(fleet) == [("4", "agent", 1)]
-    assert "prompt was not delivered" in fleet.events("task_failed")[0]["reason"]
+    assert "cannot deliver the prompt" in fleet.events("task_failed")[0]["reason"]
     assert len(fleet.events("worker_reset")) - resets <= 2
     assert daemon.stop() == 0
 
@@ -182,7 +182,9 @@ def test_what_ends_it(scripted: Fleet) -> None:
     context = fleet.source / ".claude/llmc_task_context.toml"
     context.parent.mkdir()
     context.write_text("[ui\n")
-    assert "llmc_task_context.toml cannot be used" in fleet.llmc("up", "--auto", code=1).err
+    refused = fleet.llmc("up", "--auto", code=1).err
+    assert "cannot use the task context" in refused
+    assert "llmc_task_context.toml: " in refused
     context.unlink()
     assert not fleet.events("session_launched"), "all that is said before an agent starts"
     # A login that is gone: nobody tries again.
@@ -234,7 +236,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
 def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
-    """Break: leave the circle or what is missing out of _refuse_broken."""
+    """Break: leave the circle or what is missing out of `stuck`."""
     fleet = set_up(scripted)
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {
@@ -348,11 +350,11 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     auto.wait_completed(fleet, 6, 90)
     auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 16, 20])
     assert [row["reason"] for row in fleet.events("task_released") if row["task_id"] == "16"] == [
-        "it was in progress without an owner"
+        "the task was in progress without an owner"
     ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
-    assert "its text cannot be sent: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
+    assert "cannot send the text of the task: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
     bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}

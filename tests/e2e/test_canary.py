@@ -155,11 +155,11 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     OddClient(scripted, "status", "hook:UserPromptSubmit")
     set_up(scripted)
     said = up(scripted).err
-    assert "canary: warning: cannot observe its status file" in said
+    assert "canary: warning: cannot observe the client's status file" in said
     assert "canary: warning: cannot observe the UserPromptSubmit hook" in said
     found = verdict(scripted)
     assert (found["passed"], len(found["cannot_see"])) == (True, 2)
-    assert "cannot observe its status file" in scripted.llmc("doctor").out
+    assert "cannot observe the client's status file" in scripted.llmc("doctor").out
 
 
 def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:

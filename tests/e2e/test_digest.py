@@ -50,7 +50,9 @@ def test_the_morning_after(scripted: Fleet) -> None:
     night(scripted)
     told = scripted.llmc("digest").out
     assert "0 tasks landed" in told.splitlines()[1]
-    assert ", 1 accept by hand, $0.50." in told.splitlines()[1], "without a list, `tasks requeue` is refused"
+    assert ", 1 accepted by hand, $0.50." in told.splitlines()[1], (
+        "without a list, `tasks requeue` is refused"
+    )
     assert "quarantined: 2 (task, 3 attempts)" in told
     assert "\033" not in told
     in_the_daemon = text_of(report(open_project(str(scripted.root))))
@@ -95,8 +97,8 @@ def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
     scripted.llmc("digest", "--json")
     assert not looked.exists(), "a script is no person"
     first, second = scripted.llmc("digest").out, scripted.llmc("digest").out
-    assert "1 accept by hand" in first
-    assert "1 accept by hand" in second
+    assert "1 accepted by hand" in first
+    assert "1 accepted by hand" in second
     assert "(1d)" in first.splitlines()[0]
     for age_h, begins_h in ((0.9, 40), (1.1, 1.1)):
         now = time.time()

@@ -1,4 +1,4 @@
-"""llmc doctor: breaks a real fleet in every way it knows, and sees it named, mended, and nothing lost."""
+"""llmc doctor: breaks a real fleet in every way it knows, and sees it named, fixed, and nothing lost."""
 
 import json
 import os
@@ -201,7 +201,7 @@ BROKEN = {
 
 
 @pytest.mark.req("1-117", "1-118", "1-119", "1-120", "1-121", "1-122", "1-123", "1-124")
-def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> None:
+def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> None:
     """Break that fails it: leave any one repair out; abort the rebase, remove a branch or prune without a pin."""
     fleet = scripted
     workers = ("lost", "crashed", "error", "held", "review", "empty", "rebase", "gone", "broken", "dirty")

@@ -190,7 +190,7 @@ def test_a_prompt_file_that_is_not_text(shared: Fleet, tmp_path: Path, argv: lis
     """Break: decode with errors="replace" in cli/arguments.py."""
     path = tmp_path / "task.bin"
     path.write_bytes(b"caf\xe9")
-    complaint(llmc(shared, *argv, str(path)), USAGE, "is not UTF-8 text", "Convert it")
+    complaint(llmc(shared, *argv, str(path)), USAGE, "is not UTF-8 text", "Convert the file")
     complaint(shared.llmc(*argv, str(path), code=None, LC_ALL="POSIX", PYTHONUTF8="0"), USAGE, "UTF-8")
 
 

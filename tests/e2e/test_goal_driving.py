@@ -102,7 +102,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert task_files(fleet) == {}
     assert "nothing while the goal is paused" in fleet.llmc("overseer", "why", "S1.1.1").out
     resumed = fleet.llmc("goal", "resume", goal)
-    assert "further work starts with `llmc up --auto --detach`" in resumed.err
+    assert "to continue the work: llmc up --auto --detach" in resumed.err
     assert [task["subject"] for task in task_files(fleet).values()] == ["S1.1.1: Part one"]
     # Blocked and done by a person: taken back, and what waited for it goes out.
     fleet.llmc("work", "done", "S1.1.1", "--summary", "by hand", "--commit", "1a2b3c4")

@@ -41,7 +41,7 @@ def host_of(*fleets: Fleet) -> "Iterator[subprocess.Popen[str]]":
     with (
         (fleets[0].dir / "host.out").open("w") as out,
         subprocess.Popen(
-            argv, cwd=HOME, env=fleets[0].env, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True
+            argv, cwd=HOME, env=fleets[0].env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
         ) as host,
     ):
         try:
@@ -52,7 +52,8 @@ def host_of(*fleets: Fleet) -> "Iterator[subprocess.Popen[str]]":
 
 
 def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
-    """Break: one logger for the process; or rounds of a lane that are anybody's; or a lock for all post-accept commands."""
+    """Break: one logger for the process; or rounds of a lane that are anybody's; or a lock for all post-accept commands;
+    or a `down` that signals the process of the root."""
     one, two = set_up(scripted), set_up(other)
     # The first root's post-accept command hangs: a thread of its lane stands still until somebody lets it go on.
     gate, hangs = one.dir / "go", one.dir / "hangs"
@@ -73,11 +74,11 @@ def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
         assert [beat["instance_id"] for beat in beats] == [registration(f)["instance_id"] for f in (one, two)]
         # One stops, in order; the other goes on, in the same process.
         gate.touch()
-        assert host.stdin is not None
-        host.stdin.write(f"{one.root}\n")
-        host.stdin.flush()
-        wait_until(lambda: not one.has_daemon())
+        one.llmc("down")
+        assert not one.has_daemon()
+        assert host.poll() is None
         assert not registration(one)
+        assert not (one.root / ".llmc/stop.json").exists()
         assert [row["action"] for row in one.events() if row["action"] == "daemon_stopped"] == [
             "daemon_stopped"
         ]
@@ -95,3 +96,18 @@ def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
         assert not two.has_daemon()
         assert one.has_daemon()
         assert [row["pid"] for row in log(two) if row["action"] == "daemon_started"] == [host.pid]
+
+
+def test_a_daemon_that_accepts_no_request_gets_a_signal(scripted: Fleet) -> None:
+    """Break: only ask; or obey a request that names another daemon."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    request = fleet.root / ".llmc/stop.json"
+    request.write_text(json.dumps({"instance_id": "a former daemon", "signal": "SIGTERM"}))
+    fleet.llmc("add", "bert")
+    wait_until(lambda: "bert: " in (fleet.root / "logs/daemon.out").read_text())
+    assert request.exists(), "the daemon was woken, and did not take it"
+    (fleet.root / ".llmc/wake.sock").unlink()
+    fleet.llmc("down")
+    assert not fleet.has_daemon()
+    assert not request.exists()

@@ -156,7 +156,7 @@ def test_hooks_that_fail(odd: Fleet) -> None:
         before = person_sees(odd)
         said = odd.llmc("accept", "adam", code=3)
         assert "not on a Friday" in said.err
-        assert "A hook of the source refused it" in said.err
+        assert "A hook of the source refused the commit" in said.err
         assert person_sees(odd) == before
         refusing.unlink()
         landed(odd, "Hooks")

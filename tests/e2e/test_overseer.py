@@ -108,7 +108,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     assert state["overseer_active"] is True
     assert 0 < state["auto"]["last_task_assignment_unix"] < state["auto"]["last_task_completion_unix"]
     prompt = (fleet.dir / "prompt").read_text()
-    assert prompt.startswith("Mend it.\n")
+    assert prompt.startswith("Fix it.\n")
     assert "(killed by signal 9)" in prompt
     assert f"PID {first}," in prompt
     assert "auto-1 task 1 claimed" in prompt
@@ -141,7 +141,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     (fleet.root / ".llmc/daemon.json").write_text(json.dumps(stale))
     (fleet.dir / "broken").touch()
     note = fleet.root / ".llmc/manual_intervention_needed_1.txt"
-    # The first time it mends what is broken, the second time nothing; then it asks for a person.
+    # The first time it fixes what is broken, the second time nothing; then it asks for a person.
     overseer = overseen(
         f"cat > {fleet.dir}/prompt; test ! -e {fleet.dir}/second || echo the key is gone > {note}; "
         f"test -e {fleet.dir}/broken || touch {fleet.dir}/second; rm -f {fleet.dir}/broken"
@@ -149,7 +149,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     first = wait_for(overseer, overseer.daemon)
     assert failures(fleet) == [("start", "")]
     prompt = (fleet.dir / "prompt").read_text()
-    assert "It never registered" in prompt
+    assert "The daemon never registered" in prompt
     assert "it is broken" in prompt
     # Somebody else starts another daemon while nobody looks.
     overseer.freeze()
@@ -195,7 +195,7 @@ def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> N
 
 @pytest.mark.req("0-093", "0-113", "0-120", "0-133", "0-152")
 def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: Start) -> None:
-    """Break: write the record of a stuck lane at INFO, or remediate what only a person can mend."""
+    """Break: write the record of a stuck lane at INFO, or remediate what only a person can fix."""
     fleet = set_up(scripted, **QUICK)
     add(fleet, 1)
     variables = fleet.dir / "variables"
@@ -242,7 +242,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside one that runs."""
     fleet = set_up(scripted)
     assert "overseer.remediation_prompt" in fleet.llmc("overseer", code=2).err
-    fleet.llmc("config", "set", "overseer.remediation_prompt", "Mend it.")
+    fleet.llmc("config", "set", "overseer.remediation_prompt", "Fix it.")
     assert "`llmc` is not on your PATH" in fleet.llmc("overseer", code=4, PATH="/usr/bin:/bin").err
     fleet.up()
     manual = overseen()

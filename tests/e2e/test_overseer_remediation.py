@@ -1,4 +1,4 @@
-"""The supervisor with its own agent: something breaks, the agent mends it, and the fleet goes on."""
+"""The supervisor with its own agent: something breaks, the agent fixes it, and the fleet goes on."""
 
 import signal
 
@@ -12,14 +12,14 @@ from tests.support.supervise import QUICK, Overseer
 
 @pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151", "5-011")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
-def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
+def test_what_breaks_is_fixed_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
     """Break: start the daemon again without a remediation, or end after one."""
-    mended = fleet.dir / "mended"
-    prompt = f"Mend what the records say.\n@sh touch {mended}\n@say mended"
-    check = f"test -e {mended} || {{ echo the build is red; false; }}"
+    fixed = fleet.dir / "fixed"
+    prompt = f"Fix what the records say.\n@sh touch {fixed}\n@say fixed"
+    check = f"test -e {fixed} || {{ echo the build is red; false; }}"
     set_up(fleet, **{**QUICK, "overseer.remediation_prompt": prompt, "auto.post_accept_command": check})
     if fleet.agent == "claude":
-        fleet.llmc("init", "--trust")  # the agent that mends works in the checkout
+        fleet.llmc("init", "--trust")  # the agent that fixes works in the checkout
         # It is the real one; the daemon's own are not what this is about.
         (fleet.dir / "variables").write_text("export LLMC_AGENT=scripted\n")
     add(fleet, 1, commit(1))
@@ -37,7 +37,7 @@ def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) 
     assert failure["cause"] == "command"
     (log,) = (fleet.root / "logs").glob("remediation_*.txt")
     text = log.read_text()
-    assert text.index("Mend what the records say.") < text.index("the build is red")
-    assert f"touch {mended}" in text
+    assert text.index("Fix what the records say.") < text.index("the build is red")
+    assert f"touch {fixed}" in text
     for line in ("Entering remediation mode...", "Remediation completed in", "Restarting daemon..."):
         assert overseer.said.count(line) == 1, overseer.said

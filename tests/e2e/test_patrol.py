@@ -244,11 +244,11 @@ def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "rebasing", "it has just written"
     age(scripted)
     failed = scripted.wait("adam", "error")
-    assert "no progress in its rebase for" in failed["error_reason"]
+    assert "no progress in the rebase for" in failed["error_reason"]
     assert failed["cause"] == "git"
     assert len(scripted.events("rebase_stalled")) == 1
     shown = scripted.root / "logs/daemon.out"
-    wait_until(lambda: "adam: error (no progress in its rebase)\a" in shown.read_text())
+    wait_until(lambda: "adam: error (no progress in the rebase)\a" in shown.read_text())
     sent, tree = len(scripted.prompts_in_transcripts()), (scripted.worktree("adam") / "a.txt").read_text()
     patrols(scripted, 3)
     assert scripted.status("adam")["status"] == "error"

@@ -1,4 +1,4 @@
-"""Remediation: the supervisor's own agent mends what stopped the fleet, beside a fleet that goes on."""
+"""Remediation: the supervisor's own agent fixes what stopped the fleet, beside a fleet that goes on."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def newest_log(fleet: Fleet) -> str:
 
 @pytest.mark.req("0-103", "0-140", "0-141", "0-144", "0-145", "0-149", "4-005")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
-def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
+def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     """Breaks that fail it: no OverseerRoot.inbox and wake_socket of its own (the daemon would meet its hooks);
     kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text.
     Or launch the supervisor's agent without the task list; or leave of_fleet out of worker_tasks.mark."""
@@ -33,16 +33,16 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     broken.write_text("broken\n")
     fleet.set_up("adam", config={"defaults.ready_timeout_s": "60", "auto.task_list_id": "plan"})
     if fleet.agent == "claude":
-        untrusted = Remedy(fleet, "Mend it.").done()
+        untrusted = Remedy(fleet, "Fix it.").done()
         assert untrusted["outcome"] == "failed"
         assert "llmc init --trust" in untrusted["problem"]
         fleet.llmc("init", "--trust")
     fleet.up()
-    began, mended = fleet.dir / "adam-began", fleet.dir / "mended"
+    began, fixed = fleet.dir / "adam-began", fleet.dir / "fixed"
     wait = "until [ -e {} ]; do sleep 0.1; done"
-    work = f"touch {began}; {wait.format(mended)}; echo x > x; git add x; {COMMIT} 'X'"
+    work = f"touch {began}; {wait.format(fixed)}; echo x > x; git add x; {COMMIT} 'X'"
     fleet.llmc("start", "--prompt", f"@sh {work}")
-    fix = f"{wait.format(began)}; pwd; sed -i s/broken/sound/ build.cfg; cat build.cfg; touch {mended}"
+    fix = f"{wait.format(began)}; pwd; sed -i s/broken/sound/ build.cfg; cat build.cfg; touch {fixed}"
     share = "@task Watch the build\n@sh echo the list is $CLAUDE_CODE_TASK_LIST_ID"
     done = Remedy(fleet, f"The build is broken.\n@sh {fix}\n{share}\n@say It is sound again.").done()
     assert (done["outcome"], done["problem"]) == ("completed", ""), (done, newest_log(fleet))
@@ -82,10 +82,10 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     assert "overseer" not in findings, findings
     fleet.llmc("down")
     assert fleet.tmux("list-sessions", "-F", "#{session_name}").split() == ["llmc-root-overseer"]
-    again = Remedy(fleet, "@say Nothing to mend.").done()
+    again = Remedy(fleet, "@say Nothing to fix.").done()
     assert (again["outcome"], agent_pid(fleet)) == ("completed", pid), again
     second = Path(again["log"]).read_text()
-    assert "Nothing to mend." in second
+    assert "Nothing to fix." in second
     assert "The build is broken." not in second
     assert log.read_text() == text
 

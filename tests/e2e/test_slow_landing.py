@@ -3,11 +3,19 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
 from llmc.base import locks
+from llmc.base.processes import Process
 from llmc.repo.project import open_project
-from tests.support import auto
+from llmc.supervisor.daemon_process import Running
+from llmc.supervisor.model import Identity
+from llmc.supervisor.rules import decide
+from llmc.supervisor.watch import LogTail, Watch, stalled_workers
+from tests.support import auto, goals
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
 from tests.support.slow_landing import HANG, MERGE
@@ -48,9 +56,10 @@ class OtherSide:
         return process.returncode, said
 
 
-def work(fleet: Fleet, text: str) -> None:
-    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo {text} > x; git add x; {COMMIT} '{text}'")
-    fleet.wait("adam", "needs_review")
+def work(fleet: Fleet, text: str, worker: str = "adam") -> None:
+    prompt = f"@sh echo {text} > {worker}; git add {worker}; {COMMIT} '{text}'"
+    fleet.llmc("start", "--worker", worker, "--prompt", prompt)
+    fleet.wait(worker, "needs_review")
 
 
 def is_free(fleet: Fleet) -> bool:
@@ -129,3 +138,96 @@ def test_auto_mode_waits_for_a_slow_landing_and_tells_the_worker_what_is_wanted(
     assert "not like this" in fleet.events("task_sent_back")[0]["reason"]
     assert auto.statuses(fleet) == {"1": "completed"}
     assert "Task 1" in fleet.log()
+
+
+def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fleet) -> None:
+    """Break: look for landed work only; undo would revert the accept before the one that waits."""
+    fleet = scripted.set_up("adam", "eve")
+    fleet.up()
+    fleet.kill_daemon()
+    side = OtherSide(fleet)
+    work(fleet, "One")
+    fleet.llmc("accept", "adam")
+    work(fleet, "Two")
+    assert side.run("accept", "adam")[0] == 0
+    refused = fleet.llmc("undo", "--yes", code=3).err
+    assert "from adam has been waiting for a reviewer since 20" in refused
+    assert "llmc accept adam" in refused
+    assert fleet.log()[0] == "One"
+
+    work(fleet, "Three", worker="eve")
+    fleet.llmc("accept", "eve")  # landed after the other was handed over: it is the latest
+    fleet.llmc("undo", "--yes")
+    assert fleet.log()[0] == 'Revert "Three"'
+    fleet.llmc("undo", "--yes", code=3)
+
+    side.answers(MERGE)
+    assert side.run("accept", "adam")[0] == 0
+    fleet.llmc("undo", "--yes")
+    assert fleet.log()[0] == 'Revert "Two"'
+
+
+@pytest.mark.parametrize("answer", [MERGE, "not like this"])
+def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fleet, answer: str) -> None:
+    """What landed is completed; what is sent back is not changed again, but kept in the trash.
+
+    Break: reset the worker while its work waits; or tell it to change work that its goal has withdrawn.
+    """
+    fleet = goals.set_up(scripted)
+    side = OtherSide(fleet)
+    made = goals.plan([[goals.leaf(1)]])
+    fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
+    daemon = side.start("up", "--auto")
+    try:
+        goal = goals.create(fleet)
+        auto.wait_for(fleet, lambda: side.times("asked") >= 1)
+        fleet.llmc("goal", "cancel", goal)
+        log = fleet.root / "logs/goals.log"
+        waits = "withdraw S1.1.1: later (task 1 is waiting for a reviewer and may still land)"
+        goals.wait_for(fleet, lambda: waits in log.read_text())
+        assert auto.at_work(fleet) == {"auto-1": "1"}
+        for words in (["tasks", "done", "1"], ["tasks", "release", "1"], ["reset", "auto-1"]):
+            refused = fleet.llmc(*words, code=3).err
+            assert "is waiting for a reviewer and may still land" in refused
+            assert "llmc accept auto-1" in refused, "a command that is not refused as well"
+
+        side.answers(answer)
+        goals.wait_for(fleet, lambda: goals.events(fleet, "dispatch.ok"))
+        auto.wait_for(fleet, lambda: fleet.status("auto-1")["status"] == "idle")
+    finally:
+        daemon.kill()
+        daemon.communicate(timeout=40)
+    landed = answer == MERGE
+    assert auto.statuses(fleet) == ({"1": "completed"} if landed else {})
+    assert ("Part 1" in fleet.log()) is landed
+    assert fleet.events("task_sent_back") == []
+    trash = fleet.llmc("trash", "list", "--worker", "auto-1", "--json").json
+    assert ("reset" in [entry["why"] for entry in trash]) is not landed, trash
+
+
+def test_a_fleet_that_only_waits_to_land_is_not_stalled(scripted: Fleet) -> None:
+    """Break: count a worker whose landing is pending as one at work, or as free for the next task."""
+    fleet = auto.set_up(scripted)
+    side = OtherSide(fleet)
+    auto.add(fleet, 1)
+    daemon = side.start("up", "--auto")
+    project = open_project(str(fleet.root))
+    watched = Running(Identity(daemon.pid, 1.0, "i-1"), Process(daemon.pid, ""), None, time.monotonic())
+    limits = decide.HealthLimits(heartbeat_s=1e9, stall_s=-1.0)
+    tail = LogTail(fleet.root / "logs/daemon.jsonl")
+
+    def has_work() -> bool:
+        return Watch(project, watched, tail, 1.0).look(limits).has_work
+
+    try:
+        auto.wait_for(fleet, lambda: side.times("asked") >= 1)
+        auto.add(fleet, 2)
+        assert not has_work(), "the only worker waits"
+        assert stalled_workers(project) == []
+    finally:
+        daemon.kill()
+        daemon.communicate(timeout=40)
+    with project.store.transaction() as tx:
+        tx.update("auto-1", accept=None)
+    assert has_work()
+    tail.close()

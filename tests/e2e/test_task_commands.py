@@ -52,10 +52,8 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert "no key" in shown["attempts"][0]["reason"]
     assert shown["hold"] == "quarantined"
     told = scripted.llmc("tasks", "list", "--state", "quarantined").out
-    assert "it failed 3 times: it reported that it is blocked: no key" in told
-    assert (
-        "attempt 3: task: it reported that it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
-    )
+    assert "it failed 3 times: the agent reported a blocker: no key" in told
+    assert "attempt 3: task: the agent reported a blocker: no key" in scripted.llmc("tasks", "show", "1").out
     assert completed_words(scripted, "tasks", "requeue", "") == ["1"]
     assert completed_words(scripted, "tasks", "release", "") == []
     assert "llmc tasks requeue 1" in scripted.llmc("tasks", "release", "1", code=3).err
@@ -84,7 +82,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
         ("1", "completed", "Needs a key"),
         ("2", "ready", "Takes long"),
     ]
-    assert "its file is gone" in scripted.llmc("tasks", "requeue", "1", code=4).err
+    assert "the task file is gone" in scripted.llmc("tasks", "requeue", "1", code=4).err
     Path(scripted.dir / "tasks/plan/2.json").unlink()
     assert scripted.llmc("tasks", "add", "New", "--json").json["id"] == "3", "1 would count as completed"
 

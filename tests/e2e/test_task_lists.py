@@ -5,7 +5,7 @@ from typing import Any
 
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo.project import open_project
-from llmc.tasks import queue, task_orders
+from llmc.tasks import task_orders
 from llmc.tasks.source import source_of
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir
@@ -157,7 +157,7 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     task = books.landed_as(commits["1"])
     assert task == TaskKey("plan", TaskId("1"))
     for _ in range(2):  # the second is the one after a crash
-        back = queue.take_back(project, task, "its work was undone")
+        back = task_orders.take_back(project, task, "its work was undone")
         assert back is not None
         assert (back.status, back.owner) == ("pending", "")
     assert not source_of(project).books().is_completed(task)
@@ -169,12 +169,12 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     assert books.landed_as("0" * 40) is None
     (task_dir(fleet) / "2.json").unlink()
     two = TaskKey("plan", TaskId("2"))
-    assert queue.take_back(project, two, "its work was undone") is None
-    assert "its file is gone" in task_orders.pending_again(project, commits["2"])[1]
+    assert task_orders.take_back(project, two, "its work was undone") is None
+    assert "the task file is gone" in task_orders.pending_again(project, commits["2"])[1]
     assert source_of(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
     taken = source_of(project).claim(task, "auto-1", "Do 1")
     assert taken is not None
-    again = queue.take_back(project, task, "its work was undone")
+    again = task_orders.take_back(project, task, "its work was undone")
     assert again is not None
     assert again.claim == taken.id

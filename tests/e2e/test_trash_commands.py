@@ -62,7 +62,9 @@ def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet)
     out = fleet.llmc("trash", "restore", str(entry["name"])).out
     branch = f"llmc/restored/{str(entry['name']).replace('/', '-')}"
     assert branch in out
-    (command,) = [line.partition("to see it: git ")[2] for line in out.splitlines() if "to see it" in line]
+    (command,) = [
+        line.partition("to see the work: git ")[2] for line in out.splitlines() if "to see the work" in line
+    ]
     shown = fleet.git(*shlex.split(command), cwd=fleet.dir)
     for name in fleet.git("diff", "--name-only", f"main...{branch}").splitlines():
         assert f"b/{name}" in shown, "commits, and what was in none"
@@ -105,6 +107,31 @@ def test_a_directory_is_copied_to_a_new_place(fleet_with_trash: Fleet) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["copy"]
 
 
+def test_a_copy_does_not_lead_git_to_a_worktree(fleet_with_trash: Fleet) -> None:
+    """Break: copy its pointer, too; git in the copy would change the worktree that has the name now."""
+    fleet = fleet_with_trash
+    entry = only(fleet)
+    pointer = Path(str(entry["directory"])) / ".git"
+    pointer.write_text(f"gitdir: {fleet.root}/.git/worktrees/adam\n")
+    place = fleet.dir / "led"
+    fleet.llmc("trash", "restore", str(entry["name"]), "--to", str(place))
+    assert (place / "nested/inner.txt").exists()
+    assert not (place / ".git").exists()
+    pointer.unlink()
+
+
+def test_a_worker_with_files_of_its_own_gets_nothing_back(fleet_with_trash: Fleet) -> None:
+    """Break: look for commits only; its files would be put away to make room."""
+    fleet = fleet_with_trash
+    entry = only(fleet)
+    own = fleet.worktree("adam") / "own.txt"
+    own.write_text("own\n")
+    refused = fleet.llmc("trash", "restore", str(entry["name"]), "--to", "adam", code=3).err
+    assert "adam has other work in its worktree" in refused
+    assert own.read_text() == "own\n"
+    own.unlink()
+
+
 def test_a_wrong_name_names_the_nearest(fleet_with_trash: Fleet) -> None:
     fleet = fleet_with_trash
     name = str(only(fleet)["name"])
@@ -126,7 +153,7 @@ def test_prune_asks_and_says_when_clocks_disagree(fleet_with_trash: Fleet) -> No
     (folder / "cache").chmod(0o500)
     assert "--yes" in fleet.llmc("trash", "prune", code=2).err
     shown = fleet.llmc("trash", "prune", "--yes")
-    assert "kept adam/20200101T000000-abcd-old: its files are" in shown.out
+    assert "kept adam/20200101T000000-abcd-old: the files are" in shown.out
     assert "clocks disagree" in shown.err
     assert fleet.llmc("trash", "prune", "--yes", "--json").json["removed"] == []
     assert fleet.answered(b"n\n", "trash", "prune") == 130

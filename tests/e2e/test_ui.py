@@ -76,19 +76,20 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     again.sees("reject adam", "acknowledged")
     wait_until(lambda: any("[c1]" in turn and "[c2]" in turn for turn in fleet.user_turns()))
     fleet.wait("adam", "needs_review")
-    again.press("Escape", "d")
     again.sees("round 2", "return 11")
     again.press("i")
     again.sees("since round 1")
     again.press("a")
-    again.sees("Land adam on main?", "llmc undo")
+    again.sees("Land adam on main?", "llmc undo", "y land")
     again.press("Enter", "a")  # neither confirms
     again.sees("Land adam on main?")
     assert fleet.record("adam")["status"] == "needs_review"
     again.press("y")
     again.sees("on main: Greet by name", "LANDED TODAY 1")
     assert fleet.git("log", "-1", "--format=%s", "main") == "Greet by name"
-    again.press("Escape", "u")
+    again.press("Escape")
+    again.sees("s start")
+    again.press("u")
     again.sees("Revert", "y revert")
     again.press("y")
     again.until(lambda _: "Revert" in fleet.git("log", "-1", "--format=%s", "main"))
@@ -115,7 +116,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
     ui.sees("message to baker")
     ui.type("@say Thank you")
     ui.press("Enter")
-    ui.sees("llmc message baker")
+    ui.sees("llmc message baker", " ms")
     ui.press("h")
     ui.sees("baker: on hold")
     wait_until(lambda: fleet.record("baker")["held"])
@@ -193,7 +194,9 @@ def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
     shown = ui.sees("[red]bold[/red]", "<script>")
     assert "NEEDS YOU" in shown
     assert "\u202e" not in shown
-    ui.press("Escape", "a")
+    ui.press("Escape")
+    ui.sees("s start")
+    ui.press("a")
     assert "NEEDS YOU" in ui.sees("[red]bold[/red]", "y land")
 
 
@@ -227,3 +230,31 @@ def test_small_plain_and_without_colour(
     line = next(line for line in shown.splitlines() if line.startswith(">"))
     assert ("◆" in line) == ("LC_ALL" not in env)
     assert "R adam" in line or "◆ adam" in line
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
+    """Break: set it once at the start; read formats in a task's text; go to a session by a prefix of its name."""
+    fleet.set_up("adam", "baker", "carol")
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--worker", "adam", "--prompt", "Say #(touch owned) #[fg=red]hi\n@sh sleep 300")
+    terminal = Terminal(fleet, "attach", "adam", columns=140)
+    try:
+        terminal.sees(
+            "adam · Say #(touch owned) #[fg=red]hi · working", "nothing waits for you", "C-b d back"
+        )
+        review(fleet, "carol")
+        terminal.sees("carol · 1 needs you")
+        terminal.press("C-b", "Space")
+        terminal.sees("carol · Greet people · needs_review", "1 needs you")
+        assert fleet.status("carol")["attached"]
+        terminal.press("C-b", "Space")
+        terminal.sees("nothing else waits for you")
+        fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
+        terminal.sees("baker · 2 need you")
+        terminal.press("C-b", "d")
+        terminal.sees("BACK AT THE PROMPT")
+        assert terminal.exit_code == 0
+    finally:
+        terminal.close()
+    assert not list(fleet.dir.rglob("owned"))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from llmc.base import faults
 from llmc.goals import goals, work
-from llmc.goals.drive.intents import pending
 from llmc.goals.model import GoalStatus, Result
 from llmc.goals.runner import Runner
 from llmc.tasks.claude_files import open_files
@@ -122,7 +121,7 @@ class Run:
         sent = [d for a in view.assignments.values() for d in a.dispatch_history]
         unsettled = [d for d in sent if d.result is Result.PENDING]
         assert not unsettled, f"lost: {unsettled}"
-        assert not [a for a in view.assignments.values() if pending(a)]
+        assert not [a for a in view.assignments.values() if a.pending]
         twice = {dispatch: files for dispatch, files in self.made.items() if len(files) > 1}
         assert not twice, f"done twice: {twice}\n{self._story()}"
         known = {d.dispatch_id for d in sent}

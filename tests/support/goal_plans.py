@@ -25,7 +25,7 @@ def plan(*phases: Json, **goal: Any) -> Json:
 
 def nodes_of(plan: Plan, goal_id: str, now: float) -> tuple[Node, ...]:
     """A plan as the records that are kept of it."""
-    families = [("", plan.phases), *((node.id, node.children) for node, _ in plan.walk())]
+    families = [("", plan.phases), *((node.id, node.children) for node, *_ in plan.walk())]
     found = [
         record_of(node, goal_id, parent, position, now)
         for parent, siblings in families

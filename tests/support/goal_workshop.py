@@ -16,7 +16,8 @@ from llmc.goals.dispatch import Done
 from llmc.goals.drive.intents import REASSIGN, WITHDRAW, WORK, Action
 from llmc.goals.goals import open_store
 from llmc.goals.model import Assignment, Change, Dispatch, GoalView, Mode
-from llmc.goals.runner import Runner, Ticked
+from llmc.goals.runner import Runner
+from llmc.goals.ticks import Ticked
 from llmc.records.books import Claim
 from llmc.records.task import Task
 from llmc.records.worker import Assignment as WorkersTask
@@ -134,7 +135,6 @@ def action(dispatch_id: str = "D1", purpose: str = WORK, **fields: Any) -> Actio
         "work_node_id": LEAF,
         "mode": Mode.SPAWN,
         "text": "Do it.",
-        "agent_id": "auto",
     }
     return Action(dispatch_id=dispatch_id, purpose=purpose, **{**kept, **fields})
 

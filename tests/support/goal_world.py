@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.decide import Decided, answered, decide, full_room
-from llmc.goals.drive.intents import Action, outcome, pending
-from llmc.goals.drive.liveness import INSTRUCTIONS, Merged, Message, Report, Run, Signals
-from llmc.goals.drive.policy import Policy, session_key
+from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive.decide import Decided, decide, full_room
+from llmc.goals.drive.intents import Action, outcome
+from llmc.goals.drive.ladder import Policy, session_key
+from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import (
     Assignment,
@@ -240,7 +241,7 @@ class World:
     # --- what is seen of them
 
     def job_of(self, assignment: Assignment) -> Job | None:
-        given = [d.dispatch_id for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
+        given = [d.dispatch_id for d in assignment.dispatch_history if d.is_instruction]
         merged = [self.jobs[d] for d in given if d in self.jobs and self.jobs[d].merged]
         kept = [self.jobs[d] for d in given if d in self.jobs and not self.jobs[d].withdrawn]
         found = merged or kept
@@ -313,9 +314,7 @@ class World:
         for action in decided.actions:
             result, run_id = self.perform(action)
             self.may_kill()
-            self.keep(
-                outcome(self.view, action.dispatch_id, result, self.now, run_id=run_id, policy=self.policy)
-            )
+            self.keep(outcome(self.view, action.dispatch_id, result, self.now, self.policy, run_id=run_id))
             self.may_kill()
         if self.view.goal.status is GoalStatus.ACTIVE:
             self.ticked = self.now
@@ -385,7 +384,7 @@ class World:
         job = self.job_of(one)
         if not event.data["reason"].startswith("no activity") or job is None:
             return
-        given = [d for d in one.dispatch_history if d.purpose in INSTRUCTIONS][-1]
+        given = [d for d in one.dispatch_history if d.is_instruction][-1]
         answered_at = given.result_at if given.mode is Mode.SEND else None
         signs = (job.wrote, job.ended, job.claimed, job.made, answered_at)
         last = max(at for at in signs if at is not None)
@@ -443,7 +442,7 @@ class World:
             one = self.view.assignments[name]
             if one.status is AssignmentStatus.BLOCKED and self.now - at >= self.habits.person_after:
                 self.habits_of_answered(one)
-                self.keep(answered(self.view, name, "Take A.", self.now))
+                self.keep(sent_again(self.view, name, "Take A.", self.now))
 
     def pause(self) -> None:
         """A person changes their mind."""
@@ -477,7 +476,7 @@ class World:
         raise AssertionError(f"seed {self.seed}: not completed in {ticks} ticks: {self.unfinished()}")
 
     def owed(self) -> Iterator[Assignment]:
-        return (one for one in self.view.assignments.values() if pending(one))
+        return (one for one in self.view.assignments.values() if one.pending)
 
     def unfinished(self) -> list[str]:
         return [

@@ -169,7 +169,7 @@ class MemoryTasks(TaskSource):
         with self._lock:
             self.write("failed" if counts else "released", claim, **said)
             kept = self._books.kept_back(claim.task)
-            self._edit_if_there(claim.task, partial(claims.given_back, claim=claim, hold=kept))
+            self._edit_if_there(claim.task, partial(claims.released, claim=claim, hold=kept))
             return self._books
 
     def settle(self) -> list[TaskKey]:

@@ -5,8 +5,8 @@ from msgspec.structs import replace as replaced
 
 from llmc.goals.drive.decide import Decided, decide
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy, session_key
 from llmc.goals.drive.liveness import Report, Run, Signals
-from llmc.goals.drive.policy import Policy, session_key
 from llmc.goals.model import Assignment, Change, Crystallization, Event, Goal, GoalView, Node, Result
 from tests.support.goal_world import START, applied, goal, plan
 
@@ -57,10 +57,7 @@ class OneLeaf:
     def ended(self, result: Result = Result.ACCEPTED, run_id: str = "") -> None:
         """What became of the actions of the last look."""
         for action in self.decided.actions:
-            change = outcome(
-                self.view, action.dispatch_id, result, self.now, run_id=run_id, policy=self.policy
-            )
-            self.keep(change)
+            self.keep(outcome(self.view, action.dispatch_id, result, self.now, self.policy, run_id=run_id))
 
     def begin(self) -> "OneLeaf":
         """The work is sent, accepted, and taken by a worker, at the start of time."""

@@ -2,7 +2,7 @@
 
     python -m tests.support.supervise ROOT COMMAND [GRACE_S]
 
-The command gets the prompt on its standard input; its exit code says whether it mended anything.
+The command gets the prompt on its standard input; its exit code says whether it fixed anything.
 """
 
 import contextlib
@@ -13,22 +13,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmc.base.errors import LlmcError
 from llmc.cli.overseeing import show
 from llmc.repo.project import Project, open_project
-from llmc.supervisor.roles import Timing
+from llmc.supervisor import daemon_process, remediation, supervisor
+from llmc.supervisor.remediation import Remediation
 from llmc.supervisor.rules import decide
-from llmc.supervisor.supervisor import Supervisor
+from llmc.supervisor.rules.remedy import Outcome
 from tests.support.fleet import Fleet, process_state
 from tests.support.waiting import wait_until
 
 #: as short as a busy machine allows; a heartbeat comes every 5 seconds
 QUICK = {
-    "overseer.remediation_prompt": "Mend it.",
+    "overseer.remediation_prompt": "Fix it.",
     "overseer.check_interval_secs": "0.1",
     "overseer.restart_cooldown_secs": "600",
 }
@@ -118,17 +118,6 @@ class Overseer:
             self.process.wait()
 
 
-@dataclass(frozen=True)
-class Mended:
-    """How the command ended."""
-
-    outcome: str
-    duration_s: float
-    problem: str
-    log: Path
-    cause: str = ""
-
-
 class ByCommand:
     """A remediation that runs a shell command."""
 
@@ -149,13 +138,15 @@ class ByCommand:
         limit_s: float,
         stopping: Callable[[], bool],
         say: Callable[[str], None],
-    ) -> Mended:
+    ) -> Remediation:
         say(decide.ENTERING)
-        done = self._mended(project, prompt, limit_s, stopping)
+        done = self._run(project, prompt, limit_s, stopping)
         say(decide.outcome(done.outcome, done.duration_s, done.problem))
         return done
 
-    def _mended(self, project: Project, prompt: str, limit_s: float, stopping: Callable[[], bool]) -> Mended:
+    def _run(
+        self, project: Project, prompt: str, limit_s: float, stopping: Callable[[], bool]
+    ) -> Remediation:
         began, log = time.monotonic(), project.root.logs / "remediation_test.txt"
         argv = ["/bin/sh", "-c", self.command]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
@@ -168,13 +159,13 @@ class ByCommand:
             if stopping() or lasted_s > limit_s:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                outcome = "interrupted" if stopping() else "timeout"
-                return Mended(outcome, lasted_s, "it took too long", log)
+                outcome = Outcome.INTERRUPTED if stopping() else Outcome.TIMEOUT
+                return Remediation(outcome, lasted_s, "it took too long", log)
             time.sleep(0.02)
         lasted_s = time.monotonic() - began
         if process.returncode:
-            return Mended("failed", lasted_s, f"exit code {process.returncode}", log)
-        return Mended("completed", lasted_s, "", log)
+            return Remediation(Outcome.FAILED, lasted_s, f"exit code {process.returncode}", log)
+        return Remediation(Outcome.COMPLETED, lasted_s, "", log)
 
 
 def told(project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any) -> None:
@@ -185,9 +176,13 @@ def told(project: Project, kind: str, title: str, body: str, *, key: str, **fact
 
 if __name__ == "__main__":
     root, command, grace_s = sys.argv[1:4]
-    made = Supervisor(open_project(root), ByCommand(command), told, show, Timing(grace_s=float(grace_s)))
+    by_command = ByCommand(command)
+    for name in ("remediate", "open_session", "close_session"):
+        setattr(remediation, name, getattr(by_command, name))
+    supervisor.notify = told
+    daemon_process.GRACE_S = float(grace_s)
     try:
-        sys.exit(made.run())
+        sys.exit(supervisor.Supervisor(open_project(root), show).run())
     except LlmcError as error:
         print(f"llmc: {error.message}. {error.hint}")
         sys.exit(error.exit_code)

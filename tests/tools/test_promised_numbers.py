@@ -78,8 +78,7 @@ def project(mold: Mold) -> Project:
 
 def supervisor(project: Project) -> Supervisor:
     """As `llmc overseer` makes it: with the times that are its own."""
-    nobody: Any = None
-    return Supervisor(project, nobody, nobody, lambda _, __: None)
+    return Supervisor(project, lambda _, __: None)
 
 
 @pytest.mark.req("0-034", "0-090")

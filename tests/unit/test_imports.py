@@ -110,7 +110,7 @@ def test_version_and_help_load_next_to_nothing(option: str) -> None:
 
 
 def test_the_status_for_people_loads_no_click_and_no_goals(root: Path) -> None:
-    """Break: import goals/status.py in api/status_view.py, or leave `status` to click."""
+    """Break: import goals/goals.py in api/status_view.py, or leave `status` to click."""
     out, modules = imported(root, "status")
     assert "adam" in out
     unwanted = {"click", "rich", "shutil", "ctypes", "sqlite3", "llmc.daemon", "llmc.landing", "llmc.workers"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmc.base.errors import Refused, UsageError
 from llmc.landing.accept_journal import CHANGED as CHANGED
 from llmc.landing.accept_journal import Accepted as Accepted
-from llmc.landing.accept_journal import Progress as Progress
+from llmc.landing.accept_journal import Progress
 from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
 from llmc.landing.fast_forward import Ahead
@@ -17,10 +17,10 @@ from llmc.repo.project import Project
 from llmc.repo.trash import short as short
 
 if TYPE_CHECKING:
-    from llmc.landing.pick import Picked as Picked
-    from llmc.landing.rebase import Rebased as Rebased
+    from llmc.landing.pick import Picked
+    from llmc.landing.rebase import Rebased
     from llmc.landing.undo import Target as Target
-    from llmc.landing.undo import Undone as Undone
+    from llmc.landing.undo import Undone
 
 
 def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:
@@ -41,13 +41,13 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
 
 
 def after_interrupt(project: Project, name: str) -> str:
-    """Whether anything landed by an accept that the user interrupted, in words."""
+    """After Ctrl-C: whether the change landed, as text for the user."""
     record = project.store.worker(name)
     if record.accept is not None:
-        return f"it may have landed: run `llmc accept {name}` to finish it"
+        return f"the change may have landed: run `llmc accept {name}` to finish"
     if record.status is Status.NEEDS_REVIEW:
         return "nothing landed"
-    return f"run `llmc events --worker {name}` to see whether it landed"
+    return f"run `llmc events --worker {name}` to see whether the change landed"
 
 
 def next_to_accept(project: Project) -> str:
@@ -98,7 +98,7 @@ def undo_target(project: Project) -> "Target":
 
 
 def undo(project: Project, target: "Target") -> "Undone":
-    """Revert an accept, and reopen its task or plan item."""
+    """Revert a landed change, and reopen its task or plan item."""
     from llmc.goals.work import open_again
     from llmc.landing import rebase as rebasing
     from llmc.landing import undo as undoing

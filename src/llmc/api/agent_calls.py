@@ -34,7 +34,9 @@ def hook_command(arguments: list[str]) -> list[str]:
     """The program that receives a hook event of the calling agent, for its own inbox only."""
     who = caller()
     if who.kind not in (Kind.WORKER, Kind.OVERSEER):
-        raise Refused("`llmc hook` is only for agents", hint="The settings of a worker's agent call it.")
+        raise Refused(
+            "`llmc hook` is only for agents", hint="The settings of a worker's agent run this command."
+        )
     if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
         raise Refused(f"{who.name} cannot send hook events for {arguments[0]}")
     return [sys.executable, "-I", "-S", hook_client.__file__, *arguments]

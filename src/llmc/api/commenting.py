@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound
-from llmc.landing import fresh_review
+from llmc.landing import fresh_review, review
 from llmc.landing.review import Review
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git
@@ -68,6 +68,12 @@ def page(project: Project, name: str, since: int = 0) -> Page:
         viewed=frozenset(file.path for file in whole if talk.is_viewed(said, file)),
         by_rebase=moved,
     )
+
+
+def remember(project: Project, shown: Page) -> None:
+    """The user has seen the whole change: accept warns if another one would land."""
+    if not shown.review.so_far and not shown.since:
+        review.remember(project, shown.review)
 
 
 def _since(

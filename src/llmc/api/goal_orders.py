@@ -1,28 +1,35 @@
-"""Commands that change goals: create, plan, pause, set the status of a plan item, answer a question.
+"""Commands that change goals: create, plan, pause, set the status of a plan item, answer a question, run a tick.
 
-Each takes the store's own locks. Workers learn of it at the next tick: `goal_ticks.settle`.
+Each takes the store's own locks. Workers learn of a change at the next tick: `settle`.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.goals import goals
-from llmc.goals.drive.rollup import criterion
-from llmc.goals.goals import Created as Created
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, Refused
+from llmc.daemon.control import live_registration
+from llmc.goals import goals, planning
+from llmc.goals.drive.moves import criterion
 from llmc.goals.goals import archive as archive
 from llmc.goals.goals import cancel as cancel
+from llmc.goals.goals import change as change
+from llmc.goals.goals import log, open_store, reply_to
 from llmc.goals.goals import pause as pause
-from llmc.goals.goals import reply_to
 from llmc.goals.goals import resume as resume
-from llmc.goals.model import DeliveryContext, GoalView
+from llmc.goals.model import DeliveryContext, Origin
 from llmc.goals.model import Goal as Goal
 from llmc.goals.model import Node as Node
 from llmc.goals.model import NodeStatus as NodeStatus
 from llmc.goals.model import Priority as Priority
 from llmc.goals.model import Recovery as Recovery
-from llmc.goals.planning import ConfiguredPlanner
+from llmc.goals.planning import Created
+from llmc.goals.planning import plan as plan
 from llmc.goals.planning import replan_by_hand as replan
+from llmc.goals.runner import Runner
+from llmc.goals.ticks import Ticked, last_tick
 from llmc.goals.work import answer as answer
 from llmc.goals.work import block as block
 from llmc.goals.work import done as done
@@ -35,18 +42,8 @@ from llmc.repo.project import Project
 
 __all__ = ["replan"]
 
-#: option names and the fields of a goal
-_FIELDS = {
-    **{
-        name: name
-        for name in ("title", "priority", "owner", "tags", "stakeholders", "constraints", "assumptions")
-    },
-    "problem": "problem_statement",
-    "criteria": "success_criteria",
-    "non_goals": "non_goals",
-    "risks": "risks",
-    "budget": "budget_usd",
-}
+#: options that are named differently from the fields of a goal
+_FIELDS = {"problem": "problem_statement", "criteria": "success_criteria", "budget": "budget_usd"}
 
 
 def create(
@@ -58,24 +55,21 @@ def create(
     kept: Callable[[Goal], None],
 ) -> Created:
     """Create a goal from the options and plan it; `kept` is called before planning."""
-    words = {key: value for key, value in _definition(said).items() if value is not None}
-    words["budget_usd"] = words.pop("budget", 0.0)
-    planner = ConfiguredPlanner() if planned else None
-    return goals.create(project, goals.NewGoal(**words), planner, file, kept)
-
-
-def plan(project: Project, goal_id: str, file: Path | None) -> GoalView:
-    """Plan a goal for the first time, with the planner or from a file."""
-    return goals.plan(project, goal_id, ConfiguredPlanner(), file)
+    fields = changes(said)
+    where, session = fields.pop("reply_to", DeliveryContext()), fields.pop("from_session", "")
+    origin = Origin(source_session_key=session, origin_delivery_context=where)
+    goal = goals.new_goal(**fields, origin=origin)
+    return planning.create(project, goal, planning.first_plan if planned else None, file, kept)
 
 
 def changes(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options as fields to change."""
-    words = _definition(said)
-    where = words.pop("reply_to")
-    fields = {_FIELDS[key]: value for key, value in words.items() if value not in (None, ())}
-    if where != DeliveryContext():
-        fields["reply_to"] = where
+    """The given options as fields to change; `reply_to` stands for the three reply options."""
+    words = dict(said)
+    where, thread, account = (words.pop(f"reply_{name}", None) or "" for name in ("to", "thread", "account"))
+    words["criteria"] = (*words.pop("criteria", ()), *map(criterion, words.pop("verify", ())))
+    fields = {_FIELDS.get(key, key): value for key, value in words.items() if value not in (None, ())}
+    if (context := reply_to(where, thread, account)) != DeliveryContext():
+        fields["reply_to"] = context
     if "risks" in fields:
         fields["risks"] = tuple(map(goals.risk_of, fields["risks"]))
     if "priority" in fields:
@@ -83,15 +77,72 @@ def changes(said: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
-    """Change the fields of a goal; see `changes`."""
-    return goals.change(project, goal_id, fields)
+#: how long to wait for the daemon's tick; a tick takes less
+LIMIT_S = 30.0
+POLL_S = 0.05
+ENABLE = "llmc config set overseer.goals.enabled true"
 
 
-def _definition(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Combine the criteria and verify commands, and the three reply options."""
-    words = dict(said)
-    where, thread, account = (words.pop(f"reply_{name}", None) or "" for name in ("to", "thread", "account"))
-    words["reply_to"] = reply_to(where, thread, account)
-    words["criteria"] = (*words.pop("criteria", ()), *map(criterion, words.pop("verify", ())))
-    return words
+def undriven(project: Project) -> str:
+    """Why no goal makes progress now, and the command that helps; "" if the daemon runs goals."""
+    if not project.config.overseer.goals.enabled:
+        return f"goals are disabled; to enable them: {ENABLE}"
+    record = live_registration(project)
+    if record is None:
+        is_starting = project.daemon_runs()
+        return "" if is_starting else "goals are not running; start them with `llmc up --auto --detach`"
+    if record.auto is False:
+        return "goals need auto mode, but the daemon runs without it; run `llmc up --auto --detach`"
+    return ""
+
+
+def tick_now(project: Project, reason: str, limit_s: float = LIMIT_S) -> Ticked:
+    """Run one tick that starts after this call."""
+    if not project.config.overseer.goals.enabled:
+        raise Refused("goals are disabled", hint=f"To enable them: {ENABLE}")
+    if not project.daemon_runs():
+        return Runner(project).tick(project, reason)
+    log(project, f"tick requested: {reason}")
+    return _of_daemon(project, limit_s)
+
+
+def _of_daemon(project: Project, limit_s: float) -> Ticked:
+    asked = monotonic()
+    project.wake()
+    while monotonic() < asked + limit_s:
+        seen = last_tick(project)
+        if seen is not None and seen.began_monotonic >= asked:
+            return seen
+        time.sleep(POLL_S)
+    raise LlmcError(
+        f"the daemon did not check goals within {limit_s:g} s",
+        hint="Run `llmc logs goals` and `llmc doctor` to find out why.",
+    )
+
+
+def settle(project: Project, reason: str) -> str:
+    """After a change by the user: apply it to workers now if no daemon does.
+
+    Returns what to tell the user; "" if the daemon does it, or nothing is left to do.
+    """
+    if project.daemon_runs():
+        return ""
+    if not project.config.overseer.goals.enabled:
+        return (
+            ""
+            if not _is_out(project)
+            else f"saved; workers are updated at the next goal tick, but goals are disabled ({ENABLE})"
+        )
+    done = tick_now(project, reason)
+    if not done.ok:
+        return f"saved; workers are updated at the next goal tick: {done.problem}"
+    seen = last_tick(project)
+    if seen is None or not seen.goals.active:
+        return ""
+    return "saved; to continue the work: llmc up --auto --detach"
+
+
+def _is_out(project: Project) -> bool:
+    """Whether a worker may have an instruction for a goal."""
+    with open_store(project).reading() as found:
+        return any(one.dispatch_history for one in found.open_assignments())

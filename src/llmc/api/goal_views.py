@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from llmc.api.goal_ticks import undriven
+from llmc.api.goal_orders import undriven
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, UsageError
+from llmc.goals.drive.by_hand import Question as Question
 from llmc.goals.drive.goal_end import unchecked as unchecked
-from llmc.goals.drive.questions import Question as Question
-from llmc.goals.drive.rollup import progress
+from llmc.goals.drive.moves import progress
 from llmc.goals.goals import GoalCost as GoalCost
 from llmc.goals.goals import GoalSpending, open_store
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization
+from llmc.goals.model import Assignment, Crystallization
 from llmc.goals.model import Event as Event
 from llmc.goals.model import Goal as Goal
 from llmc.goals.model import GoalStatus as GoalStatus
@@ -24,8 +24,10 @@ from llmc.goals.report import draw, handoff
 from llmc.goals.report.draw import mermaid as mermaid
 from llmc.goals.report.handoff import event_row as event_row
 from llmc.goals.report.handoff import goal_tree as goal_tree
+from llmc.goals.report.why import reason_of
+from llmc.goals.store.goal_store import GoalStore, unknown_goal
+from llmc.goals.store.rows import Reader
 from llmc.goals.store.rows import SafeMode as SafeMode
-from llmc.goals.store.store_errors import unknown_goal
 from llmc.goals.work import clock as clock
 from llmc.goals.work import inbox as inbox
 from llmc.goals.work import why as why
@@ -56,14 +58,6 @@ class GoalsStatus(msgspec.Struct, frozen=True):
     undriven: str
 
 
-class GoalPage(msgspec.Struct, frozen=True):
-    """One goal with its cost and what workers reported."""
-
-    view: GoalView
-    spent: GoalCost
-    said: dict[str, Any]
-
-
 def known(root: str | None) -> list[GoalView]:
     """For completion: empty if they cannot be read."""
     try:
@@ -76,18 +70,21 @@ def known(root: str | None) -> list[GoalView]:
 def troubles(project: Project) -> Troubles:
     store = open_store(project)
     with store.reading() as found:
-        mode = found.safe_mode()
-    return Troubles(store.damage, mode, {})
+        return _troubles(store, found)
 
 
-def goals(project: Project, *, strict: bool = True, besides: tuple[str, ...] = ()) -> Goals:
-    """All goals; with `strict`, a damaged store is an error, because "no goals" would be wrong."""
+def _troubles(store: GoalStore, found: Reader) -> Troubles:
+    return Troubles(store.damage, found.safe_mode(), dict(found.unreadable))
+
+
+def goals(project: Project) -> Goals:
+    """All goals; a damaged store is an error, because "no goals" would be wrong."""
     store = open_store(project)
     with store.reading() as found:
-        mode, views = found.safe_mode(), found.views(besides=besides)
-    if store.damage and strict:
-        raise store.damaged()
-    return Goals(views, Troubles(store.damage, mode, dict(found.unreadable)))
+        views = found.views()
+        if store.damage:
+            raise store.damaged()
+        return Goals(views, _troubles(store, found))
 
 
 def the_goal(project: Project, given: str | None) -> str:
@@ -117,18 +114,23 @@ def goal(project: Project, goal_id: str) -> GoalView:
     return open_store(project).view(goal_id)
 
 
-def page(project: Project, view: GoalView) -> GoalPage:
-    spent = GoalSpending().of(project, view)
-    with open_store(project).reading() as found:
-        said = handoff.said_of(view, found.crystallizations(view.goal.goal_id))
-    return GoalPage(view, spent, said)
+def cost(project: Project, view: GoalView) -> GoalCost:
+    return GoalSpending().of(project, view)
+
+
+def said(project: Project, view: GoalView) -> dict[str, Any]:
+    """Decisions, open questions and next actions that workers reported."""
+    return handoff.said_of(view, _crystals(project, view))
 
 
 def handoff_text(project: Project, view: GoalView) -> str:
     """The handoff document of a goal, as Markdown."""
+    return handoff.handoff(view, _crystals(project, view), _percents(view))
+
+
+def _crystals(project: Project, view: GoalView) -> list[Crystallization]:
     with open_store(project).reading() as found:
-        crystals = found.crystallizations(view.goal.goal_id)
-    return handoff.handoff(view, crystals, _percents(view))
+        return found.crystallizations(view.goal.goal_id)
 
 
 def plan_tree(view: GoalView, width: int) -> list[list[tuple[str, str]]]:
@@ -162,9 +164,8 @@ def summary(view: GoalView) -> dict[str, Any]:
 def status(project: Project) -> GoalsStatus:
     store = open_store(project)
     with store.reading() as found:
-        mode = found.safe_mode()
         views = found.views(besides=("archived",))
-        unreadable = dict(found.unreadable)
+        shown = Goals(views, _troubles(store, found))
         rows = [
             _assignment_row(
                 one,
@@ -175,20 +176,14 @@ def status(project: Project) -> GoalsStatus:
             for one in view.assignments.values()
             if one.status.is_open
         ]
-    enabled = project.config.overseer.goals.enabled
-    return GoalsStatus(
-        Goals(views, Troubles(store.damage, mode, unreadable)), rows, enabled, undriven(project)
-    )
+    return GoalsStatus(shown, rows, project.config.overseer.goals.enabled, undriven(project))
 
 
 def _assignment_row(
     one: Assignment, stalled: Event | None, proofs: Iterable[Crystallization]
 ) -> dict[str, Any]:
     """One open assignment: why it waits, the last message and its result, the backoff, and the latest evidence."""
-    last = one.dispatch_history[-1] if one.dispatch_history else None
-    why = one.blocked_reason.text if one.blocked_reason else ""
-    if one.status is AssignmentStatus.STALLED and stalled is not None:
-        why = str(stalled.data.get("reason", ""))
+    last = one.last_dispatch
     ours = [proof for proof in proofs if proof.work_node_id == one.work_node_id]
     return {
         "assignmentId": one.assignment_id,
@@ -197,7 +192,7 @@ def _assignment_row(
         "agentId": one.agent_id,
         "sessionKey": one.session_key,
         "status": one.status,
-        "why": why,
+        "why": reason_of(one, stalled),
         "lastDispatch": msgspec.to_builtins(last) if last else None,
         "retryCount": one.retry_count,
         "backoffUntil": one.backoff_until,
@@ -222,17 +217,11 @@ def export(project: Project) -> tuple[dict[str, Any], Goals]:
         proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
         log = [event for _, event in found.events()]
         unreadable = {goal_id: found.raw(goal_id) for goal_id in found.unreadable}
-        mode, why = found.safe_mode(), dict(found.unreadable)
+        shown = Goals(views, _troubles(store, found))
     if store.damage:  # so that an empty export does not replace a good one
         raise store.damaged()
     everything = {**handoff.export(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
-    return everything, Goals(views, Troubles("", mode, why))
-
-
-def safe_mode(project: Project) -> SafeMode | None:
-    """Safe mode, in which nothing is sent; None if it is off."""
-    with open_store(project).reading() as found:
-        return found.safe_mode()
+    return everything, shown
 
 
 def end_safe_mode(project: Project) -> bool:

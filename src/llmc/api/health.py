@@ -6,8 +6,8 @@ from llmc.base.errors import Refused
 from llmc.config.paths import Root
 from llmc.doctor import rebuild as rebuilding
 from llmc.doctor import registry
-from llmc.doctor.check import Repair as Repair
-from llmc.doctor.rebuild import Rebuilt as Rebuilt
+from llmc.doctor.check import Repair
+from llmc.doctor.rebuild import Rebuilt
 from llmc.doctor.rules.facts import Facts as Facts
 from llmc.doctor.rules.findings import GROUPS as GROUPS
 from llmc.doctor.rules.findings import Finding as Finding
@@ -39,7 +39,7 @@ def require_usable(found: Health) -> None:
     if found.facts.config_problems:
         raise Refused(
             "cannot repair: config.toml is invalid: " + "; ".join(found.facts.config_problems),
-            hint="Fix it with `llmc config edit`, then run `llmc doctor --repair` again.",
+            hint="Run `llmc config edit`, then `llmc doctor --repair` again.",
         )
 
 

@@ -9,11 +9,10 @@ from llmc.agents.protocol import Trust
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.config.load import load_config
-from llmc.config.suggest import Suggestion as Suggestion
 from llmc.config.toml_text import quoted
 from llmc.doctor import programs
 from llmc.doctor.programs import Lack as Lack
-from llmc.doctor.rules.facts import Program as Program
+from llmc.doctor.rules.facts import Program
 from llmc.records.task import TaskStatus
 from llmc.repo import setup
 from llmc.repo.project import Project, agent_for
@@ -51,7 +50,7 @@ def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> 
     if existing is not None and not reuse and not target:
         raise Refused(
             f"this repository already has a root: {existing.path}",
-            hint="Use it, or create another with --target PATH.",
+            hint="Use that root, or create another one with --target PATH.",
         )
     root = (existing if reuse else None) or setup.create_root(
         where, setup.choose_target(target, where), agent

@@ -56,13 +56,8 @@ def reviewed_last(project: Project) -> str | None:
     return found.name if found else None
 
 
-def check_text(text: str) -> None:
-    """Refuse text that cannot be sent, whatever the status of the worker."""
-    normalise(text)
-
-
 def reject(project: Project, name: str, feedback: str) -> Receipt:
     """Request changes from a worker."""
-    check_text(feedback)
+    normalise(feedback)  # refuse text that cannot be sent, whatever the status of the worker
     with project.worker_lock(name):
         return start.reject(project, name, feedback)

@@ -3,13 +3,15 @@
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 import psutil
 from msgspec import Struct
 
-from llmc.api.goal_ticks import undriven
+from llmc.api.goal_orders import undriven
 from llmc.attention import raising
+from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import DiskFull
 from llmc.base.locks import holder
@@ -24,25 +26,25 @@ from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require
 from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
-from llmc.notifications.notify import notify
 from llmc.records.items import Registration
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
-from llmc.supervisor import remediation, supervisor_record
-from llmc.supervisor.roles import Show as Show
+from llmc.supervisor import supervisor_record
 from llmc.supervisor.supervisor import Supervisor
 from llmc.tasks import queue
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 CLIENT_BYTES = 250 * 1024 * 1024
-DISK_FLOOR_BYTES = 500 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
-#: prints a line for the user, in a colour ("" for none)
-Tell = Callable[[str, str], None]
+
+class Tell(Protocol):
+    """Prints a line for the user, in a colour ("" for none)."""
+
+    def __call__(self, text: str, style: str = "") -> None: ...
 
 
 class Wanted(Struct, frozen=True):
@@ -143,10 +145,8 @@ def _change_over(project: Project, tell: Tell) -> None:
     """Stop the plain daemon but not its agents; the one in auto mode takes them over, as after a crash."""
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before stopping a daemon for one that cannot start
-    tell(
-        f"stopping the daemon without auto mode ({holder(project.root.lock('daemon'))}); its agents keep running",
-        "",
-    )
+    pid = holder(project.root.lock("daemon"))
+    tell(f"stopping the daemon without auto mode ({pid}); its agents keep running")
     control.hand_over(project)
 
 
@@ -154,7 +154,7 @@ def _tell_of_no_auto(project: Project, tell: Tell) -> None:
     """A plain daemon does not bring back auto mode that stopped by itself; say why it stopped."""
     for item in raising.current(project):
         if item.kind == "auto":
-            tell(f"{item.text}. A daemon without auto mode assigns no tasks; next: {item.next}", "")
+            tell(f"{item.text}. A daemon without auto mode assigns no tasks; next: {item.next}")
 
 
 def _tell_of_auto(project: Project, tell: Tell) -> None:
@@ -164,8 +164,7 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
         command, because = (found.command, f" ({found.because})") if found else ("make test", "")
         tell(
             "warning: repo.validate is not set, so auto mode lands untested work; "
-            f"for example: llmc config set repo.validate {shlex.quote(command)}{because}",
-            "",
+            f"for example: llmc config set repo.validate {shlex.quote(command)}{because}"
         )
     if not project.config.overseer.goals.enabled:
         _tell_of_goals(project, tell)
@@ -190,17 +189,17 @@ def _try_client(project: Project, tell: Tell, *, asked: bool) -> None:
     if not project.config.auto.task_list_id:
         return  # auto mode will refuse to start anyway
     try:
-        tried = require(project, lambda text: tell(text, ""), asked=asked)
+        tried = require(project, tell, asked=asked)
     except Refused as error:
         failed = error.details.get("canary")
         if failed:
-            tell(f"  hooks received: {', '.join(failed['hooks']) or 'none'}", "")
-            tell("  last lines of the screen:", "")
+            tell(f"  hooks received: {', '.join(failed['hooks']) or 'none'}")
+            tell("  last lines of the screen:")
             for line in failed["screen"]:
-                tell(f"  | {shortened(printable(line), 120)}", "")
+                tell(f"  | {shortened(printable(line), 120)}")
         raise
     for text in tried.cannot_see if tried else ():
-        tell(f"canary: warning: cannot observe {text}", "")
+        tell(f"canary: warning: cannot observe {text}")
 
 
 def _start_the_missing(project: Project) -> Up:
@@ -222,10 +221,7 @@ def _tell_of_others(project: Project, tell: Tell) -> None:
     """Warn if other users can change config.toml, which names the programs that llmc runs."""
     root = project.root
     if (os.stat(root.path).st_mode | os.stat(root.config).st_mode) & 0o022:
-        tell(
-            f"warning: {root.path} is writable by other users; fix it with `llmc doctor --repair`",
-            "",
-        )
+        tell(f"warning: {root.path} is writable by other users; fix it with `llmc doctor --repair`")
 
 
 def _check_room(project: Project, tell: Tell) -> None:
@@ -234,7 +230,7 @@ def _check_room(project: Project, tell: Tell) -> None:
     available = psutil.virtual_memory().available
     if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
         free = available // 2**20
-        tell(f"warning: {count} clients need about {count * 250} MB, but only {free} MB are free", "")
+        tell(f"warning: {count} clients need about {count * 250} MB, but only {free} MB are free")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(
@@ -242,7 +238,7 @@ def _check_room(project: Project, tell: Tell) -> None:
             hint="Free some space, then try again.",
         )
     if free < DISK_FLOOR_BYTES:
-        tell(f"warning: only {free // 2**20} MB of disk space left for {project.root.path}", "")
+        tell(f"warning: only {free // 2**20} MB of disk space left for {project.root.path}")
 
 
 def down(root: Root, tell: Tell, *, force: bool) -> Down:
@@ -255,7 +251,7 @@ def down(root: Root, tell: Tell, *, force: bool) -> Down:
     try:
         problems, left = _take_down(project)
     except (StateError, NotFound) as error:
-        tell(f"{error.message}; stopping every session of this root", "")
+        tell(f"{error.message}; stopping every session of this root")
         problems, left = [], end_every_session(project)
     return Down(had_daemon, at_work, problems, left, told_of(project, left) if left else "")
 
@@ -276,7 +272,7 @@ def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
     text = f"a supervisor is running ({by}) and would restart the daemon"
     if not force:
         raise Refused(text, hint=f"{advice} Use `llmc down --force` to stop the daemon anyway.")
-    tell(f"{text}. {advice}", "")
+    tell(f"{text}. {advice}")
 
 
 def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
@@ -295,14 +291,6 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     return problems, [] if problems else close_server(project)
 
 
-class _Agent:
-    """The remediation agent, which fixes the cause of a failure in its own session."""
-
-    remediate = staticmethod(remediation.remediate)
-    open_session = staticmethod(remediation.open_session)
-    close_session = staticmethod(remediation.close_session)
-
-
-def supervise(project: Project, show: Show) -> int:
+def supervise(project: Project, tell: Tell) -> int:
     """Keep `up --auto` running until the user stops it or is needed; returns the exit code."""
-    return Supervisor(project, _Agent(), notify, show).run()
+    return Supervisor(project, tell).run()

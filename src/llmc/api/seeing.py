@@ -18,8 +18,7 @@ from llmc.records.sight import agent_pane, look
 from llmc.records.statuses import LIVE, Status
 
 if TYPE_CHECKING:
-    from llmc.api.status_view import GoalsSeen, Page
-    from llmc.goals.ticks import TickRecord
+    from llmc.api.status_view import Page
     from llmc.repo.project import Project
 
 POLL_S = 0.02
@@ -83,6 +82,8 @@ def status_for_people(project: "Project", known: dict[str, str] | None = None) -
 
     `known`: subjects by commit, for a caller who asks again and again; new ones are added.
     """
+    from msgspec.structs import asdict
+
     from llmc.api.status_view import Page, status_view
     from llmc.attention.rules import next_command
     from llmc.goals.ticks import last_tick
@@ -101,15 +102,8 @@ def status_for_people(project: "Project", known: dict[str, str] | None = None) -
         worker["next"] = next_command(worker, facts.seen(worker["name"]), facts, record)
     enabled = project.config.overseer.goals.enabled
     tick = last_tick(project) if enabled else None
-    return Page(view, facts.now, project.daemon_runs(), enabled, None if tick is None else _seen_in(tick))
-
-
-def _seen_in(tick: "TickRecord") -> "GoalsSeen":
-    from llmc.api.status_view import GoalsSeen
-
-    goals = tick.goals
-    counts = (goals.active, goals.paused, goals.completed, goals.done, goals.total, goals.percent)
-    return GoalsSeen(*counts, ended_at=tick.ended_at, problem="" if tick.ok else tick.problem, ok=tick.ok)
+    goals = None if tick is None else {**asdict(tick), **asdict(tick.goals), "percent": tick.goals.percent}
+    return Page(view, facts.now, project.daemon_runs(), enabled, goals)
 
 
 def current(root: str) -> tuple[Raw, Facts]:
@@ -126,6 +120,8 @@ def current(root: str) -> tuple[Raw, Facts]:
         see_what_was_resolved(root)
         state = read_state(root)
     if _lists_changed(root) and not daemon_runs(root):
+        from llmc.daemon.chores import list_again
+
         list_again(root)
         state = read_state(root)
     return state, look(root, state, panes, time.time(), _glance)
@@ -204,12 +200,6 @@ def _changed(path: str) -> int:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
-
-
-def list_again(root: str) -> None:
-    from llmc.daemon.chores import list_again as apply
-
-    apply(root)
 
 
 def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:

@@ -15,20 +15,6 @@ from llmc.records.items import counts as counts
 from llmc.records.statuses import AT_WORK as AT_WORK
 
 
-class GoalsSeen(NamedTuple):
-    """The goals in numbers, as of the last tick."""
-
-    active: int
-    paused: int
-    completed: int
-    done: int
-    total: int
-    percent: int
-    ended_at: float
-    problem: str
-    ok: bool
-
-
 class Page(NamedTuple):
     """The status for people: each worker also has the `subject` of its commit and the `next` command."""
 
@@ -36,7 +22,8 @@ class Page(NamedTuple):
     now: float
     daemon_runs: bool
     goals_enabled: bool
-    goals: GoalsSeen | None
+    #: the goals in numbers, as of the last tick, and how that ended
+    goals: Raw | None
 
 
 def status_view(root: str, state: Raw, facts: Facts) -> Raw:

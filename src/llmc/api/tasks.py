@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from llmc.base.names import TaskId as TaskId
 from llmc.base.text import gist
@@ -63,10 +64,7 @@ class TaskBoard(Struct, frozen=True):
         return f"{by['worker']}{at}" if by.get("worker") else ""
 
     def attempts(self, task: Task) -> list[dict[str, Any]]:
-        return [
-            {"cause": failure.cause, "reason": failure.reason, "at_unix": failure.at_unix}
-            for failure in self.books.failures.get(self.found.key(task.id), ())
-        ]
+        return [asdict(failure) for failure in self.books.failures.get(self.found.key(task.id), ())]
 
     def view(self, task: Task) -> dict[str, Any]:
         """One task, for scripts."""

@@ -90,7 +90,7 @@ def _save_worker(record: WorkerRecord, uncommitted: bool) -> str:
     if record.accept is not None:
         return f"llmc accept {record.name}"
     if uncommitted or record.assignment is not None or record.status not in CAN_PICK:
-        return f"llmc reset {record.name} (moves it to the trash), then llmc uninstall --dry-run"
+        return f"llmc reset {record.name} (moves the work to the trash), then llmc uninstall --dry-run"
     return f"llmc pick {record.name}"
 
 

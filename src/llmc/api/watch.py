@@ -22,7 +22,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.given import number, text
 from llmc.base.panes import Pane
-from llmc.base.wake import Watch
+from llmc.base.wake import Watch, open_watch
 from llmc.landing.review import changed_files
 from llmc.records.event_log import EventLog, Row, rows_of
 from llmc.repo import git
@@ -165,7 +165,7 @@ class Subscription:
         new = [path for path in wanted if path not in self._watches]
         for path in new:
             with contextlib.suppress(OSError):
-                self._watches[path] = Watch(path)
+                self._watches[path] = open_watch(path)
         return bool(new)
 
     def _wait_s(self, looked: float, captured: float, due: bool) -> float:

@@ -1,4 +1,4 @@
-"""Commands on a worker: add, start, message, answer, hold, attach, reset and remove."""
+"""Commands on a worker: add, start, message, answer, hold, attach."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -14,16 +14,14 @@ from llmc.config.model import Worker as Worker
 from llmc.records.worker import WorkerRecord
 from llmc.repo import setup
 from llmc.repo.project import Project, for_overseer
-from llmc.repo.trash import short as short
+from llmc.sessions import status_line
 from llmc.sessions.rules.prompt_text import normalise
 from llmc.sessions.submit import Receipt as Receipt
-from llmc.workers import answering, nuke, reset
+from llmc.workers import answering
 from llmc.workers import start as starting
 from llmc.workers.answering import answer as answer
 from llmc.workers.fleet import bring_up
-from llmc.workers.nuke import Removed as Removed
 from llmc.workers.patrol import catch_up
-from llmc.workers.reset import Reset as Reset
 
 #: names for workers that `start --new` adds
 NAMES = (
@@ -70,11 +68,6 @@ def add(project: Project, name: str, settings: Worker, warn: Tell) -> WorkerReco
     return record
 
 
-def check_text(text: str) -> None:
-    """Refuse text that cannot be sent, whatever the status of the worker."""
-    normalise(text)
-
-
 def start(
     project: Project,
     text: str,
@@ -85,7 +78,7 @@ def start(
     new: bool = False,
 ) -> Receipt:
     """Start a task on the given worker, else on an idle one; with `new`, add one if none is idle."""
-    check_text(text)
+    normalise(text)  # refuse text that cannot be sent, whatever the status of the worker
     if not project.daemon_runs():
         catch_up(str(project.root.path))
     if worker is not None:
@@ -126,7 +119,7 @@ def _add_one(project: Project, tell: Tell) -> str:
 
 def message(project: Project, name: str, text: str) -> tuple[Receipt, bool]:
     """Send a message into the running conversation; also returns whether that cancelled an accept."""
-    check_text(text)
+    normalise(text)  # refuse text that cannot be sent, whatever the status of the worker
     return starting.message(project, name, text)
 
 
@@ -199,11 +192,14 @@ def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_on
     flags = ["-r"] if read_only else []
     # TMUX names the client to switch.
     drop = ("TMUX_TMPDIR",) if is_ours else tuple(key for key in environ if key.startswith("TMUX"))
+    prefix = prefix_of(project.tmux.argv())
+    outer_prefix = None if around is None or is_ours else prefix_of(["tmux", "-S", around])
+    status_line.prepare(project, pane.session, prefix, nested=outer_prefix == prefix)
     return Terminal(
         argv=project.tmux.argv(*([] if pane.attached else front), verb, *flags, "-t", exact(pane.session)),
         env={key: value for key, value in environ.items() if key not in drop},
-        prefix=prefix_of(project.tmux.argv()),
-        outer_prefix=None if around is None or is_ours else prefix_of(["tmux", "-S", around]),
+        prefix=prefix,
+        outer_prefix=outer_prefix,
         switches=is_ours,
     )
 
@@ -222,17 +218,3 @@ def _pane(project: Project, name: str) -> Pane:
         starter = "overseer" if is_overseer else "up --detach"
         raise Refused(f"{name} has no running agent", hint=f"Run `llmc {starter}` to start it.")
     return pane
-
-
-def reset_to_idle(project: Project, name: str) -> Reset:
-    """Reset a worker to idle; its work goes to the trash."""
-    with project.worker_lock(name):
-        return reset.reset_worker(project, name)
-
-
-def remove(project: Project, name: str) -> Removed:
-    """Remove a worker; everything goes to the trash."""
-    with project.worker_lock(name):
-        done = nuke.nuke_worker(project, name)
-    project.wake()
-    return done

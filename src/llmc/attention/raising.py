@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from llmc.agents.glance import glance
 from llmc.attention import rules
-from llmc.attention.rules import attention
 from llmc.base.tmux import Unknown
-from llmc.records.items import Item
+from llmc.records.items import Facts, Item
 from llmc.records.sight import look
 from llmc.records.state import Raised
 from llmc.repo.project import Project
@@ -18,25 +18,27 @@ def current(project: Project, *, ending: bool = False) -> list[Item]:
 
     `ending`: the daemon asks while it exits, so the list must treat it as gone.
     """
-    state = project.store.read_raw()
-    panes = project.tmux.panes() if state.get("workers") else {}
-    seen = None if isinstance(panes, Unknown) else panes
-    facts = look(str(project.root.path), state, seen, time.time(), glance)
-    return attention(state, facts._replace(running=False, holder=None, daemon=None) if ending else facts)
+    state, facts = _observed(project)
+    return rules.attention(
+        state, facts._replace(running=False, holder=None, daemon=None) if ending else facts
+    )
 
 
 def advice(project: Project, name: str) -> str:
     """What to do about a worker after a command was refused. The caller may hold its lock."""
-    state = project.store.read_raw()
+    state, facts = _observed(project)
     record = (state.get("workers") or {}).get(name)
     if record is None:
         return "Next: llmc status"
-    panes = project.tmux.panes()
-    facts = look(
-        str(project.root.path), state, None if isinstance(panes, Unknown) else panes, time.time(), glance
-    )
     seen = facts.seen(name)._replace(acting=False)  # the refused command itself
     return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
+
+
+def _observed(project: Project) -> tuple[dict[str, Any], Facts]:
+    state = project.store.read_raw()
+    panes = project.tmux.panes() if state.get("workers") else {}
+    seen = None if isinstance(panes, Unknown) else panes
+    return state, look(str(project.root.path), state, seen, time.time(), glance)
 
 
 def fields_of(one: Raised) -> dict[str, str]:

@@ -40,7 +40,7 @@ FIRST = {
     "config": "llmc config edit",
     "disk": "llmc trash prune",
 }
-DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
+DETACH = "detach from its terminal first (C-b d, or C-b C-b d inside another tmux)"
 
 
 def worker_view(record: Raw, attached: bool | None) -> Raw:
@@ -87,8 +87,7 @@ def self_review_waits(record: Raw) -> bool:
 
 def has_dialog(row: Raw, seen: Seen) -> bool:
     """From the client's status file, or from its hooks, which come first."""
-    asked = row["status"] == "needs_input" and row["reason"] in ASKS
-    return bool(seen.dialog) or (asked and not seen.rests)
+    return bool(seen.dialog) or (_asks(row) and not seen.rests)
 
 
 def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) -> str:
@@ -135,10 +134,10 @@ def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
     if row["status"] in AT_WORK and not has_dialog(row, seen):
         return f"Wait for it: llmc wait {name} --status needs_review"
     found = _most_urgent(record, row, seen, facts)
-    said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
+    said = found[2] if found else "the worker has no task" if row["status"] == "idle" else ""
     command = (found[3] if found else "") or next_command(row, seen, facts, record)
     if not command:
-        return f"It continues on its own: llmc wait {name} --status needs_review"
+        return f"The worker continues on its own: llmc wait {name} --status needs_review"
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
 
 
@@ -211,7 +210,7 @@ def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:
     if row["held"]:
         since = number(record.get("held_since_unix")) or number(row["since_unix"]) or 0.0
         severity = "waiting" if facts.now - since >= HELD_S else "notice"
-        said = "on hold: llmc leaves it alone until you release it"
+        said = "on hold: llmc leaves this worker alone until you release it"
         release = f"llmc release {row['name']}"
         yield Item(f"held:{row['name']}", "held", severity, row["name"], since, said, release)
 
@@ -311,11 +310,11 @@ def _aborted(row: Raw) -> _Found:
 
 def _review(row: Raw, uncommitted: bool) -> str:
     if row["accept_step"] == "wait":
-        return "accept is waiting to land, and no daemon is running to finish it"
+        return "the change has not landed yet, and no daemon is running to finish `llmc accept`"
     if row["accept_step"]:
         return f"accept was interrupted at step {row['accept_step']}"
     if row["reviewed"] and uncommitted:
-        seen = "reviewed, but it has uncommitted changes"
+        seen = "reviewed, but the worktree has uncommitted changes"
     else:
         seen = "reviewed, ready to accept" if row["reviewed"] else "ready for review"
     return seen + (f": {_task(row)}" if _task(row) else "")
@@ -435,10 +434,10 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
         since = max(since, min(ended or 0.0, facts.now))
         yield Item("auto", "auto", "blocked", "auto mode", since, said, UP_AUTO)
     elif not facts.running:
-        yield from _nobody(state, facts)
+        yield from _unattended(state, facts)
 
 
-def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
+def _unattended(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     workers = (state.get("workers") or {}).values()
     alive = [record for record in workers if record.get("status") in LIVE]
     if alive:
@@ -479,7 +478,7 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
         return
     cause, why = text(auto.get("parked_cause")), text(auto.get("parked_reason"))
     since = number(auto.get("parked_since_unix")) or facts.now
-    when = f"until {facts.clock(until)}" if until > facts.now else "until a worker gets through"
+    when = f"until {facts.clock(until)}" if until > facts.now else "until a retry succeeds"
     said = f"the fleet is parked {when} ({cause}): {why}"
     if cause == "budget":
         yield Item("budget:day", "budget", "waiting", "budget", since, said, "llmc usage --by day")

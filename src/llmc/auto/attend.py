@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from llmc.attention import raising
+from llmc.auto import parks
 from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of, task_of
 from llmc.auto.landing import (
     a_command_comes_first,
@@ -11,80 +12,59 @@ from llmc.auto.landing import (
     is_hindered,
     land,
     start_over,
+    submit_once,
     tell_again,
 )
 from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.costs import Level, Verdict
-from llmc.auto.rules.steps import GiveUp, Situation
-from llmc.auto.usage import next_midnight
+from llmc.auto.rules.steps import Do, GiveUp, Situation
 from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
 from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
-from llmc.records.books import Books, Claim
+from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-from llmc.sessions import sessions, submit
+from llmc.sessions import sessions
 from llmc.sessions.rules import prompt_text
 from llmc.tasks import queue
-from llmc.tasks.queue import TaskQueue
+from llmc.tasks.rules import claims
+from llmc.tasks.source import TaskSource
 from llmc.workers.rules import Clock
 from llmc.workers.start import start_task
 
 #: why a claim that a crash left behind is released
-UNKNOWN_CLAIM = "its worker was no longer working on it after a restart"
+UNKNOWN_CLAIM = "the worker was not working on the task after a restart"
 
 
-def settle(project: Project, queue: TaskQueue) -> None:
+def settle(project: Project, source: TaskSource) -> None:
     """Make claims, files and records agree: complete tasks that landed, release tasks that no record has."""
-    for claim in list(queue.source.books().claims.values()):
-        settle_claim(project, queue, claim)
-    queue.source.settle()
+    for claim in list(source.books().claims.values()):
+        settle_claim(project, source, claim)
+    source.settle()
 
 
-def settle_claim(project: Project, queue: TaskQueue, claim: Claim) -> None:
-    """Settle a claim that its worker's record does not have."""
-    books = queue.source.books()
-    record = project.store.read().workers.get(WorkerName(claim.worker))
-    if _landed_unseen(project, books, claim, record):
-        _complete(project, queue, books, claim)
-    elif not _is_at(record, claim):
-        _free(project, queue, claim)
+def settle_claim(project: Project, source: TaskSource, claim: Claim) -> None:
+    """Settle a claim that its worker's record does not have.
 
-
-def _is_at(record: WorkerRecord | None, claim: Claim) -> bool:
-    return record is not None and record.assignment is not None and record.assignment.claim == claim.id
-
-
-def _landed_unseen(project: Project, books: Books, claim: Claim, record: WorkerRecord | None) -> bool:
-    """Whether its commit landed, although the state with that accept is lost.
-
-    The task must not be started again.
+    If its commit landed, although the state with that accept is lost, the task must not be started again.
     """
-    if record is not None and record.accept is not None and _is_at(record, claim):
-        return False  # its journal finishes it
+    books, record = source.books(), project.store.read().workers.get(WorkerName(claim.worker))
+    is_held = claims.holds(record, claim)
+    if record is not None and record.accept is not None and is_held:
+        return  # its journal finishes it
     commit = books.landing.get(claim.id)
-    return bool(commit) and ways.way_of(project).verify(project, str(commit))
-
-
-def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) -> None:
-    commit = books.landing[claim.id]
-    queue.source.finish(claim, commit)
-    with project.store.transaction() as tx:
-        accept_journal.count_completed(
-            tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, "")
-        )
-
-
-def _free(project: Project, queue: TaskQueue, claim: Claim, reason: str = UNKNOWN_CLAIM) -> None:
-    queue.source.release(claim, reason)
-    with project.store.transaction() as tx:
-        said = {"worker": claim.worker, **claim.task.fields(), "reason": reason}
-        tx.emit("task_released", **said, cause="", ref=None)
+    if commit and ways.way_of(project).verify(project, commit):
+        source.finish(claim, commit)
+        subject = books.subjects.get(claim.task, "")
+        with project.store.transaction() as tx:
+            accept_journal.count_completed(tx, claim.worker, claim.task, commit, subject)
+    elif not is_held:
+        queue.release(project, source, claim, UNKNOWN_CLAIM)
 
 
 #: how soon to check a worker again that may start once other work has landed
@@ -100,17 +80,17 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
     try:
         if _is_interrupted(run, project, name, problem):
             return
-        before: steps.Step = steps.Wait()
+        before: steps.Step = Do.WAIT
         while not (project.stopping and project.stopping()):
             post_accept.run_due(project)
             record = project.store.worker(name)
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)
             todo = steps.next_step(record, _situation(run, project, record, clock, spent))
-            if is_hindered(run, project, record, todo) or isinstance(todo, steps.Wait):
+            if is_hindered(run, project, record, todo) or todo is Do.WAIT:
                 return
             if todo == before:  # the step changed nothing, and would change nothing the next time
-                words = f"{name}: {type(todo).__name__} keeps repeating without progress"
+                words = f"{name}: the step {todo} changes nothing"
                 run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
                 return
             before = todo
@@ -134,7 +114,7 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
-    if accept_journal.waits(record.accept):
+    if record.landing_waits_for:
         run.look_again(name, accept_journal.POLL_S)
         return True
     if problem is None or record.accept is None:
@@ -150,9 +130,8 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
 def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, spent: Verdict) -> Situation:
     state, now = project.store.read().auto, now_unix()
     task = record.assignment
-    busy_s = clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0
+    busy_s = clock.age_s(max(task.since_unix, waiting.last_resumed(state, record.name))) if task else 0.0
     return Situation(
-        now=now,
         taking=not run.draining and not waiting.is_parked(state),
         landing=now >= state.source_repo_dirty_retry_after_unix,
         ending=bool(run.draining),
@@ -162,9 +141,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         completed=task is not None and run.queue.source.books().is_completed(task.task),
         busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
-        near_budget=spent.words if spent.level is Level.SOFT else "",
-        over_budget=spent.words if spent.level is Level.HARD else "",
-        is_tasks_budget=spent.concerns("task"),
+        spent=spent,
         needed=steps.waits_for_answer(record) and _is_needed(run, project),
     )
 
@@ -195,7 +172,7 @@ def _look_at_base(run: Run, project: Project, record: WorkerRecord) -> bool:
             validation.look_at_base(project, record.name, provision.refresh_base(project))
         run.look_again(record.name, 0.0)
     except LlmcError as error:  # the source does not answer, or no slot got free
-        run.say(f"the default branch could not be checked: {error.message}")
+        run.say(f"cannot check the default branch: {error.message}")
     finally:
         run.looking.release()
     return False
@@ -216,74 +193,76 @@ def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdic
     if over and spent.concerns("run"):
         _drain_over_budget(run, project, spent.words)
     if over and spent.concerns("day"):
-        run.parks.park_until(project, record, Cause.BUDGET, spent.words, next_midnight(now_unix()))
-    elif run.parks.end_of_budget_park(project):
+        parks.park_until_midnight(run, project, record, spent.words)
+    elif parks.end_budget_park(run, project):
         run.on_change()
 
 
 def _tell_budgets(project: Project, spent: Verdict) -> None:
     """List the day and run budgets that are nearly used up; a used-up day budget parks the fleet."""
-    near = {line.limit.scope: line.words for line in spent.lines if line.limit.scope in ("day", "run")}
-    if spent.level is not Level.SOFT:
-        near = {}
+    near = spent.lines if spent.level is Level.SOFT else ()
     known = project.store.read().attention
     if "budget:run" in known and known["budget:run"].severity != "notice":
         return  # this run takes no more tasks anyway
+    shown_by = {"day": "day", "run": "task"}
     wanted = {
-        f"budget:{scope}": {
-            "kind": "budget",
-            "severity": "notice",
-            "who": "budget",
-            "text": f"budget nearly used up: {words}",
-            "next": f"llmc usage --by {'day' if scope == 'day' else 'task'}",
-        }
-        for scope, words in near.items()
+        f"budget:{scope}": _budget_item("notice", f"budget nearly used up: {line.words}", shown_by[scope])
+        for line in near
+        if (scope := line.limit.scope) in shown_by
     }
     raising.sync(project, ("budget:",), wanted)
+
+
+def _budget_item(severity: str, text: str, by: str) -> dict[str, str]:
+    command = f"llmc usage --by {by}"
+    return {"kind": "budget", "severity": severity, "who": "budget", "text": text, "next": command}
 
 
 def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"the run's budget is used up, so no more tasks are started: {words}"
-            about = {"kind": "budget", "severity": "waiting", "who": "budget"}
-            tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
+            said = f"the run's budget is used up and no new tasks start: {words}"
+            tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
     """Take one step; whether to look for the next one immediately."""
     match todo:
-        case steps.Assign():
+        case Do.ASSIGN:
             return _assign(run, project, record)
-        case steps.Deliver():
+        case Do.DELIVER:
             return _deliver(run, project, record)
-        case steps.Accept():
+        case Do.ACCEPT:
             return land(run, project, record)
-        case steps.Unchanged():
+        case Do.COMPLETE_UNCHANGED:
             return complete_unchanged(run, project, record)
-        case steps.AskToCommit():
-            return _ask_to_commit(project, record)
+        case Do.ASK_TO_COMMIT:
+            after = replace(assignment_of(record), asked_to_commit=True)
+            text = prompts.ask_to_commit_prompt(record)
+            return not submit_once(project, record, "commit", text, Status.WORKING, after).outcome.arrived
         case steps.AskToFinish(words):
-            return _ask_to_finish(project, record, words)
+            after = replace(assignment_of(record), told_of_budget=True)
+            submit_once(project, record, "budget", prompts.near_budget_prompt(words), None, after)
+            return False
         case GiveUp():
             return give_up(run, project, record, todo)
-        case steps.Tell():
+        case Do.TELL:
             return tell_again(run, project, record)
-        case steps.LookAtBase():
+        case Do.CHECK_BASE:
             return _look_at_base(run, project, record)
         case steps.Park(cause, reason):
-            run.parks.park(project, record, cause, reason)
+            parks.park(run, project, record, cause, reason)
             return False
-        case steps.Resume():
-            run.parks.resume(project, record)
+        case Do.RESUME:
+            parks.resume(run, project, record)
             return False
         case steps.Stop(cause, reason):
             raise HardFailure(cause, reason, worker=record.name, task=task_of(record))
-        case steps.Clean() | steps.Restart():
+        case Do.CLEAN | Do.RESTART:
             return start_over(run, project, record)
-        case steps.Wait():
+        case Do.WAIT:
             return False
 
 
@@ -296,26 +275,21 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if state.failing_base is not None:  # found by another worker since
             return False
         if project.config.auto.post_accept_command and a_command_comes_first(state):
-            run.look_again(record.name, LANDING_S)
-            return False
+            return run.wait(record, LANDING_S)
         if (lost := run.queue.source.books().claims.get(record.name)) is not None:
-            settle_claim(
-                project, run.queue, lost
-            )  # its agent restarted and became idle before it got the prompt
+            # Its agent restarted and became idle before it got the prompt.
+            settle_claim(project, run.queue.source, lost)
         others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
             backoff_s = project.config.auto.crash_backoff_secs
             found = run.queue.take_next(record.name, labels - {""}, backoff_s)
         except LockTimeout:
-            run.look_again(record.name, BUSY_S)
-            return False
+            return run.wait(record)
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
         if found is None:
-            if run.queue.waits_s:
-                run.look_again(record.name, run.queue.waits_s)
-            return False
+            return run.wait(record, run.queue.waits_s) if run.queue.waits_s else False
         run.assigned += 1
         task, claim = found
         assignment = Assignment(
@@ -345,7 +319,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
                 )
         if held:  # by the user, while its task was chosen
             run.assigned -= 1
-            _free(project, run.queue, claim, f"{record.name} is on hold")
+            queue.release(project, run.queue.source, claim, f"{record.name} is on hold")
             return False
     run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
     return True
@@ -356,16 +330,16 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     try:
         found = run.queue.source.one(task.task)
     except LlmcError as error:  # broken since it was claimed: the list reports it, and other tasks continue
-        why = "its file is missing" if isinstance(error, NotFound) else error.message
+        why = "the task file is missing" if isinstance(error, NotFound) else error.message
         return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
     try:
         text = queue.text_of(project, found)
     except LlmcError as error:
-        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
+        raise run.hard(Cause.CONFIG, record, error) from error
     try:
         prompt_text.normalise(text)
     except UsageError as error:  # caused by the task, so the next worker would fail too
-        untypable = f"its text cannot be sent: {error.message}"
+        untypable = f"cannot send the text of the task: {error.message}"
         return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
     if not sessions.has_its_model(project, record):
         problem = sessions.relaunch_with_its_model(project, record.name)
@@ -379,23 +353,3 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         return run.try_later(record, "begin", BEGINS, Cause.GIT, error)
     run.went_well(record, "begin")
     return not receipt.outcome.arrived
-
-
-def _ask_to_commit(project: Project, record: WorkerRecord) -> bool:
-    asked = replace(assignment_of(record), asked_to_commit=True)
-    text = prompts.ask_to_commit_prompt(record)
-    receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
-    if receipt.met_a_person:  # so it was not asked
-        with project.store.transaction() as tx:
-            tx.update(record.name, assignment=assignment_of(record))
-    return not receipt.outcome.arrived
-
-
-def _ask_to_finish(project: Project, record: WorkerRecord, words: str) -> bool:
-    told = replace(assignment_of(record), told_of_budget=True)
-    text = prompts.near_budget_prompt(words)
-    receipt = submit.submit(project, record.name, "budget", text, assignment=told)
-    if receipt.met_a_person:
-        with project.store.transaction() as tx:
-            tx.update(record.name, assignment=assignment_of(record))
-    return False

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from llmc.auto.parks import Parks
 from llmc.auto.usage import Spending
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
@@ -28,7 +27,7 @@ class HardFailure(Exception):
         self.output = output
 
 
-#: first wait before a launch or a delivery is retried; doubles
+#: first wait before a launch or a delivery is retried
 AGAIN_S = 5.0
 #: how soon to check a busy worker again
 BUSY_S = 2.0
@@ -46,7 +45,6 @@ class Run(Struct):
     #: prints a line
     say: Callable[[str], None]
     spending: Spending
-    parks: Parks
     max_tasks: int | None = None
     #: why no new tasks are started; "" while they are
     draining: str = ""
@@ -65,11 +63,15 @@ class Run(Struct):
         """Start no new tasks, and let running ones finish. The first reason counts."""
         self.draining = self.draining or why
 
-    def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
-        """Check again after a wait that doubles, up to `most` times; then fail for good. Always False."""
-        count = self.count_trouble(record, what, times, cause, error)
-        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
+    def wait(self, record: WorkerRecord, wait_s: float = BUSY_S) -> bool:
+        """Check the worker again after this time. Always False: it has no next step now."""
+        self.look_again(record.name, wait_s)
         return False
+
+    def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
+        """Check again after a wait that doubles, up to `times` times; then fail for good. Always False."""
+        count = self.count_trouble(record, what, times, cause, error)
+        return self.wait(record, AGAIN_S * 2 ** (count - 1))
 
     def count_trouble(
         self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError

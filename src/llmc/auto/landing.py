@@ -5,9 +5,9 @@ import time
 from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
-from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of
+from llmc.auto.auto_run import BEGINS, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
-from llmc.auto.rules.steps import GiveUp
+from llmc.auto.rules.steps import Do, GiveUp
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.panes import Pane
@@ -19,7 +19,7 @@ from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
 from llmc.records.state import State
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Cause, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
@@ -28,7 +28,8 @@ from llmc.sessions import persons, submit
 from llmc.sessions.sessions import interrupt, status_of
 from llmc.sessions.submit import Receipt
 from llmc.sessions.typist import Refusal
-from llmc.tasks import queue
+from llmc.tasks.queue import claim_of
+from llmc.tasks.rules.claims import WITHDRAWN
 from llmc.workers.reset import PersonInWay, Reset, reset_unattended
 
 #: failed launches of one worker in a row before auto mode gives up
@@ -39,35 +40,21 @@ LOST_SESSIONS = 2
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
     """Release the task first; after a crash the worker then has no task and starts over."""
-    books = _give_back(run, record, why)
-    failed, done = _reset(project, record.name)
-    _tell(run, project, record, why, books, done.pinned if done else None)
+    books = _release_task(run, record, why)
+    done = _reset(project, record.name)
+    _report(run, project, record, why, books, done.pinned if isinstance(done, Reset) else None)
     if why.cause is Cause.TMUX:
         run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
     run.on_change()
-    return _after_reset(run, project, record, failed, done)
+    return _after_reset(run, project, record, done)
 
 
-def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> None:
-    """Release the task, and leave its worker as it is."""
-    books = _give_back(run, record, why)
-    with project.store.transaction() as tx:
-        tx.update(record.name, assignment=None)
-    _tell(run, project, record, why, books, None)
-    run.on_change()
+def _release_task(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
+    claim = claim_of(record.name, assignment_of(record))
+    return run.queue.source.release(claim, why.reason, cause=why.cause, counts=why.counts, hold=why.hold)
 
 
-def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
-    return run.queue.source.release(
-        queue.claim_of(record.name, assignment_of(record)),
-        why.reason,
-        cause=why.cause,
-        counts=why.counts,
-        hold=why.hold,
-    )
-
-
-def _tell(
+def _report(
     run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
 ) -> None:
     """Report what happened to the task; a hard failure if it makes no sense to continue."""
@@ -100,28 +87,25 @@ def _tell(
 
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """Pin its work and reset it; whether it can take a task now."""
-    return _after_reset(run, project, record, *_reset(project, record.name))
+    """Pin the worker's work and reset it; whether it can take a task now."""
+    return _after_reset(run, project, record, _reset(project, record.name))
 
 
-def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
+def _reset(project: Project, name: str) -> Reset | LlmcError:
     """The reset, or why it failed: the user has the worker, or the source does not answer."""
     try:
-        return None, reset_unattended(project, name)
+        return reset_unattended(project, name)
     except LlmcError as error:
-        return error, None
+        return error
 
 
-def _after_reset(
-    run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
-) -> bool:
-    if isinstance(failed, PersonInWay):
-        run.look_again(record.name, BUSY_S)  # it has no task left, so it is listed and waits
-        return False
-    if failed is not None:
-        return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
+def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
+    if isinstance(done, PersonInWay):
+        return run.wait(record)  # it has no task left, so it is listed and waits
+    if isinstance(done, LlmcError):
+        return run.try_later(record, "reset", BEGINS, Cause.GIT, done)
     run.went_well(record, "reset")
-    if done is not None and done.problem:
+    if done.problem:
         cause = project.store.worker(record.name).cause or Cause.CRASH
         return run.try_later(record, "launch", LAUNCHES, Cause(cause), LlmcError(done.problem))
     run.went_well(record, "launch")
@@ -133,13 +117,13 @@ def release(run: Run, project: Project, name: str) -> None:
     record = project.store.worker(name)
     if record.assignment is None:
         return
-    if accept_journal.waits(record.accept):
+    if record.landing_waits_for:
         return  # it may land without us: it keeps its task, and the next daemon asks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
         return
     task = record.assignment
-    run.queue.source.release(queue.claim_of(record.name, task), "the daemon was stopped")
+    run.queue.source.release(claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
         tx.update(name, assignment=None, accept=None)
@@ -161,8 +145,7 @@ def _has_landed(project: Project, journal: AcceptJournal) -> bool:
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
     """Whether the user blocks this step: then list the worker and leave it alone until they leave."""
-    wants = not isinstance(todo, steps.Wait)
-    if not wants and not record.waits_for_a_person:
+    if todo is Do.WAIT and not record.waits_for_a_person:
         return False
     if isinstance(project.pane(record), Unknown):
         return True  # unknown
@@ -177,18 +160,25 @@ def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.St
     if persons.note(project, record, met):
         run.say(f"{record.name}: waiting for you: {met}")
         run.on_change()  # another worker may take its task
-    if record.assignment is not None and steps.parts_with_its_task(todo, met.obstacle):
-        _part_with_task(run, project, record, todo, met)
+    if record.assignment is not None and steps.releases_task(todo, met.obstacle):
+        _release_from_worker(run, project, record, todo, met)
     return met.obstacle in steps.in_its_way(todo)
 
 
-def _part_with_task(run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal) -> None:
+def _release_from_worker(
+    run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal
+) -> None:
+    """Release the task, and leave its worker as it is."""
     if isinstance(todo, GiveUp):
         _interrupt(project, record)
-    if isinstance(todo, steps.Deliver):
+    if todo is Do.DELIVER:
         run.assigned -= 1  # it was never started
     why = todo if isinstance(todo, GiveUp) else GiveUp(Cause.PERSON, str(met), counts=False)
-    hand_back(run, project, record, why)
+    books = _release_task(run, record, why)
+    with project.store.transaction() as tx:
+        tx.update(record.name, assignment=None)
+    _report(run, project, record, why, books, None)
+    run.on_change()
 
 
 def _interrupt(project: Project, record: WorkerRecord) -> None:
@@ -203,18 +193,18 @@ def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
     if record.delivery is not None and record.delivery.met_a_person:
         with project.store.transaction() as tx:
             tx.update(record.name, delivery=None)
-    run.look_again(record.name, BUSY_S)
-    return False
+    return run.wait(record)
 
 
-def not_told(run: Run, project: Project, record: WorkerRecord, receipt: Receipt) -> bool:
-    """A prompt was not delivered; `record` is the one from before. If the user was in the way, it does not count."""
-    if not receipt.met_a_person:
-        failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
-        return give_up(run, project, project.store.worker(record.name), failed)
-    with project.store.transaction() as tx:
-        tx.update(record.name, assignment=record.assignment)
-    return True
+def submit_once(
+    project: Project, record: WorkerRecord, kind: str, text: str, then: Status | None, after: Assignment
+) -> Receipt:
+    """Send a prompt that counts in the assignment (`after`); if the user was in the way, it does not count."""
+    receipt = submit.submit(project, record.name, kind, text, then=then, assignment=after)
+    if receipt.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=record.assignment)
+    return receipt
 
 
 #: how often work is returned to its worker because a check fails
@@ -225,22 +215,21 @@ REFUSED_S = 4.0
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source or for its worker."""
-    why_not = assignment_of(record).unlanded
-    if why_not:  # its work was rejected: the worker hears that before anything else lands
-        return _return_unlanded(run, project, record, why_not)
+    task = assignment_of(record)
+    if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
+        reason = f"withdrawn by its goal while it waited to land: {task.unlanded}"
+        return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
+    if task.unlanded:  # its work was rejected: the worker hears that before anything else lands
+        return _return_unlanded(run, project, record, task.unlanded)
     try:
         done = accept.accept(project, record.name)
-    except rebase.Conflict:
-        return False  # the worker is told, and resolves them
-    except accept_journal.Cancelled:
-        return False  # the user talks with it
+    except (rebase.Conflict, accept_journal.Cancelled):
+        return False  # the worker resolves the conflicts, or the user talks with it
     except accept_journal.Waiting as waits:
         run.say(waits.message)
-        run.look_again(record.name, accept_journal.POLL_S)
-        return False
-    except accept_journal.WorkChanged:
-        run.look_again(record.name, BUSY_S)  # it starts over from the current state
-        return False
+        return run.wait(record, accept_journal.POLL_S)
+    except (accept_journal.WorkChanged, LockTimeout):
+        return run.wait(record)  # the accept starts over from the current state
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
@@ -250,19 +239,19 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return False
     except CommandFailed as error:
         return _send_back(run, project, record, error)
-    except LockTimeout:
-        run.look_again(record.name, BUSY_S)
-        return False
     except Refused as error:
         return _refused(run, project, record, error)
     except PostAcceptFailed:
         raise
     except LlmcError as error:
         raise run.hard(Cause.GIT, record, error) from error
-    task = assignment_of(record)
-    run.went_well(record, "session")
     what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing to land"
-    run.say(f"{record.name}: task {task.task_id} completed: {what}")
+    return _completed(run, record, what)
+
+
+def _completed(run: Run, record: WorkerRecord, what: str) -> bool:
+    run.went_well(record, "session")
+    run.say(f"{record.name}: task {assignment_of(record).task_id} completed: {what}")
     run.on_change()
     return True
 
@@ -272,8 +261,7 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
     task = assignment_of(record)
     key = (task.claim, task.sent_back)
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
-        run.look_again(record.name, BUSY_S)
-        return False
+        return run.wait(record)
     return _return_unlanded(run, project, record, error.message)
 
 
@@ -334,20 +322,19 @@ def _return_to_worker(
             round=after.sent_back,
             code=code,
         )
-    receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
-    return False if receipt.outcome.arrived else not_told(run, project, record, receipt)
+    receipt = submit_once(project, record, "verify", text, Status.REJECTED, after)
+    if receipt.outcome.arrived or receipt.met_a_person:
+        return receipt.met_a_person
+    failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
+    return give_up(run, project, project.store.worker(record.name), failed)
 
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
-    task = assignment_of(record)
-    run.queue.source.finish(queue.claim_of(record.name, task), "")
+    run.queue.source.finish(claim_of(record.name, assignment_of(record)), "")
     with project.store.transaction() as tx:
         accept_journal.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "no changes needed"))
-    run.went_well(record, "session")
-    run.say(f"{record.name}: task {task.task_id} completed: no changes needed")
-    run.on_change()
-    return True
+    return _completed(run, record, "no changes needed")
 
 
 def a_command_comes_first(state: State) -> bool:
@@ -355,9 +342,5 @@ def a_command_comes_first(state: State) -> bool:
 
     Both are read from one state: a task could otherwise move from the first to the second unseen.
     """
-    return bool(state.auto.due) or any(map(_is_landing, state.workers.values()))
-
-
-def _is_landing(record: WorkerRecord) -> bool:
-    """Its work has landed or is about to, and its post-accept command is not due yet."""
-    return record.assignment is not None and accept_journal.is_past_landing(record.accept)
+    at_work = (record for record in state.workers.values() if record.assignment is not None)
+    return bool(state.auto.due) or any(accept_journal.is_past_landing(record.accept) for record in at_work)

@@ -29,7 +29,7 @@ def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = getattr(error, "reason", None) or error
         raise LlmcError(
-            f"cannot fetch {url}: {said}", hint="Download it yourself, then pass the file."
+            f"cannot fetch {url}: {said}", hint="Download the list, then run: llmc prices update FILE"
         ) from error
     if len(body) > most_bytes:
         raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Check the URL.")

@@ -55,11 +55,13 @@ def record_usage(project: Project, name: str, cache: Meters | None = None) -> Sp
         here, skipped = _known_of(project, record, before, here)
     after, deltas = measure(before, left, here, record.assignment, skipped)
     if after != before:
-        _tell(project, record, after, deltas)
-    return _of_assignment(project, record, after)
+        _write(project, record, after, deltas)
+    if record.assignment is None or record.assignment.claim != after.claim:
+        return Spent()
+    return costs.spent_on(prices_of(project), after.spent)
 
 
-def _tell(project: Project, record: WorkerRecord, after: Metered, deltas: list[Delta]) -> None:
+def _write(project: Project, record: WorkerRecord, after: Metered, deltas: list[Delta]) -> None:
     prices, transcript = prices_of(project), reader_of(record.agent).transcript
     with fault_step("usage.record"), project.store.transaction() as tx:
         tx.update(record.name, metered=after)
@@ -74,12 +76,6 @@ def _tell(project: Project, record: WorkerRecord, after: Metered, deltas: list[D
                 cost=cost_of(prices, delta.model, delta.tokens),
                 claude_session_id=transcript(delta.transcript).session,
             )
-
-
-def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> Spent:
-    if record.assignment is None or record.assignment.claim != metered.claim:
-        return Spent()
-    return costs.spent_on(prices_of(project), metered.spent)
 
 
 def _known_of(
@@ -151,30 +147,31 @@ class Totals:
     """Usage of today and of this run, from the event log; continues where it last stopped reading."""
 
     def __init__(self) -> None:
+        self._turn = threading.Lock()
         self._day = 0.0
         self._log: LogReader | None = None
         self._of_day = self._of_run = Spent()
 
     def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
         """Usage of the local calendar day and of the run (since the latest `auto_started`), at current prices."""
-        day = day_start(now_unix() if now is None else now)
+        with self._turn:
+            self._update(project, day_start(now_unix() if now is None else now))
+            prices = prices_of(project)
+            return costs.priced(prices, self._of_day), costs.priced(prices, self._of_run)
+
+    def _update(self, project: Project, day: float) -> None:
         lines = list(self._log.lines()) if self._log is not None and day == self._day else []
         if self._log is None or day != self._day or self._log.truncated:
             self._day, self._log = day, _reader(project, day)
             self._of_day = self._of_run = Spent()
             lines = list(self._log.lines())
         for line in lines:
-            self._add(line)
-        prices = prices_of(project)
-        return costs.priced(prices, self._of_day), costs.priced(prices, self._of_run)
-
-    def _add(self, line: bytes) -> None:
-        if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":
-            self._of_run = Spent()
-        if (row := _row(line)) is not None:
-            self._of_run = self._of_run + row.spent
-            if row.ts >= self._day:
-                self._of_day = self._of_day + row.spent
+            if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":
+                self._of_run = Spent()
+            if (row := _row(line)) is not None:
+                self._of_run = self._of_run + row.spent
+                if row.ts >= self._day:
+                    self._of_day = self._of_day + row.spent
 
 
 def _reader(project: Project, day: float) -> LogReader:
@@ -218,7 +215,6 @@ class Spending(Struct):
     max_cost: float | None = None
     meters: Meters = field(default_factory=Meters)
     _totals: Totals = field(default_factory=Totals)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, project: Project, record: WorkerRecord) -> Verdict:
         """Record new usage in the event log; returns how close the limits are. The caller holds the worker's lock."""
@@ -227,14 +223,14 @@ class Spending(Struct):
         allowed = costs.limits(project.config.auto.budget, own)
         if not allowed.limits:
             return Verdict()
-        day, run = self._sums(project)
+        day, run = self._totals.read(project)
         return costs.verdict(allowed, task=spent, day=day, run=run)
 
     def is_spent(self, project: Project) -> str:
         """Why --max-cost allows no new task; "" if it does."""
         if self.max_cost is None:
             return ""
-        _, run = self._sums(project)
+        _, run = self._totals.read(project)
         if run.unpriced:
             return f"cannot check --max-cost: no price for {', '.join(run.unpriced)} (see `llmc prices list`)"
         return (
@@ -242,7 +238,3 @@ class Spending(Struct):
             if run.cost >= self.max_cost
             else ""
         )
-
-    def _sums(self, project: Project) -> tuple[Spent, Spent]:
-        with self._turn:
-            return self._totals.read(project)

@@ -36,21 +36,53 @@ def private_dir(path: Path) -> Path:
 def write_atomic(
     path: Path, data: bytes, *, mode: int = 0o600, alone: bool = False, temp_name: str = ""
 ) -> None:
-    """Temp file in the same directory, fsync, rename.
+    """Replace a file: temp file in the same directory, fsync, rename.
 
     `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
     """
-    mark = "" if alone else f".{os.getpid()}.{os.urandom(4).hex()}"
-    temp = path.with_name(temp_name or f".{path.name}{mark}.tmp")
+    temp = path.with_name(temp_name or f".{path.name}{'' if alone else _unique()}.tmp")
     try:
         if alone or temp_name:
             temp.unlink(missing_ok=True)
-        _write_new(temp, data, mode)
-        os.replace(temp, path)
+        _replace(path, temp, data, mode)
     except OSError as error:
+        raise explain(error, f"cannot write {path}") from error
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """The same for a file of the user: a link stays a link, and the file keeps its mode. Raises OSError."""
+    target = Path(os.path.realpath(path))
+    _replace(target, target.with_name(f".{target.name}{_unique()}.tmp"), data, None)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new file stays after a power cut
+    finally:
+        os.close(folder)
+
+
+def _unique() -> str:
+    return f".{os.getpid()}.{os.urandom(4).hex()}"
+
+
+def _replace(path: Path, temp: Path, data: bytes, mode: int | None) -> None:
+    try:
+        fd = os.open(
+            temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if mode is None else mode
+        )
+        try:
+            if mode is None:
+                os.fchmod(fd, stat.S_IMODE(os.stat(path).st_mode))
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temp, path)
+    except OSError:
         with contextlib.suppress(OSError):
             temp.unlink()
-        raise explain(error, f"cannot write {path}") from error
+        raise
 
 
 def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
@@ -84,9 +116,7 @@ def read_json(path: Path, most: int = MOST_FILE) -> Any:
     return given.parse(read_given(path, most))
 
 
-def json_row(line: bytes) -> dict[str, Any] | None:
-    """A row of a JSON lines file; None if it is torn or not an object."""
-    return given.row(line)
+json_row = given.row
 
 
 def json_record(path: Path) -> dict[str, Any]:
@@ -155,17 +185,6 @@ def explain(error: OSError, what: str) -> LlmcError:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
     return LlmcError(f"{what}: {error.strerror or error}")
-
-
-def _write_new(temp: Path, data: bytes, mode: int) -> None:
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def remove_tree(path: Path) -> None:

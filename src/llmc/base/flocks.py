@@ -20,7 +20,7 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 
 def signature(path: str | os.PathLike[str]) -> str:
-    """Who signed the lock file last: `pid 123 (llmc accept adam)`; "" if nobody did."""
+    """Who signed the lock file last: `pid 123 (llmc accept adam)`; "" without a signature."""
     try:
         with open(path, "rb") as file:
             return file.read(4096).decode(errors="replace").strip()

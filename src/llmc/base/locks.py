@@ -168,6 +168,17 @@ def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
     return fd
 
 
+@contextmanager
+def claim(path: Path) -> Iterator[bool]:
+    """`hold_forever` for a block; yields whether this process has the lock."""
+    fd = hold_forever(path)
+    try:
+        yield fd is not None
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
 def holder(path: Path) -> str:
     """Who signed the lock file last, as text."""
     return signature(path) or "an unknown process"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from llmc.base import clock
 from llmc.base.errors import LlmcError, ToolFailed
-from llmc.base.rotation import open_log
+from llmc.base.rotation import open_log, private_opener
 from llmc.base.urls import scrub
 
 #: how often a long command checks whether it must stop
@@ -91,20 +91,8 @@ def run(
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed."""
     args = list(argv)
-    interrupt = _LateInterrupt()
-    try:
-        with interrupt:
-            process = subprocess.Popen(
-                args,
-                cwd=cwd,
-                env=dict(env) if env is not None else clean_env(),
-                stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise _not_started(args, cwd, error) from error
+    stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
+    process, interrupt = _start(args, cwd, clean_env() if env is None else env, stdin)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
@@ -138,25 +126,12 @@ def run_bounded(
     What it leaves running in its group is stopped, too. Raises ShuttingDown once `stopping` returns true.
     """
     args = list(argv)
-    interrupt = _LateInterrupt()
 
     def look() -> None:
         if stopping is not None and stopping():
             raise ShuttingDown
 
-    try:
-        with interrupt:
-            process = subprocess.Popen(
-                args,
-                cwd=cwd,
-                env=dict(env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise _not_started(args, cwd, error) from error
+    process, interrupt = _start(args, cwd, env, subprocess.PIPE)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
@@ -170,6 +145,27 @@ def run_bounded(
         finally:
             kill_group(process)
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
+
+
+def _start(
+    args: list[str], cwd: Path | str | None, env: Mapping[str, str], stdin: int
+) -> "tuple[Child, _LateInterrupt]":
+    """Start a program in its own group, with pipes for its output."""
+    interrupt = _LateInterrupt()
+    try:
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    return process, interrupt
 
 
 class _LateInterrupt:
@@ -220,7 +216,7 @@ def run_logged(
         raise _not_started([command], cwd, FileNotFoundError())
     with contextlib.ExitStack() as opened:
         sink = opened.enter_context(open_log(log))
-        said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
+        said = opened.enter_context(open(answer, "wb", opener=private_opener)) if answer is not None else sink
         sink.write(_entry(about, f"$ {command}"))
         sink.flush()
         start = sink.tell()
@@ -288,7 +284,7 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:
     """Start a program that outlives us, with its output appended to a file."""
-    with open(output, "ab", opener=_private) as sink:
+    with open(output, "ab", opener=private_opener) as sink:
         return subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -337,10 +333,6 @@ def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> Llm
         return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {error.strerror or error}")
     hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _text(data: bytes) -> str:

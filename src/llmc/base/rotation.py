@@ -72,11 +72,12 @@ def open_log(path: Path) -> Iterator[BinaryIO]:
     # A separate lock, not on the sink: a program that the command leaves running would keep that forever.
     lock = lock_to_append(path)
     try:
-        with open(path, "ab", opener=_private) as sink:
+        with open(path, "ab", opener=private_opener) as sink:
             yield sink
     finally:
         os.close(lock)
 
 
-def _private(path: str, flags: int) -> int:
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a new file is accessible by its owner only."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

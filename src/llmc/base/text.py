@@ -4,7 +4,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 
@@ -38,28 +38,28 @@ _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | se
 _JOINERS = "\u200c\u200d"
 
 
-class _Printable(dict[int, str]):
+class _Replacements(dict[int, str]):
     """The replacement of each character, computed on first use."""
 
+    def __init__(self, replacement: Callable[[str], str]) -> None:
+        self._replacement = replacement
+
     def __missing__(self, code: int) -> str:
-        char = " " if chr(code).isspace() else chr(code)
-        acts = unicodedata.category(char) in ("Cc", "Cs") or char in _DIRECTIONS
-        self[code] = "" if acts else char
+        self[code] = self._replacement(chr(code))
         return self[code]
 
 
-_PRINTABLE = _Printable()
+def _in_one_line(char: str) -> str:
+    char = " " if char.isspace() else char
+    return "" if unicodedata.category(char) in ("Cc", "Cs") or char in _DIRECTIONS else char
+
+
+_PRINTABLE = _Replacements(_in_one_line)
 
 
 def visible(text: str) -> str:
     """Text of several lines with control and invisible characters written out: `^[`, `<U+202E>`, `<FF>`."""
     return text.translate(_VISIBLE)
-
-
-class _Visible(dict[int, str]):
-    def __missing__(self, code: int) -> str:
-        self[code] = _written_out(chr(code))
-        return self[code]
 
 
 def _written_out(char: str) -> str:
@@ -73,7 +73,7 @@ def _written_out(char: str) -> str:
     return f"<U+{code:04X}>"
 
 
-_VISIBLE = _Visible()
+_VISIBLE = _Replacements(_written_out)
 
 
 def in_line(name: str) -> str:

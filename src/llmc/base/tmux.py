@@ -45,6 +45,28 @@ def answered(found: T | Unknown, who: str = "", hint: str = "Try again.") -> T:
     return found
 
 
+#: the options that the status line of a session shows (sessions/status_line.py), and where its key goes
+LEFT, RIGHT, NEXT, KEYS = "@llmc_line", "@llmc_need", "@llmc_next", "@llmc_keys"
+#: of our own server: tmux draws it from the options by itself, and reads no formats in them
+STATUS_LINE = (
+    *("set-option", "-g", "status", "on", ";"),
+    *("set-option", "-g", "status-interval", "0", ";"),
+    *("set-option", "-g", "status-style", "reverse", ";"),
+    *("set-option", "-g", "status-left-length", "90", ";"),
+    *("set-option", "-g", "status-right-length", "90", ";"),
+    *("set-option", "-g", "status-left", f" #{{{LEFT}}} ", ";"),
+    *("set-option", "-g", "status-right", f" #{{{RIGHT}}}   #{{{KEYS}}} ", ";"),
+    *("set-option", "-g", "window-status-format", "", ";"),
+    *("set-option", "-g", "window-status-current-format", "", ";"),
+    *("bind-key", "-T", "prefix", "Space", "if-shell", "-F", f"#{{{NEXT}}}"),
+    *(
+        f"run-shell -C \"switch-client -t '#{{{NEXT}}}'\"",
+        "display-message 'nothing else waits for you'",
+        ";",
+    ),
+)
+
+
 class Tmux(Struct, frozen=True):
     """One private tmux server."""
 
@@ -155,7 +177,7 @@ class Tmux(Struct, frozen=True):
         return self.run(
             *["start-server", ";"],
             *["set-option", "-g", "history-limit", "20000", ";"],
-            *["set-option", "-g", "status", "off", ";"],
+            *STATUS_LINE,
             *["set-option", "-g", "default-terminal", "screen-256color", ";"],
             *["set-option", "-s", "escape-time", "20", ";"],
             *[*place, "-d", "-n", window, "-P", "-F", "#{pane_id} #{pane_pid}", "-c", _word(no_format(cwd))],
@@ -253,7 +275,7 @@ def exact(session: SessionName) -> str:
 
 def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> list[str]:
     """The options of an agent's pane, which override those that the user sets for a window."""
-    died = f"run-shell -b {tmux_quote(shell_join(died_argv))[:-1]} #{{hook_pane}}'"
+    died = f"run-shell -b {tmux_quote(shlex.join(died_argv))[:-1]} #{{hook_pane}}'"
     here = ["-p", "-t", pane]
     return [
         *["set-option", *here, "remain-on-exit", "on", ";"],
@@ -274,10 +296,6 @@ def _runs(pid: int) -> str:
     return f"#{{==:#{{pane_pid}},{pid}}}"
 
 
-def shell_join(argv: Sequence[str]) -> str:
-    return shlex.join(argv)
-
-
 def no_format(text: str) -> str:
     """Escape text for tmux formats: a directory may be named `#{x}` or `#(rm)`."""
     return text.replace("#", "##")
@@ -294,7 +312,7 @@ def _quote(text: str) -> str:
 
 def _words(argv: Sequence[str]) -> list[str]:
     """A program and its arguments: tmux executes two or more directly, but passes a single one to a shell."""
-    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shell_join(argv))]
+    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shlex.join(argv))]
 
 
 def _word(text: str) -> str:

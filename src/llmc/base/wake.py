@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from pathlib import Path
+from typing import Protocol
 
 from llmc.hook_client import PORTABLE
 
@@ -79,27 +80,22 @@ _UNSURE = _DELETE_SELF | _MOVE_SELF | _OVERFLOW | _IGNORED
 _HEADER = struct.Struct("iIII")
 
 
-class Watch:
+class Watch(Protocol):
     """A watched directory. `fileno()` becomes readable when something changed."""
 
-    def __new__(cls, directory: Path) -> "Watch":
-        return super().__new__(_Polled if PORTABLE else _Told)
-
-    def __init__(self, directory: Path) -> None:
-        raise NotImplementedError
-
-    def fileno(self) -> int:
-        raise NotImplementedError
+    def fileno(self) -> int: ...
 
     def changed(self) -> set[str] | None:
         """The names written, moved or removed since the last call; None: unknown, check all."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def close(self) -> None: ...
 
 
-class _Polled(Watch):
+def open_watch(directory: Path) -> Watch:
+    return _Polling(directory) if PORTABLE else _Inotify(directory)
+
+
+class _Polling:
     """Polling, for systems without inotify."""
 
     def __init__(self, directory: Path) -> None:
@@ -160,8 +156,8 @@ class _Polled(Watch):
         os.close(self._write_fd)
 
 
-class _Told(Watch):
-    """A watch with inotify."""
+class _Inotify:
+    """A watch with inotify, on Linux."""
 
     def __init__(self, directory: Path) -> None:
         import ctypes  # 2 ms, needed only by a daemon

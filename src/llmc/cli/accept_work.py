@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from llmc.api import acceptance, roots
 from llmc.api.acceptance import CHANGED, Accepted, Unseen, Waiting
+from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import ask, note, paint, print_json, say
 
 _NOT_SEEN = "the change differs from the one you reviewed"
@@ -16,7 +17,7 @@ _DOING = {
     "merge": "squashing into one commit on the latest default branch",
     "validate": "validating the commit",
     "land": "landing the commit",
-    "wait": "checking whether it landed",
+    "wait": "checking whether the commit landed",
     "verify": "verifying the result",
     "reset": "resetting the worker",
 }
@@ -99,7 +100,7 @@ def _progress(
         if not as_json and step == "validate" and not project.config.repo.validate:
             note("  skipping validation: repo.validate is not set")
         elif not as_json and step in _DOING:
-            note(f"  {_DOING[step]} ...")
+            Elapsed(f"  {_DOING[step]}", keep=True).begin()
 
     return progress
 

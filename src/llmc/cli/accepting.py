@@ -1,25 +1,22 @@
 """Landing work: `llmc accept`, `rebase`, `pick` and `undo`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from llmc.api import acceptance
+from llmc.api.roots import Project
 from llmc.base.text import some_files
-from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
-
-if TYPE_CHECKING:
-    from llmc.api.acceptance import Undone
 from llmc.cli.accept_work import land
-from llmc.cli.arguments import complete_worker, confirm, project_of, worker_argument
+from llmc.cli.arguments import complete_worker, confirm, pass_project, worker_argument, yes_option
+from llmc.cli.elapsed import Elapsed
+from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines, say_or_json
 
 
 @click.command("accept")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask if the change differs from the one you reviewed")
 @json_option
-@click.pass_context
-def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> None:
+@pass_project
+def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> None:
     """Land a worker's changes on the default branch
 
     Squashes the worker's commits into one commit on the latest default branch, runs repo.validate on it, and
@@ -28,8 +25,8 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
     Without WORKER, accepts the worker you reviewed last, or the only one waiting for review. If the change differs from
     the one you reviewed, accept warns you first, and asks on a terminal.
 
-    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, the worker is asked to
-    resolve them and returns to needs_review; then run accept again.
+    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, llmc asks the worker to
+    resolve them; run accept again once the worker is back in needs_review.
 
     If accept is interrupted, run it again to resume.
 
@@ -38,7 +35,6 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
       llmc accept adam
       llmc review adam && llmc accept adam
     """
-    project = project_of(ctx)
     name = worker or acceptance.next_to_accept(project)
     land(project, name, yes=yes, as_json=as_json)
 
@@ -46,35 +42,33 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
 @click.command("rebase")
 @worker_argument
 @json_option
-@click.pass_context
-def rebase(ctx: click.Context, worker: str, as_json: bool) -> None:
+@pass_project
+def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Also validates the result. On conflicts, the worker is asked to resolve them and returns to needs_review.
+    Also validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
+    needs_review.
 
     \b
     Example:
       llmc rebase adam
     """
-    project = project_of(ctx)
-    done = acceptance.rebase(project, worker)
-    if as_json:
-        result = "clean" if done.moved else "up_to_date"
-        print_json({"worker": worker, "result": result, "commit": done.head, "base": done.base})
-        return
+    with Elapsed(f"rebasing {worker}"):
+        done = acceptance.rebase(project, worker)
     branch = project.config.repo.default_branch
+    result, text = "up_to_date", f"{worker} is up to date with {branch}"
     if done.moved:
-        say(paint(f"rebased {worker} onto {branch} {done.base[:12]}: {done.head[:12]}", "green"))
-    else:
-        say(f"{worker} is up to date with {branch}")
+        text = paint(f"rebased {worker} onto {branch} {done.base[:12]}: {done.head[:12]}", "green")
+        result = "clean"
+    say_or_json(text, {"worker": worker, "result": result, "commit": done.head, "base": done.base}, as_json)
 
 
 @click.command("pick")
 @worker_argument
 @click.option("--branch", metavar="NAME", help="Name of the branch [default: llmc-pick/WORKER]")
 @json_option
-@click.pass_context
-def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> None:
+@pass_project
+def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> None:
     """Copy a worker's commits to a new branch in the source
 
     The commits are rebased onto the default branch. The default branch, every checkout and the worker stay unchanged;
@@ -85,19 +79,9 @@ def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> 
       llmc pick adam
       llmc pick adam --branch try-this
     """
-    project = project_of(ctx)
     done = acceptance.pick(project, worker, branch or f"llmc-pick/{worker}")
     if as_json:
-        print_json(
-            {
-                "worker": worker,
-                "branch": done.branch,
-                "commit": done.commit,
-                "base": done.base,
-                "commits": done.commits,
-                "dirty": list(done.dirty),
-            }
-        )
+        print_json(plain(done))
         return
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
     say(paint(f"picked {many} from {worker}: {done.branch} is at {done.commit[:12]}", "green"))
@@ -106,42 +90,32 @@ def pick(ctx: click.Context, worker: str, branch: str | None, as_json: bool) -> 
 
 
 @click.command("undo")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+@yes_option
 @json_option
-@click.pass_context
-def undo(ctx: click.Context, yes: bool, as_json: bool) -> None:
-    """Revert the most recent accept
+@pass_project
+def undo(project: Project, yes: bool, as_json: bool) -> None:
+    """Revert the change that landed last
 
-    Lands one revert commit, validated like an accept. The task becomes pending again; a plan item is reopened. If undo
-    is interrupted, run it again to resume.
+    Validates and lands one revert commit. The task becomes pending again; a plan item is reopened. If undo is
+    interrupted, run it again to resume.
 
     \b
     Example:
       llmc undo
     """
-    project = project_of(ctx)
     what = acceptance.undo_target(project)
     which = f"{what.commit[:12]} from {what.worker}"
     if what.begun:
         note(f"resuming the interrupted undo of {which}")
     else:
         confirm(f"Revert {which}?", f"this reverts {which}", yes)
-    done = acceptance.undo(project, what)
+    with Elapsed(f"reverting {what.commit[:12]}"):
+        done = acceptance.undo(project, what)
     if as_json:
-        print_json(_undone_json(done))
+        print_json(plain(done, "worker", "commit", "revert", "prompt", "returned"))
         return
     said = f"reverted {done.commit[:12]} ({done.subject}) with {done.revert[:12]}"
     say(paint("; ".join(filter(None, (said, done.returned))), "green"))
     if done.prompt and not done.returned:
         note("the prompt, to start the task again:")
         say_lines(done.prompt, err=True)
-
-
-def _undone_json(done: "Undone") -> dict[str, str]:
-    return {
-        "worker": done.worker,
-        "commit": done.commit,
-        "revert": done.revert,
-        "prompt": done.prompt,
-        "returned": done.returned,
-    }

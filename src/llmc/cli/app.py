@@ -12,6 +12,7 @@ from llmc import __version__
 from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.base.files import explain
+from llmc.base.text import did_you_mean
 from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
 
@@ -36,17 +37,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        return load(name)
+        return load(name) if name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
-            import difflib  # slow to import, and only a mistake needs it
-
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f'Did you mean "{near[0]}"?' if near else "Run `llmc --help` for a list of commands."
+            hint = did_you_mean(name, COMMANDS, "Run `llmc --help` for a list of commands.")
             raise UsageError(f"unknown command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
@@ -97,7 +93,7 @@ def _refuse_bytes(argv: list[str]) -> None:
         is_path = "/" in word and os.path.isdir(os.path.dirname(word))
         if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
             raise UsageError(
-                f"argument is not valid UTF-8: {word}", hint="If it is a path, write it as ./NAME."
+                f"argument is not valid UTF-8: {word}", hint="If this is a path, write it as ./NAME."
             )
 
 
@@ -149,7 +145,7 @@ def refuse_agents(ctx: click.Context) -> None:
             )
         case Kind.UNKNOWN:
             raise Refused(
-                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it from your own shell."
+                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run the command from your own shell."
             )
         case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
             # Only the supervisor starts its daemon.

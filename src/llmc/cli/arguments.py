@@ -1,25 +1,31 @@
 """Shared by commands: arguments with completion, texts to send, times, groups, and confirmation."""
 
+import functools
 import math
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from llmc.api import roots
 from llmc.api.roots import Project, Root
-from llmc.base.errors import NotFound, UsageError
-from llmc.cli.output import ask, completion, note, paint, print_json, say
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.cli.output import ask, completion, note, paint, plain, print_json, say
 from llmc.config.durations import parse_duration
 
 if TYPE_CHECKING:
     from llmc.api.workers import Receipt
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+#: a row of the JSON of a command
+Row = dict[str, Any]
 
 #: where a command keeps the path of the file with what the user wrote
 _DRAFT = "llmc.draft"
@@ -28,6 +34,17 @@ _DRAFT = "llmc.draft"
 def project_of(ctx: click.Context) -> Project:
     """The root of the command, with its configuration."""
     return roots.open_project(ctx.find_root().obj["root"])
+
+
+def pass_project(command: Callable[Concatenate[Project, _P], _R]) -> Callable[_P, _R]:
+    """Open the root of the command, and pass it as the first argument."""
+
+    @click.pass_context
+    @functools.wraps(command)
+    def opened(ctx: click.Context, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return command(project_of(ctx), *args, **kwargs)
+
+    return opened
 
 
 def root_of(ctx: click.Context) -> Root:
@@ -41,6 +58,23 @@ def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 worker_argument = click.argument("worker", shell_complete=complete_worker)
+since_option = click.option(
+    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+
+
+def on_each(
+    names: Iterable[str], act: Callable[[str], Row], failed: Callable[[str], Row], *, alone: bool
+) -> Iterator[Row]:
+    """Act on each; yields a row for each. A failure is a row too and does not stop the others, unless `alone`."""
+    for name in names:
+        try:
+            yield act(name)
+        except LlmcError as error:
+            if alone:
+                raise
+            yield {**failed(name), "error": error.message, "hint": error.hint}
 
 
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
@@ -53,7 +87,8 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         return _read(file)
     if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
-            f"no {what} given, and no terminal to open an editor", hint="Pass it as text or as a file."
+            f"no {what} given, and no terminal to open an editor",
+            hint=f"Pass the {what} as text or as a file.",
         )
     written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
     lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
@@ -88,15 +123,7 @@ def show_receipt(receipt: "Receipt", as_json: bool) -> int:
     if code == 0:
         _drop_draft()
     if as_json:
-        print_json(
-            {
-                "worker": receipt.worker,
-                "outcome": receipt.outcome,
-                "prompt_id": receipt.prompt_id,
-                "elapsed_ms": receipt.elapsed_ms,
-                "reason": receipt.reason,
-            }
-        )
+        print_json(plain(receipt, "worker", "outcome", "prompt_id", "elapsed_ms", "reason"))
         return code
     line = f"{receipt.worker}: {receipt.outcome} ({receipt.prompt_id}, {receipt.elapsed_ms} ms)"
     if code == 0:
@@ -116,7 +143,7 @@ def _read(file: str) -> str:
         raise UsageError(f"cannot read {file}: {error.strerror}", hint="Pass a text file.") from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{file} is not UTF-8 text", hint="Convert it, or send the path for the agent to read."
+            f"{file} is not UTF-8 text", hint="Convert the file, or send its path for the agent to read."
         ) from error
 
 

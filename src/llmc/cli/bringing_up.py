@@ -1,5 +1,7 @@
 """The fleet: `llmc up` and `llmc down`."""
 
+import contextlib
+
 import click
 
 from llmc.api import running
@@ -7,7 +9,8 @@ from llmc.api.running import AutoOptions, Up, Wanted
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import parse_end, project_of, root_of
-from llmc.cli.output import json_option, note, paint, print_json, say
+from llmc.cli.elapsed import Elapsed
+from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
 @click.command("up")
@@ -22,7 +25,7 @@ from llmc.cli.output import json_option, note, paint, print_json, say
     "--auto",
     is_flag=True,
     help="Assign tasks from the task list to auto workers and land the results without human review. "
-    "Set repo.validate first; permissions follow defaults.skip_permissions.",
+    "Set repo.validate first; defaults.skip_permissions sets the permissions.",
 )
 @click.option(
     "--concurrency",
@@ -76,25 +79,28 @@ def up(
     given: dict[str, int | float | str | None] = {
         "--concurrency": concurrency,
         "--post-accept-command": post_accept_command,
+        "--until": until,
+        "--max-tasks": max_tasks,
+        "--max-cost": max_cost,
     }
-    given |= {"--until": until, "--max-tasks": max_tasks, "--max-cost": max_cost}
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
-    if not auto and any(value is not None for value in said.values()):
-        named = next(name for name, value in said.items() if value is not None)
-        raise UsageError(f"{named} needs --auto", hint="Run: llmc up --auto --detach ...")
+    named = [name for name, value in said.items() if value is not None]
+    if named and not auto:
+        raise UsageError(f"{named[0]} needs --auto", hint="Run: llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     wanted = Wanted(detach, not no_patrol, options, given, canary)
-    done = running.up(project_of(ctx), wanted, tell)
+    with Elapsed("starting the daemon and the agents") if detach else contextlib.nullcontext():
+        done = running.up(project_of(ctx), wanted, tell)
     if done.ended is not None:
         return done.ended
     if done.ran_already:
         return _show_started(done, as_json)
     workers = done.workers
     if as_json:
-        rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
+        rows = [plain(worker, "name", "status", "error_reason") for worker in workers]
         print_json({"pid": done.pid, "instance_id": done.instance_id, "workers": rows})
         return _code(done)
     say(f"daemon {done.pid} running" + (" in auto mode" if auto else ""))
@@ -130,8 +136,8 @@ def _code(done: Up) -> int:
     return Exit.FAILED
 
 
-def tell(text: str, style: str) -> None:
-    note(paint(text, style, err=True) if style else text)
+def tell(text: str, style: str = "") -> None:
+    note(paint(text, style, err=True))
 
 
 @click.command("down")
@@ -151,7 +157,8 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     Example:
       llmc down
     """
-    done = running.down(root_of(ctx), tell, force=force)
+    with Elapsed("stopping the agents and the daemon"):
+        done = running.down(root_of(ctx), tell, force=force)
     if as_json:
         panes = [{"pane": pane.id, "session": pane.session, "pid": pane.pid} for pane in done.left]
         body = {"daemon_stopped": done.had_daemon, "interrupted": list(done.interrupted)}

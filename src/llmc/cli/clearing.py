@@ -2,18 +2,26 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from llmc.api import roots, trash_entries, workers
+from llmc.api import clearing, roots
+from llmc.api.clearing import Entry, RestoredToWorker
 from llmc.api.roots import Project
-from llmc.api.trash_entries import Entry, GivenBack
-from llmc.api.workers import Reset
-from llmc.base.errors import Exit, LlmcError, UsageError
-from llmc.cli.arguments import Group, complete_worker, confirm, project_of
-from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
+from llmc.base.errors import Exit, UsageError
+from llmc.cli.arguments import (
+    Group,
+    Row,
+    complete_worker,
+    confirm,
+    on_each,
+    pass_project,
+    project_of,
+    yes_option,
+)
+from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines, say_or_json
 from llmc.config.durations import format_duration
 
 
@@ -24,8 +32,8 @@ from llmc.config.durations import format_duration
     "--yes", "-y", is_flag=True, help="Do not ask for confirmation (only --all asks, on a terminal)"
 )
 @json_option
-@click.pass_context
-def reset(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
+@pass_project
+def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
     """Reset a worker to idle; its work goes to the trash
 
     Stops what the worker is doing and resets its worktree to the latest default branch. Commits, uncommitted changes
@@ -35,54 +43,32 @@ def reset(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_jso
     Example:
       llmc reset adam
     """
-    project = project_of(ctx)
     names = roots.chosen_workers(project, worker, every)
     if every and sys.stdin.isatty():  # the trash keeps everything, so a script needs no --yes
         confirm(f"Reset {', '.join(names)}?", "this resets every worker", yes)
-    if worker:
-        return _show_reset([_reset_row(workers.reset_to_idle(project, worker))], as_json, every)
-    rows = []
-    for name in names:
-        try:
-            rows.append(_reset_row(workers.reset_to_idle(project, name)))
-        except LlmcError as error:
-            rows.append({"worker": name, "error": error.message, "hint": error.hint})
-    return _show_reset(rows, as_json, every)
+
+    def reset_one(name: str) -> Row:
+        done = clearing.reset_to_idle(project, name)
+        row = plain(done, "worker", "status", "base")
+        return {**row, "ref": done.pinned, "restarted": done.restarted, "error": done.problem}
+
+    return _for_workers(names, every, reset_one, _say_reset, as_json)
 
 
-def _reset_row(done: Reset) -> dict[str, Any]:
-    return {
-        "worker": done.worker,
-        "status": done.status,
-        "base": done.base,
-        "ref": done.pinned,
-        "restarted": done.restarted,
-        "error": done.problem,
-    }
-
-
-def _show_reset(rows: list[dict[str, Any]], as_json: bool, every: bool) -> int:
-    if as_json:
-        print_json({"workers": rows} if every else rows[0])
-    for row in [] if as_json else rows:
-        if "status" in row:
-            say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
-            if row["ref"]:
-                say(
-                    f"  its work is in the trash; to restore it: llmc trash restore {workers.short(row['ref'])}"
-                )
-        if row["error"]:
-            note(paint(f"{row['worker']}: {row['error']}. {row.get('hint', '')}".rstrip(), "red", err=True))
-    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
+def _say_reset(row: Row) -> None:
+    if "status" in row:
+        say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
+    if row.get("ref"):
+        say(f"  its work is in the trash; to restore it: llmc trash restore {clearing.short(row['ref'])}")
 
 
 @click.command("nuke")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.option("--all", "every", is_flag=True, help="Remove every worker")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+@yes_option
 @json_option
-@click.pass_context
-def nuke(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
+@pass_project
+def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
     """Remove a worker; everything goes to the trash
 
     Removes its agent, worktree, branch and configuration.
@@ -91,44 +77,42 @@ def nuke(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json
     Example:
       llmc nuke adam --yes
     """
-    project = project_of(ctx)
     names = roots.chosen_workers(project, worker, every)
     if names:
         confirm(f"Remove {', '.join(names)}?", f"this removes {', '.join(names)}", yes)
-    if worker:
-        rows = [_nuke(project, worker)]
-    else:
-        rows = [_nuke_or_tell(project, name) for name in names]
-    if as_json:
-        print_json({"workers": rows} if every else rows[0])
-    else:
-        for row in rows:
-            _show_removed(row)
-    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
+
+    def remove_one(name: str) -> Row:
+        return {**plain(clearing.remove(project, name)), "error": ""}
+
+    return _for_workers(names, every, remove_one, _say_removed, as_json, ref=None, directory=None)
 
 
-def _nuke(project: Project, name: str) -> dict[str, Any]:
-    done = workers.remove(project, name)
-    directory = str(done.directory) if done.directory else None
-    return {"worker": name, "ref": done.ref, "directory": directory, "error": ""}
-
-
-def _nuke_or_tell(project: Project, name: str) -> dict[str, Any]:
-    try:
-        return _nuke(project, name)
-    except LlmcError as error:
-        return {"worker": name, "ref": None, "directory": None, "error": error.message, "hint": error.hint}
-
-
-def _show_removed(row: dict[str, Any]) -> None:
-    if row["error"]:
-        note(paint(f"{row['worker']}: {row['error']}. {row['hint']}".rstrip(), "red", err=True))
-        return
-    say(f"removed {row['worker']}")
+def _say_removed(row: Row) -> None:
+    if not row["error"]:
+        say(f"removed {row['worker']}")
     if row["directory"]:
         say(f"  files: {row['directory']}")
     if row["ref"]:
-        say(f"  to restore its commits and changes: llmc trash restore {workers.short(row['ref'])}")
+        say(f"  to restore its commits and changes: llmc trash restore {clearing.short(row['ref'])}")
+
+
+def _for_workers(
+    names: list[str],
+    every: bool,
+    act: Callable[[str], Row],
+    say_row: Callable[[Row], None],
+    as_json: bool,
+    **failed: None,
+) -> int:
+    """Act on each worker, and print what was done. With --all, a failure does not stop the others."""
+    rows = list(on_each(names, act, lambda name: {"worker": name, **failed}, alone=not every))
+    if as_json:
+        print_json({"workers": rows} if every else rows[0])
+    for row in [] if as_json else rows:
+        say_row(row)
+        if row["error"]:
+            note(paint(f"{row['worker']}: {row['error']}. {row.get('hint', '')}".rstrip(), "red", err=True))
+    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
 
 
 @click.group("trash", cls=Group)
@@ -147,10 +131,10 @@ def trash() -> None:
 @trash.command("list")
 @click.option("--worker", "-w", help="Show only this worker's entries")
 @json_option
-@click.pass_context
-def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
+@pass_project
+def list_(project: Project, worker: str | None, as_json: bool) -> None:
     """List the trash, newest first"""
-    found = trash_entries.entries(project_of(ctx), worker)
+    found = clearing.entries(project, worker)
     if as_json:
         print_json([_view(entry) for entry in found])
         return
@@ -164,10 +148,10 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
 @trash.command("show")
 @click.argument("ref")
 @json_option
-@click.pass_context
-def show(ctx: click.Context, ref: str, as_json: bool) -> None:
+@pass_project
+def show(project: Project, ref: str, as_json: bool) -> None:
     """Show a trash entry"""
-    entry, text = trash_entries.show(project_of(ctx), ref)
+    entry, text = clearing.show(project, ref)
     print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
@@ -191,31 +175,29 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     if branch and to:
         raise UsageError("--branch and --to cannot be used together")
     project = project_of(ctx)
-    entry = trash_entries.find(project, ref)
+    entry = clearing.find(project, ref)
     if to:
-        _show_restored(entry, to, trash_entries.restore_to(project, entry, to), as_json)
+        _show_restored(entry, to, clearing.restore_to(project, entry, to), as_json)
         return
-    done = trash_entries.restore_branch(project, entry, branch)
+    done = clearing.restore_branch(project, entry, branch)
     if as_json:
-        body = {"branch": done.branch, "commit": done.commit, "repositories": done.repositories}
-        print_json({"name": entry.name, **body})
+        print_json({"name": entry.name, **plain(done)})
         return
     where = done.repositories[-1]
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
     commits = f"{project.config.repo.default_branch}..{done.branch}"
     # -m: uncommitted files are in a merge commit, which `log -p` alone skips
-    say(f"  to see it: git -C {where} log -p -m {commits}")
+    say(f"  to see the work: git -C {where} log -p -m {commits}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
 
-def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: bool) -> None:
+def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_json: bool) -> None:
     if isinstance(done, Path):
-        print_json({"name": entry.name, "directory": str(done)}) if as_json else say(f"copied to {done}")
+        say_or_json(f"copied to {done}", {"name": entry.name, "directory": str(done)}, as_json)
         return
     if as_json:
-        body = {"worker": name, "commit": done.commit, "status": done.status, "dirty": list(done.dirty)}
-        print_json({"name": entry.name, **body})
+        print_json({"name": entry.name, **plain(done)})
         return
     files = f", with {len(done.dirty)} uncommitted files" if done.dirty else ""
     say(f"restored {entry.name} to {name}: {done.commit[:12]}{files}; {name} is {done.status}")
@@ -239,28 +221,28 @@ def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: boo
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation; keep entries of uncertain age")
 @json_option
-@click.pass_context
-def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) -> None:
+@pass_project
+def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) -> None:
     """Permanently delete old trash entries
 
-    Lists the entries and asks first. If the clock, the event log and the files disagree about the age of an entry, it
-    is marked; --yes keeps such entries.
+    Lists the entries and asks first. Marks an entry with ! if the clock, the event log and the files disagree about
+    its age; --yes keeps such entries.
     """
-    project = project_of(ctx)
     days = project.config.trash.keep_days if older_than is None else older_than
-    plan = trash_entries.plan(project, days)
+    plan = clearing.plan(project, days)
     wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
     kept = [entry for entry in plan.old if entry not in wanted]
     now = time.time()
     if not as_json:
         for entry in plan.old:
-            say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
+            doubt = f"  (! {plan.doubts[entry.name]})" if entry.name in plan.doubts else ""
+            say(_line(entry, now) + doubt)
     if plan.doubts:
         note("clocks disagree: entries marked with ! may be newer than their names say")
     if wanted:
         many = f"{len(wanted)} trash {'entry' if len(wanted) == 1 else 'entries'}"
         confirm(f"Permanently delete {many}?", f"this permanently deletes {many}", yes)
-    gone = trash_entries.prune(project, wanted)
+    gone = clearing.prune(project, wanted)
     if as_json:
         left = {entry.name: plan.doubts[entry.name] for entry in kept}
         print_json({"removed": gone, "kept": left, "older_than_days": days})
@@ -273,28 +255,15 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
         say(f"nothing in the trash is older than {days} days")
 
 
-def _doubt(text: str) -> str:
-    return f"  (! {text})" if text else ""
-
-
 def _line(entry: Entry, now: float) -> str:
     age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
     size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
     return f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip()
 
 
-def _view(entry: Entry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "worker": entry.worker,
-        "at_unix": entry.at_unix,
-        "why": entry.why,
-        "ref": entry.ref,
-        "commit": entry.commit,
-        "subject": entry.subject,
-        "directory": str(entry.directory) if entry.directory else None,
-        "size_bytes": entry.size_bytes,
-    }
+def _view(entry: Entry) -> Row:
+    about = ("name", "worker", "at_unix", "why", "ref", "commit", "subject", "directory", "size_bytes")
+    return plain(entry, *about)
 
 
 def _size(size: float) -> str:

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "accept": "Land a worker's changes on the default branch",
     "rebase": "Rebase a worker onto the latest default branch",
     "pick": "Copy a worker's commits to a new branch in the source",
-    "undo": "Revert the most recent accept",
+    "undo": "Revert the change that landed last",
     "reset": "Reset a worker to idle; its work goes to the trash",
     "nuke": "Remove a worker; everything goes to the trash",
     "trash": "List and restore discarded work",

@@ -9,7 +9,7 @@ import click
 from llmc.api.roots import name_old_tasks
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import Group, root_of
-from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
+from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
 
 
@@ -117,8 +117,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
     config, problems = check_text(read_text(path), path.name)
     warnings = advice(config) if config is not None else []
     if as_json:
-        rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
-        print_json({"ok": not problems, "problems": rows, "warnings": warnings})
+        print_json({"ok": not problems, "problems": [*map(plain, problems)], "warnings": warnings})
     else:
         say_lines("\n".join(str(p) for p in problems) or f"{path} is valid")
         for text in warnings:

@@ -9,8 +9,18 @@ from llmc.api import roots, workers
 from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.base.text import fitted
-from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send, worker_argument
-from llmc.cli.output import json_option, note, print_json, read_line, say, say_lines, screen_width
+from llmc.cli.arguments import complete_worker, pass_project, show_receipt, text_to_send, worker_argument
+from llmc.cli.output import (
+    json_option,
+    note,
+    plain,
+    print_json,
+    read_line,
+    say,
+    say_lines,
+    say_or_json,
+    screen_width,
+)
 
 
 @click.command("start")
@@ -26,9 +36,9 @@ from llmc.cli.output import json_option, note, print_json, read_line, say, say_l
 )
 @click.option("--new", is_flag=True, help="Add a worker if none is idle")
 @json_option
-@click.pass_context
+@pass_project
 def start(
-    ctx: click.Context,
+    project: Project,
     prompt: str | None,
     prompt_file: str | None,
     worker: str | None,
@@ -46,7 +56,6 @@ def start(
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
       llmc start --worker adam --prompt-file task.md --self-review
     """
-    project = project_of(ctx)
     text = text_to_send(prompt, prompt_file, "task")
     return show_receipt(workers.start(project, text, worker, self_review, note, new=new), as_json)
 
@@ -56,23 +65,22 @@ def start(
 @click.argument("text", required=False)
 @click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
 @json_option
-@click.pass_context
-def message(ctx: click.Context, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
+@pass_project
+def message(project: Project, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
     """Send a message to a worker
 
-    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels an accept of this
-    worker that has not landed yet.
+    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels a running
+    `llmc accept` of this worker if the change has not landed yet.
 
     \b
     Example:
       llmc message adam "Use the existing auth helper instead"
     """
-    project = project_of(ctx)
     roots.require_worker(project, worker)
     words = text_to_send(text, file, "message")
     receipt, cancelled = workers.message(project, worker, words)
     if cancelled:
-        note(f"the accept of {worker} was cancelled; nothing landed")
+        note(f"cancelled `llmc accept {worker}`; nothing landed")
     return show_receipt(receipt, as_json)
 
 
@@ -81,8 +89,8 @@ def message(ctx: click.Context, worker: str, text: str | None, file: str | None,
 @click.argument("text", required=False)
 @click.option("--goal", "goal_id", default="", help="Goal the plan item ID belongs to")
 @json_option
-@click.pass_context
-def answer(ctx: click.Context, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
+@pass_project
+def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
     """Answer a question from a worker or a goal
 
     Answers a question from a worker's client, a worker that is blocked, or a question from `llmc inbox`. TEXT is the
@@ -95,7 +103,6 @@ def answer(ctx: click.Context, asker: str, text: str | None, goal_id: str, as_js
       llmc answer adam "neither, use the old name"
       llmc answer S1.1.2 "Excel's"
     """
-    project = project_of(ctx)
     if goal_id or asker not in roots.worker_names(project):
         _answer_goal(project, asker, text, goal_id, as_json)
         return None
@@ -126,8 +133,8 @@ def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: 
 @click.command("hold")
 @worker_argument
 @json_option
-@click.pass_context
-def hold(ctx: click.Context, worker: str, as_json: bool) -> None:
+@pass_project
+def hold(project: Project, worker: str, as_json: bool) -> None:
     """Put a worker on hold, so that llmc leaves it alone
 
     llmc does not type, accept or reset there until `llmc release`.
@@ -136,36 +143,32 @@ def hold(ctx: click.Context, worker: str, as_json: bool) -> None:
     Example:
       llmc hold adam
     """
-    workers.hold(project_of(ctx), worker, True)
-    if as_json:
-        print_json({"worker": worker, "held": True})
-    else:
-        say(f"{worker} is on hold; to release it: llmc release {worker}")
+    workers.hold(project, worker, True)
+    text = f"{worker} is on hold; to release it: llmc release {worker}"
+    say_or_json(text, {"worker": worker, "held": True}, as_json)
 
 
 @click.command("release")
 @worker_argument
 @json_option
-@click.pass_context
-def release(ctx: click.Context, worker: str, as_json: bool) -> None:
+@pass_project
+def release(project: Project, worker: str, as_json: bool) -> None:
     """Release a worker from hold
 
     \b
     Example:
       llmc release adam
     """
-    changed = workers.hold(project_of(ctx), worker, False)
-    if as_json:
-        print_json({"worker": worker, "held": False})
-    else:
-        say(f"released {worker}" if changed else f"{worker} is not on hold")
+    changed = workers.hold(project, worker, False)
+    text = f"released {worker}" if changed else f"{worker} is not on hold"
+    say_or_json(text, {"worker": worker, "held": False}, as_json)
 
 
 @click.command("attach")
 @worker_argument
 @click.option("--read-only", "-r", is_flag=True, help="Watch only; ignore keyboard input")
-@click.pass_context
-def attach(ctx: click.Context, worker: str, read_only: bool) -> None:
+@pass_project
+def attach(project: Project, worker: str, read_only: bool) -> None:
     """Attach to a worker's terminal
 
     While you are attached, llmc does not type, accept or reset there. Inside your own tmux, attach tells you which keys
@@ -175,7 +178,7 @@ def attach(ctx: click.Context, worker: str, read_only: bool) -> None:
     Example:
       llmc attach adam        # detach with C-b d; the agent keeps running
     """
-    opened = workers.terminal(project_of(ctx), worker, os.environ, read_only=read_only)
+    opened = workers.terminal(project, worker, os.environ, read_only=read_only)
     if opened.switches:
         note(f"switching to {worker}; {opened.prefix} L switches back")
     else:
@@ -200,8 +203,8 @@ def detach_keys(inner: str, around: str | None) -> str:
     help="Number of lines",
 )
 @json_option
-@click.pass_context
-def peek(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
+@pass_project
+def peek(project: Project, worker: str, lines: int, as_json: bool) -> None:
     """Show the last lines of a worker's screen
 
     Rules and gaps are shortened to fit the terminal, or $COLUMNS; --json prints the lines unchanged.
@@ -210,19 +213,17 @@ def peek(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     Example:
       llmc peek adam -n 100
     """
-    project = project_of(ctx)
     screen = workers.screen(project, worker, lines)
     if as_json:
-        about = {"dead": screen.dead, "exit_code": screen.exit_code}
-        print_json({"worker": worker, **about, "lines": screen.lines})
+        print_json({"worker": worker, **plain(screen)})
         return
     say_lines("\n".join(fitted(line, screen_width()) for line in screen.lines))
 
 
 @click.command("console")
 @worker_argument
-@click.pass_context
-def console(ctx: click.Context, worker: str) -> None:
+@pass_project
+def console(project: Project, worker: str) -> None:
     """Open a shell in a worker's worktree
 
     Leave it with `exit`. The agent keeps running.
@@ -231,7 +232,6 @@ def console(ctx: click.Context, worker: str) -> None:
     Example:
       llmc console adam
     """
-    project = project_of(ctx)
     worktree = workers.worktree(project, worker)
     shell = os.environ.get("SHELL") or "/bin/sh"
     note(f"opening a shell in {worktree}; leave it with `exit`")

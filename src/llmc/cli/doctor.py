@@ -1,19 +1,14 @@
 """Find and repair problems: `llmc doctor`."""
 
-from typing import Any
-
 import click
-import msgspec
 
 from llmc.api import health
-from llmc.api.health import GROUPS, Facts, Finding, Health, Repair, summary
+from llmc.api.health import GROUPS, Facts, Finding, Health, summary
 from llmc.api.roots import Root
 from llmc.base.errors import Exit, UsageError
-from llmc.cli.arguments import (
-    confirm,
-    root_of,
-)
-from llmc.cli.output import json_option, note, paint, print_json, say
+from llmc.cli.arguments import Row, confirm, root_of, yes_option
+from llmc.cli.elapsed import Elapsed
+from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
 @click.command("doctor")
@@ -21,7 +16,7 @@ from llmc.cli.output import json_option, note, paint, print_json, say
     "--repair", is_flag=True, help="Fix what can be fixed automatically; lists the repairs and asks first"
 )
 @click.option("--rebuild", is_flag=True, help="Rebuild state.json from worktrees, sessions and task claims")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+@yes_option
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: bool) -> int:
@@ -44,7 +39,8 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
     root = root_of(ctx)
     if rebuild:
         return _rebuild(root, yes, as_json)
-    found = health.look(root)
+    with Elapsed("checking"):
+        found = health.look(root)
     return _repair(root, found, yes, as_json) if repair else _show(root, found, as_json)
 
 
@@ -61,7 +57,8 @@ def _repair(root: Root, found: Health, yes: bool, as_json: bool) -> int:
     if done:
         found = health.look(root)
     if as_json:
-        print_json({**_view(root, found), "repairs": [_repair_view(one) for one in done]})
+        repairs = [{**_finding_view(one.finding), "done": one.done, "result": one.text} for one in done]
+        print_json({**_view(root, found), "repairs": repairs})
         return _code(found)
     for one in done:
         line = f"{one.finding.what} -> {one.text}"
@@ -107,32 +104,21 @@ def _code(found: Health) -> int:
     return Exit.FAILED if found.findings else Exit.DONE
 
 
-def _view(root: Root, found: Health) -> dict[str, Any]:
+def _view(root: Root, found: Health) -> Row:
     return {
         "root": str(root.path),
         "healthy": not found.findings,
         "problems": len(found.findings),
         "repairable": len(found.repairable),
         "findings": [_finding_view(finding) for finding in found.findings],
-        "not_seen": found.not_seen,
-        "notes": found.notes,
-        "canary": None if found.facts.canary is None else msgspec.to_builtins(found.facts.canary),
+        **plain(found, "not_seen", "notes"),
+        "canary": None if found.facts.canary is None else plain(found.facts.canary),
     }
 
 
-def _finding_view(finding: Finding) -> dict[str, Any]:
-    return {
-        "group": finding.group,
-        "kind": finding.kind,
-        "worker": finding.worker or None,
-        "text": finding.text,
-        "fix": finding.fix,
-        "repairable": finding.repairable,
-    }
-
-
-def _repair_view(one: Repair) -> dict[str, Any]:
-    return {**_finding_view(one.finding), "done": one.done, "result": one.text}
+def _finding_view(finding: Finding) -> Row:
+    fields = plain(finding, "group", "kind", "text", "fix", "repairable")
+    return {**fields, "worker": finding.worker or None}
 
 
 def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
@@ -142,11 +128,15 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
     done = health.rebuild(root)
     if as_json:
         rows = [
-            {"name": w.name, "status": w.status, "reason": w.reason, "prompt": w.current_prompt,
-             "session": w.session_id, "task_id": w.assignment.task_id if w.assignment else None,
-             "unknown": done.unknown.get(w.name, [])}
-            for w in done.workers
-        ]  # fmt: skip
+            {
+                **plain(worker, "name", "status", "reason"),
+                "prompt": worker.current_prompt,
+                "session": worker.session_id,
+                "task_id": worker.assignment.task_id if worker.assignment else None,
+                "unknown": done.unknown.get(worker.name, []),
+            }
+            for worker in done.workers
+        ]
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
         return Exit.DONE
     say(f"rebuilt {root.state.name} with {len(done.workers)} workers")

@@ -105,15 +105,16 @@ def events(root: str, since: float, follow: bool, as_json: bool, worker: str | N
 
 def _event_line(event: dict[str, Any]) -> str:
     when = time_of_day(event.get("ts"))
-    skip = ("ts", "action", "worker", "seq", "event", "reason")
-    rest = " ".join(
-        f"{key}={in_a_line(value)}"
-        for key, value in event.items()
-        if key not in skip and value not in (None, "")
-    )
+    rest = other_fields(event, ("ts", "action", "worker", "seq", "event", "reason"))
     reason = f" ({in_a_line(event['reason'])})" if event.get("reason") else ""
     who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
     return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()
+
+
+def other_fields(row: dict[str, Any], shown: tuple[str, ...]) -> str:
+    """The fields of a row that are not shown yet, except empty ones."""
+    rest = {key: value for key, value in row.items() if key not in shown and value not in (None, "")}
+    return " ".join(f"{key}={in_a_line(value)}" for key, value in rest.items())
 
 
 def time_of_day(ts: Any, form: str = "%H:%M:%S") -> str:

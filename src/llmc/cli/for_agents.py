@@ -8,7 +8,7 @@ import click
 from llmc.api import agent_calls
 from llmc.base.errors import UsageError
 from llmc.cli.arguments import project_of
-from llmc.cli.output import json_option, print_json, say
+from llmc.cli.output import json_option, say_or_json
 
 
 @click.command("report")
@@ -62,10 +62,8 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
         )
     update = agent_calls.read_update(said)
     name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
-    if as_json:
-        print_json({"worker": name, "kind": kind, "no_changes": no_changes, **update})
-    else:
-        say(f"{name}: reported {kind}")
+    body = {"worker": name, "kind": kind, "no_changes": no_changes, **update}
+    say_or_json(f"{name}: reported {kind}", body, as_json)
 
 
 @click.command("hook", context_settings={"ignore_unknown_options": True})

@@ -10,7 +10,6 @@ import msgspec
 
 from llmc.api import goal_orders, goal_views
 from llmc.api.goal_orders import Goal, Priority
-from llmc.api.goal_views import GoalView
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli import goal_show, goal_verbs
@@ -19,7 +18,7 @@ from llmc.cli.arguments import (
     complete_worker,
     project_of,
 )
-from llmc.cli.goal_show import drawn, goal_argument, goal_line, note_settled, note_undriven, warn
+from llmc.cli.goal_show import draw, goal_argument, goal_line, note_settled, note_undriven, warn
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.durations import format_duration
 
@@ -147,8 +146,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
             }
         )
     elif made.planned:
-        for line in drawn(made.view):
-            say(line)
+        draw(made.view)
     if made.planned:
         note_undriven(project, [made.view.goal])
     if made.problem and not as_json:
@@ -195,14 +193,14 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
         raise UsageError("--why needs --replan")
     if not again:
         view = goal_orders.plan(project, goal_id, file)
-        print_json(goal_views.goal_tree(view)) if as_json else _draw(view)
+        print_json(goal_views.goal_tree(view)) if as_json else draw(view)
         note_undriven(project, [view.goal])
         return
     view, revision = goal_orders.replan(project, goal_id, why, file)
     if as_json:
         print_json({**goal_views.goal_tree(view), "revision": msgspec.to_builtins(revision)})
         return
-    _draw(view)
+    draw(view)
     for word in ("added", "changed", "removed"):
         if ids := getattr(revision, word):
             say(f"{word}: {', '.join(ids)}")
@@ -211,11 +209,6 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     if not (revision.added or revision.changed or revision.removed or revision.moved):
         say("the plan did not change")
     note_settled(project, "replan")
-
-
-def _draw(view: GoalView) -> None:
-    for line in drawn(view):
-        say(line)
 
 
 @goal.command("list")

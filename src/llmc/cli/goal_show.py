@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmc.api import goal_views
-from llmc.api.goal_ticks import settle, undriven
+from llmc.api.goal_orders import settle, undriven
 from llmc.api.goal_views import Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
 from llmc.api.roots import Project
 from llmc.base.files import write_atomic
@@ -134,7 +134,7 @@ MOST_SAID = 10
 
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
 #: optional for commands that only read
-_perhaps_a_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
+_optional_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
 
 
 def add_to(group: click.Group) -> None:
@@ -143,7 +143,7 @@ def add_to(group: click.Group) -> None:
 
 
 @click.command("show")
-@_perhaps_a_goal
+@_optional_goal
 @click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram")
 @json_option
 @click.pass_context
@@ -162,26 +162,25 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
     if mermaid:
         say_lines(goal_views.mermaid(view), nl=False)
         return
-    page = goal_views.page(project, view)
+    spent, said = goal_views.cost(project, view), goal_views.said(project, view)
     if as_json:
-        print_json({**goal_views.goal_tree(view), "cost": cost_row(page.spent, view), **page.said})
+        print_json({**goal_views.goal_tree(view), "cost": cost_row(spent, view), **said})
         return
-    for line in drawn(view):
-        say(line)
-    for line in (*about(view, page.spent), *said_lines(page.said)):
+    draw(view)
+    for line in (*about(view, spent), *said_lines(said)):
         say(line)
     note_undriven(project, [view.goal])
 
 
 @click.command("handoff")
-@_perhaps_a_goal
+@_optional_goal
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
 @json_option
 @click.pass_context
 def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
     """Write a handoff document for a goal
 
-    It holds the purpose, state, decisions, next steps, open questions and evidence.
+    Includes the purpose, state, decisions, next steps, open questions and evidence.
 
     \b
     Example:
@@ -202,11 +201,11 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
         say_lines(text, nl=False)
 
 
-def drawn(view: GoalView) -> list[str]:
-    """The plan as a tree, coloured on a terminal."""
+def draw(view: GoalView) -> None:
+    """Print the plan as a tree, coloured on a terminal."""
     width, _ = sheet()
-    lines = goal_views.plan_tree(view, width)
-    return ["".join(_styled(text, style) for text, style in line).rstrip() for line in lines]
+    for line in goal_views.plan_tree(view, width):
+        say("".join(_styled(text, style) for text, style in line).rstrip())
 
 
 def _styled(text: str, style: str) -> str:

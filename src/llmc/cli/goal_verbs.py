@@ -2,13 +2,12 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
+import msgspec
 
 from llmc.api import goal_orders, goal_views
-from llmc.api.goal_ticks import tick_now, undriven
-from llmc.api.goal_views import SafeMode
+from llmc.api.goal_orders import tick_now, undriven
 from llmc.api.roots import Project
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit
@@ -51,7 +50,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
             {
                 "enabled": found.enabled,
                 "undriven": found.undriven,
-                "safeMode": _safe_mode_row(troubles.safe_mode),
+                "safeMode": msgspec.to_builtins(troubles.safe_mode),
                 "damage": troubles.damage,
                 "unreadable": troubles.unreadable,
                 "goals": [goal_views.summary(view) for view in views],
@@ -150,13 +149,10 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
 
 def answer_question(project: Project, question_id: str, text: str, goal_id: str, as_json: bool) -> None:
     one = goal_orders.answer(project, question_id, text, goal_id)
-    row = {
-        "id": one.id,
-        "goalId": one.goal_id,
-        "workNodeId": one.work_node_id,
-        "assignmentId": one.assignment_id,
-    }
-    print_json(row) if as_json else say(f"{one.work_node_id or one.goal_id}: answered")
+    row = question_row(one)
+    print_json({key: row[key] for key in ("id", "goalId", "workNodeId", "assignmentId")}) if as_json else say(
+        f"{one.work_node_id or one.goal_id}: answered"
+    )
     note_settled(project, "answer")
 
 
@@ -187,7 +183,7 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
 def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     """Show or clear safe mode
 
-    llmc enters safe mode after it found a damaged goal store. Goals send nothing until you clear it.
+    llmc enters safe mode when it finds a damaged goal store. Goals send nothing until you clear safe mode.
 
     \b
     Example:
@@ -195,17 +191,13 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     """
     project = project_of(ctx)
     was_on = clear and goal_views.end_safe_mode(project)
-    on = None if clear else goal_views.safe_mode(project)
+    on = None if clear else goal_views.troubles(project).safe_mode
     if as_json:
-        print_json({"safeMode": _safe_mode_row(on), "cleared": was_on})
+        print_json({"safeMode": msgspec.to_builtins(on), "cleared": was_on})
     elif on:
         say(f"on: {on.reason}; damaged file: {goal_views.damaged_file(project, on)}")
     else:
         say("cleared" if was_on else "off")
-
-
-def _safe_mode_row(mode: SafeMode | None) -> dict[str, Any] | None:
-    return {"since": mode.since, "reason": mode.reason, "file": mode.file} if mode else None
 
 
 @click.command("tick")
@@ -216,7 +208,7 @@ def _safe_mode_row(mode: SafeMode | None) -> dict[str, Any] | None:
 def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
     """Check all goals and act on them now
 
-    The daemon does it if one is running, otherwise this command. Exit code 1 means that it failed.
+    The daemon runs the tick if one is running, otherwise this command. Exits with 1 if the tick failed.
 
     \b
     Example:

@@ -1,19 +1,19 @@
 """Notifications: `llmc notify`."""
 
 import time
-from typing import Any
 
 import click
 
-from llmc.api import notices
-from llmc.api.notices import KINDS, Incident, Outcome, Result
+from llmc.api import reports
+from llmc.api.reports import KINDS, Incident, Result
+from llmc.api.roots import Project
 from llmc.base.errors import Exit, Refused
-from llmc.cli.arguments import (
-    Group,
-    project_of,
-)
-from llmc.cli.output import json_option, print_json, say
+from llmc.cli.arguments import Group, pass_project
+from llmc.cli.output import json_option, plain, print_json, say
 from llmc.config.durations import format_duration
+
+#: what scripts see of an incident
+_SHOWN = ("kind", "key", "title", "body", "since_unix", "ended_unix", "told", "due", "failed")
 
 
 @click.group("notify", cls=Group)
@@ -32,8 +32,8 @@ def notify() -> None:
 
 @notify.command("test")
 @json_option
-@click.pass_context
-def test(ctx: click.Context, as_json: bool) -> int:
+@pass_project
+def test(project: Project, as_json: bool) -> int:
     """Send a test notification on every channel
 
     Exit code 1 means that a channel failed.
@@ -42,35 +42,33 @@ def test(ctx: click.Context, as_json: bool) -> int:
     Example:
       llmc notify test
     """
-    outcomes = notices.try_channels(project_of(ctx))
+    outcomes = reports.try_channels(project)
     if not outcomes:
         raise Refused(
             "no notification channel is configured",
-            hint=f"Set one of {', '.join(notices.options())} with `llmc config set`.",
+            hint=f"Set one of {', '.join(reports.channel_options())} with `llmc config set`.",
         )
     if as_json:
-        print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])
-    else:
-        for one in outcomes:
-            say(_line(one))
+        print_json([*map(plain, outcomes)])
+    for one in [] if as_json else outcomes:
+        say(f"{one.channel}: {one.result}" + (f": {one.reason}" if one.reason else ""))
     return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
 
 
 @notify.command("list")
 @json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
+@pass_project
+def list_(project: Project, as_json: bool) -> None:
     """List notification kinds, channels and recent messages
 
     \b
     Example:
       llmc notify list --json | jq '.incidents[0]'
     """
-    project = project_of(ctx)
-    found = notices.notices(project)
+    found = reports.notices(project)
     if as_json:
         kinds = [{"kind": kind, "on": kind in found.on, "about": KINDS[kind]} for kind in KINDS]
-        rows = [_view(one) for one in found.incidents]
+        rows = [plain(one, *_SHOWN) for one in found.incidents]
         print_json({"kinds": kinds, "channels": found.channels, "incidents": rows})
         return
     for kind, about in KINDS.items():
@@ -78,24 +76,6 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     say(f"channels: {', '.join(found.channels) or 'none'}")
     for one in found.incidents:
         say(_row(one, time.time()))
-
-
-def _line(outcome: Outcome) -> str:
-    return f"{outcome.channel}: {outcome.result}" + (f": {outcome.why}" if outcome.why else "")
-
-
-def _view(one: Incident) -> dict[str, Any]:
-    return {
-        "kind": one.kind,
-        "key": one.key,
-        "title": one.title,
-        "body": one.body,
-        "since_unix": one.since_unix,
-        "ended_unix": one.ended_unix,
-        "told": list(one.told),
-        "due": list(one.due),
-        "failed": one.failed,
-    }
 
 
 def _row(one: Incident, now: float) -> str:

@@ -56,6 +56,19 @@ def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> 
     _write(json_text(value, indent=indent, ascii_only=not _is_utf8(sys.stdout)) + "\n", False, flush)
 
 
+def say_or_json(text: str, body: Any, as_json: bool) -> None:
+    """Print the result of a command: a line for people, or the same as JSON."""
+    print_json(body) if as_json else say(text)
+
+
+def plain(result: Any, *names: str) -> dict[str, Any]:
+    """The fields of a result as JSON data; with `names`, only these. A path becomes text."""
+    from msgspec import to_builtins  # the hot commands print without it
+
+    names = names or result.__struct_fields__
+    return {name: to_builtins(getattr(result, name), enc_hook=str) for name in names}
+
+
 def print_error(
     message: str, hint: str, exit_code: int, as_json: bool, details: dict[str, Any] | None = None
 ) -> None:
@@ -157,7 +170,34 @@ def _cleaned(text: str, clean: Callable[[str], str]) -> str:
     return "".join(f"\033[{part}m" if odd % 2 else clean(part) for odd, part in enumerate(parts))
 
 
+#: what ends an open line, before anything else is printed
+_before: list[Callable[[], None]] = []
+
+
+def before_next(act: Callable[[], None]) -> None:
+    """Call this once, before the next text is printed."""
+    while _before:
+        _before.pop()()
+    _before.append(act)
+
+
+def draw_line(text: str) -> None:
+    """Draw over the last line of standard error, which stays open."""
+    _put(f"\r{_cleaned(text, printable)}\033[K", True, True)
+
+
+def end_line(*, keep: bool) -> None:
+    """End the open line of standard error, or remove it."""
+    _put("\n" if keep else "\r\033[K", True, True)
+
+
 def _write(text: str, err: bool, flush: bool = True) -> None:
+    while _before:
+        _before.pop()()
+    _put(text, err, flush)
+
+
+def _put(text: str, err: bool, flush: bool) -> None:
     stream: TextIO = sys.stderr if err else sys.stdout
     if not _is_utf8(stream):  # replace what the encoding cannot represent
         text = text.encode(stream.encoding, "replace").decode(stream.encoding)

@@ -24,8 +24,8 @@ def overseer(ctx: click.Context) -> int | None:
       llmc config set overseer.remediation_prompt "Read the logs, fix the cause."
       llmc overseer
 
-    Exit codes: 10 if the daemon fails again too soon after a remediation, 11 if a remediation asks for your help, 12 if
-    the cause needs a manual fix. `llmc status` shows the supervisor while it runs.
+    Exit codes: 10 if the daemon fails again too soon after a fix, 11 if the agent asks for your help, 12 if you must fix
+    the cause yourself. `llmc status` shows the supervisor while it runs.
 
     The commands below manage goals and do not start the supervisor. `llmc goal`, `llmc inbox` and `llmc answer` are
     shorter forms.
@@ -37,10 +37,10 @@ def overseer(ctx: click.Context) -> int | None:
     return running.supervise(project_of(ctx), show)
 
 
-def show(text: str, style: str) -> None:
+def show(text: str, style: str = "") -> None:
     """Print a line; the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
-        say(paint(text, style) if style else text)
+        say(paint(text, style))
 
 
 for _one in (

@@ -268,15 +268,15 @@ def goals_line(page: Page) -> str:
     seen = page.goals
     if seen is None:
         return "Goals: not checked yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
-    counted = {"active": seen.active, "paused": seen.paused, "completed": seen.completed}
+    counted = {"active": seen["active"], "paused": seen["paused"], "completed": seen["completed"]}
     parts = [", ".join(f"{count} {word}" for word, count in counted.items() if count) or "none"]
-    if seen.total:
-        parts.append(f"{seen.done} of {seen.total} plan items done ({seen.percent}%)")
+    if seen["total"]:
+        parts.append(f"{seen['done']} of {seen['total']} plan items done ({seen['percent']}%)")
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
     if questions:
         plural = "" if questions == 1 else "s"
         parts.append(f"{questions} open question{plural}: llmc inbox")
-    if not seen.ok:
-        parts.append(f"the last check failed: {seen.problem}")
-    when = "" if page.daemon_runs else f" ({age(page.now - seen.ended_at)} ago; daemon not running)"
+    if not seen["ok"]:
+        parts.append(f"the last check failed: {seen['problem']}")
+    when = "" if page.daemon_runs else f" ({age(page.now - seen['ended_at'])} ago; daemon not running)"
     return "Goals: " + "; ".join(parts) + when

@@ -7,7 +7,6 @@ import click
 
 from llmc.api import goal_orders
 from llmc.api.goal_orders import Node, NodeStatus, Recovery
-from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.cli.arguments import (
     Group,
@@ -59,14 +58,13 @@ def reason_option(*, required: bool) -> Callable[..., Any]:
 def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as done
 
-    The status of its parents follows.
+    Also updates the status of its parents.
 
     \b
     Example:
       llmc work done S1.2.3 --summary "did it by hand" --commit 1a2b3c4
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.done(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.done, node_id, as_json, **given)
 
 
 @work.command("block")
@@ -76,14 +74,13 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
 def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as blocked
 
-    Nothing is sent for it until `llmc work unblock`.
+    No work is sent until `llmc work unblock`.
 
     \b
     Example:
       llmc work block T2.1 --reason "needs the new server"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.block(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.block, node_id, as_json, **given)
 
 
 @work.command("unblock")
@@ -92,14 +89,13 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Unblock a plan item
 
-    The reason is sent to its worker.
+    Sends the reason to the worker.
 
     \b
     Example:
       llmc work unblock T2.1 --reason "the server is there"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.unblock(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.unblock, node_id, as_json, **given)
 
 
 @work.command("reopen")
@@ -108,14 +104,13 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
 def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Reopen a plan item that was done
 
-    Its parents are reopened too.
+    Also reopens its parents.
 
     \b
     Example:
       llmc work reopen S1.2.3 --reason "the import fails on empty files"
     """
-    project = project_of(ctx)
-    _say(project, goal_orders.reopen(project, node_id, **given), as_json)
+    _act(ctx, goal_orders.reopen, node_id, as_json, **given)
 
 
 @work.command("recovery")
@@ -139,7 +134,7 @@ def recovery(
     first_step: str | None,
     idle_after: str | None,
 ) -> None:
-    """Set when a plan item counts as stalled, and the first step
+    """Set the idle limit and first recovery step of a plan item
 
     \b
     Examples:
@@ -191,7 +186,7 @@ def override(
 ) -> None:
     """Override the status of a plan item
 
-    The status no longer follows its children, until --clear.
+    The status stays until --clear, whatever the status of its children.
 
     \b
     Examples:
@@ -202,14 +197,16 @@ def override(
         raise UsageError(
             "pass --status or --clear, not both", hint="Run `llmc work override --help` for examples."
         )
-    project = project_of(ctx)
     if status is None:
-        _say(project, goal_orders.follow_again(project, node_id, **given), as_json)
+        _act(ctx, goal_orders.follow_again, node_id, as_json, **given)
     else:
-        _say(project, goal_orders.override(project, node_id, status=status, **given), as_json)
+        _act(ctx, goal_orders.override, node_id, as_json, status=status, **given)
 
 
-def _say(project: Project, node: Node, as_json: bool) -> None:
+def _act(ctx: click.Context, act: Callable[..., Node], node_id: str, as_json: bool, **given: Any) -> None:
+    """Change a plan item, print its status, and update its worker."""
+    project = project_of(ctx)
+    node = act(project, node_id, **given)
     mark = " (overridden)" if node.overridden else ""
     row = {"goalId": node.goal_id, "workNodeId": node.node_id, "status": node.status}
     print_json({**row, "overridden": node.overridden}) if as_json else say(

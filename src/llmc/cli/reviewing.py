@@ -5,9 +5,9 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from typing import Any
 
 import click
-from msgspec.structs import asdict
 
 from llmc.api import reviews, roots
 from llmc.api.reviews import FileChange, Review
@@ -15,7 +15,7 @@ from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import in_line, printable, some_files, visible
-from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send
+from llmc.cli.arguments import Row, complete_worker, pass_project, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
     has_colours,
@@ -23,6 +23,7 @@ from llmc.cli.output import (
     json_option,
     note,
     paint,
+    plain,
     print_json,
     say,
     say_lines,
@@ -47,14 +48,14 @@ INTERFACES = ("diff", "difftastic", "vscode")
     help="Show only the names of changed files; does not mark the work as reviewed",
 )
 @json_option
-@click.pass_context
+@pass_project
 def review(
-    ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
+    project: Project, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
     """Review the changes a worker wants to land
 
-    Shows its commits and the diff to the default branch. If the default branch has moved, the commits are rebased
-    first; on conflicts, the worker is asked to resolve them. For a worker that is not finished, shows its work so far,
+    Shows its commits and the diff to the default branch. If the default branch has moved, llmc rebases the commits
+    first; on conflicts, llmc asks the worker to resolve them. For a worker that is not finished, shows its work so far,
     committed or not, and changes nothing.
 
     llmc remembers what you reviewed: accept warns you if a different change would land.
@@ -64,7 +65,6 @@ def review(
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
     """
-    project = project_of(ctx)
     name = reviews.choose(project, worker)
     show = interface or ("difftastic" if shutil.which("difft") else "diff")
     if not (as_json or name_only):
@@ -89,29 +89,15 @@ def review(
         note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
 
 
-def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
+def _view(review: Review, *, with_diff: bool) -> Row:
+    change = ("base", "head", "ahead", "behind", "commits", "files")
+    caveats = ("dirty", "left_out", "conflicts", "warnings")
     return {
-        "worker": review.worker,
+        **plain(review, "worker", "not_rebased", "prompt"),
+        **_text(plain(review, *change, *caveats)),
         "so_far": review.so_far or None,
-        "left_out": [_text(name) for name in review.left_out],
-        "base": review.base,
-        "head": review.head,
-        "ahead": review.ahead,
-        "behind": review.behind,
-        "not_rebased": review.not_rebased,
-        "conflicts": [_text(name) for name in review.conflicts],
-        "warnings": [_text(text) for text in review.warnings],
-        "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
-        "files": [_file_view(file) for file in review.files],
-        "dirty": [_text(name) for name in review.dirty],
-        "prompt": review.prompt,
         "diff": _text(review.diff) if with_diff else "",
     }
-
-
-def _file_view(file: FileChange) -> dict[str, object]:
-    old = None if file.renamed_from is None else _text(file.renamed_from)
-    return {**asdict(file), "path": _text(file.path), "renamed_from": old}
 
 
 def _head(review: Review, now: float, branch: str) -> str:
@@ -225,9 +211,16 @@ def _check_installed(interface: str) -> None:
         )
 
 
-def _text(text: str) -> str:
-    """Replace bytes that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _text(value: Any) -> Any:
+    """Replace bytes that are not UTF-8, in all texts of a value."""
+    match value:
+        case str():
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        case dict():
+            return {key: _text(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_text(one) for one in value]
+    return value
 
 
 #: one word may be a misspelled worker name, so it is not sent as feedback
@@ -247,9 +240,9 @@ _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
 )
 @click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
 @json_option
-@click.pass_context
+@pass_project
 def reject(
-    ctx: click.Context,
+    project: Project,
     worker: str | None,
     message: str | None,
     named: str | None,
@@ -258,8 +251,8 @@ def reject(
 ) -> int:
     """Request changes from a worker
 
-    The worker gets your message with its diff in the same conversation, and amends its commit. Without a message, opens
-    $EDITOR.
+    Sends your message with the diff into the worker's conversation; the worker then amends its commit. Without a
+    message, opens $EDITOR.
 
     \b
     Examples:
@@ -267,7 +260,6 @@ def reject(
       llmc reject adam "Keep the old name as an alias"
       llmc reject adam --file notes.md
     """
-    project = project_of(ctx)
     name, text = _whom_and_what(project, [a for a in (worker, message) if a is not None], named, file)
     roots.require_worker(project, name)
     feedback = text_to_send(text, file, "message")

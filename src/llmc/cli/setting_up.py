@@ -6,7 +6,6 @@ import sys
 from typing import Any, get_args
 
 import click
-import msgspec
 from click.shell_completion import get_completion_class
 
 from llmc.api import new_roots, roots, workers
@@ -15,8 +14,8 @@ from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
-from llmc.cli.arguments import confirm, project_of
-from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say, say_lines
+from llmc.cli.arguments import confirm, pass_project, project_of
+from llmc.cli.output import ask, is_terminal, json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.model import AgentName
 
 _SET = "llmc config set repo.validate"
@@ -89,7 +88,7 @@ def _root_view(made: Made, trusted: bool | None) -> dict[str, Any]:
         "trusted": trusted,
         **new_roots.settings(made.project),
         "programs": {program.name: program.version for program in made.found},
-        "missing": [msgspec.structs.asdict(lack) for lack in made.lacks],
+        "missing": [*map(plain, made.lacks)],
     }
 
 
@@ -141,9 +140,9 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
     "--excluded-from-pool", is_flag=True, help="Exclude this worker from automatic selection by `llmc start`"
 )
 @json_option
-@click.pass_context
+@pass_project
 def add(
-    ctx: click.Context,
+    project: Project,
     name: str,
     model: str | None,
     role_prompt: str,
@@ -158,7 +157,6 @@ def add(
     Example:
       llmc add adam --model sonnet
     """
-    project = project_of(ctx)
     settings = workers.Worker(model=model, role_prompt=role_prompt, excluded_from_pool=excluded_from_pool)
     record = workers.add(project, name, settings, lambda problem: note(f"{name}: {problem}"))
     if as_json:
@@ -205,8 +203,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     left = removal.left_alone(project)
     done = removal.take_back(project, keep=bool(work) and not discard, discard=discard)
     if as_json:
-        kept = str(done.kept) if done.kept else None
-        print_json({"removed": list(done.removed), "kept": kept, "left": left, "program": how_to_remove()})
+        print_json({**plain(done), "left": left, "program": how_to_remove()})
         return
     for what in done.removed:
         say(f"removed {what}")
@@ -221,9 +218,9 @@ def _refuse_with_work(project: Project, work: list[Work]) -> None:
     rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
     refusal = Refused(
         f"{project.root.path} has work that exists nowhere else:\n{rows}",
-        hint="`llmc uninstall --yes` saves it next to the root; add --discard to delete it.",
+        hint="Run `llmc uninstall --yes` to save this work next to the root; add --discard to delete it.",
     )
-    refusal.details["work"] = [msgspec.structs.asdict(one) for one in work]
+    refusal.details["work"] = [*map(plain, work)]
     raise refusal
 
 
@@ -231,8 +228,7 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
     kept = str(removal.place_to_keep(project)) if work and not discard else None
     left = removal.left_alone(project)
     if as_json:
-        rows = [msgspec.structs.asdict(one) for one in work]
-        print_json({"root": str(project.root.path), "work": rows, "kept": kept, "left": left})
+        print_json({"root": str(project.root.path), "work": [*map(plain, work)], "kept": kept, "left": left})
         return
     say(f"would remove {project.root.path} and its entries in other files")
     for name in roots.worker_names(project):

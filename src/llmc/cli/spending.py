@@ -1,20 +1,18 @@
 """Token usage, cost and prices: `llmc usage` and `llmc prices`."""
 
+import shlex
 import time
+from collections.abc import Iterable
 from datetime import date
-from typing import Any
 
 import click
 import msgspec
 
-from llmc.api import expenses
-from llmc.api.expenses import KEYS, NO_TASK, Price, PriceList, Prices, Spent
-from llmc.cli.arguments import (
-    Group,
-    parse_since,
-    project_of,
-)
-from llmc.cli.output import json_option, note, print_json, say
+from llmc.api import reports
+from llmc.api.reports import KEYS, NO_TASK, Price, PriceList, Prices, Spent
+from llmc.api.roots import Project
+from llmc.cli.arguments import Group, Row, parse_since, pass_project, project_of, since_option
+from llmc.cli.output import json_option, note, plain, print_json, say
 from llmc.config.toml_text import join_key
 
 
@@ -22,9 +20,7 @@ from llmc.config.toml_text import join_key
 @click.option(
     "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="Group by this"
 )
-@click.option(
-    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
-)
+@since_option
 @json_option
 @click.pass_context
 def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
@@ -40,7 +36,7 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """
     since_unix = parse_since(since, time.time())
     project = project_of(ctx)
-    used = expenses.usage(project, by, since_unix)
+    used = reports.usage(project, by, since_unix)
     spent, total = used.lines, used.total
     if as_json:
         lines = [
@@ -52,14 +48,12 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
         note("no usage" + ("" if since == "0" else f" since {since}"))
         return
     head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
-    body = [_spent_cells(key, one, total) for key, one in spent.items()] + [
-        _spent_cells("total", total, total)
-    ]
+    body = [_spent_cells(key, one, total) for key, one in (*spent.items(), ("total", total))]
     _print_table([head, *body])
     for model in total.unpriced:
-        key = join_key(["prices", model, "input"])
+        key = shlex.quote(join_key(["prices", model, "input"]))
         note(
-            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {_quoted(key)} N` "
+            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {key} N` "
             "(dollars per million tokens; same for output)"
         )
     if used.complaint:
@@ -67,15 +61,15 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
 
 
 def _share(spent: Spent, total: Spent) -> float:
-    whole = expenses.weight(total, total)
-    return expenses.weight(spent, total) / whole if whole else 0.0
+    whole = reports.weight(total, total)
+    return reports.weight(spent, total) / whole if whole else 0.0
 
 
-def _spent_view(spent: Spent, total: Spent, **key: Any) -> dict[str, Any]:
+def _spent_view(spent: Spent, total: Spent, **key: str | None) -> Row:
     """`cost` is null if unknown; `unpriced` names models without a price."""
     return {
         **key,
-        **msgspec.structs.asdict(spent.tokens),
+        **plain(spent.tokens),
         "tokens": spent.tokens.new,
         "cost": _known(spent),
         "unpriced": list(spent.unpriced),
@@ -98,15 +92,12 @@ def _dollars(cost: float) -> str:
     return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}"
 
 
-def _print_table(table: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for first, *rest in table:
+def _print_table(table: list[tuple[str, ...]], notes: Iterable[str] | None = None) -> None:
+    """Names on the left, numbers on the right; a note follows its row."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for (first, *rest), remark in zip(table, notes or [""] * len(table), strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        say(f"{first:<{widths[0]}}  {numbers}".rstrip())
-
-
-def _quoted(key: str) -> str:
-    return f"'{key}'" if '"' in key else key
+        say(f"{first:<{widths[0]}}  {numbers}  {remark}".rstrip())
 
 
 FIELDS = ("input", "output", "cache_write", "cache_read")
@@ -129,8 +120,8 @@ def prices() -> None:
 
 @prices.command("list")
 @json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
+@pass_project
+def list_(project: Project, as_json: bool) -> None:
     """List effective prices and their date
 
     `llmc prices update` reads the output of --json.
@@ -139,42 +130,32 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     Example:
       llmc prices list
     """
-    prices = expenses.prices_of(project_of(ctx))
+    prices = reports.prices_of(project)
+    listed = prices.listed
     if as_json:
-        print_json({**expenses.view(prices.listed), "own": expenses.view(_own_prices(prices))["prices"]})
+        own = reports.view(PriceList(prices=prices.own))["prices"]
+        print_json({**reports.view(listed), "own": own})
         return
-    names = [*prices.own, *(name for name in prices.listed.prices if name not in prices.own)]
-    rows = [("dollars per million tokens", *(field.replace("_", " ") for field in FIELDS), "from")]
-    rows += [
-        (name, *_price_cells(_shown(prices, name)), "config.toml" * (name in prices.own)) for name in names
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for first, *numbers, origin in rows:
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True))
-        say(f"{first:<{widths[0]}}  {cells}  {origin or prices.listed.as_of}".rstrip())
-    note(f"as of {prices.listed.as_of}: {prices.listed.source}")
-    if old := expenses.complaint(prices.listed, date.today()):
+    names = [*prices.own, *(name for name in listed.prices if name not in prices.own)]
+    head = ("dollars per million tokens", *(field.replace("_", " ") for field in FIELDS))
+    origins = ["config.toml" if name in prices.own else listed.as_of for name in names]
+    _print_table([head, *((name, *_price_cells(prices, name)) for name in names)], ["from", *origins])
+    note(f"as of {listed.as_of}: {listed.source}")
+    if old := reports.complaint(listed, date.today()):
         note(old)
 
 
-def _own_prices(prices: Prices) -> PriceList:
-    return PriceList(prices=prices.own)
-
-
-def _shown(prices: Prices, name: str) -> Price:
+def _price_cells(prices: Prices, name: str) -> list[str]:
     """The effective price; an incomplete one from config.toml as it is."""
-    return prices.of(name) or prices.own[name]
-
-
-def _price_cells(price: Price) -> list[str]:
+    price = prices.of(name) or prices.own[name]
     return ["" if (value := getattr(price, field)) is None else f"{value:g}" for field in FIELDS]
 
 
 @prices.command("update")
 @click.argument("source", metavar="FILE|URL")
 @json_option
-@click.pass_context
-def update(ctx: click.Context, source: str, as_json: bool) -> None:
+@pass_project
+def update(project: Project, source: str, as_json: bool) -> None:
     """Update the price list from a file or URL
 
     Reads the output of `llmc prices list --json`, or the price list of LiteLLM:
@@ -185,7 +166,7 @@ def update(ctx: click.Context, source: str, as_json: bool) -> None:
     Example:
       llmc prices update ~/Downloads/model_prices_and_context_window.json
     """
-    before, now = expenses.update(project_of(ctx), source)
+    before, now = reports.update(project, source)
     names = [name for name in now.prices if now.prices[name] != before.prices.get(name)]
     if as_json:
         print_json({"as_of": now.as_of, "models": len(now.prices), "changed": names})

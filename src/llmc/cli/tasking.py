@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,19 +15,18 @@ from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.names import TaskId
 from llmc.base.text import cells, padded, printable, wrap
 from llmc.cli.app import refuse_agents
-from llmc.cli.arguments import (
-    Group,
-    project_of,
-)
+from llmc.cli.arguments import Group, Row, on_each, pass_project, project_of
 from llmc.cli.output import (
     completion,
     is_terminal,
     json_option,
     note,
     paint,
+    plain,
     print_json,
     say,
     say_lines,
+    say_or_json,
     screen_width,
 )
 
@@ -58,6 +57,7 @@ def tasks(ctx: click.Context) -> None:
 #: how many completed tasks are listed
 RECENT = 50
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -86,6 +86,11 @@ def _in_state(*states: str) -> Complete:
 complete_task = _completion(lambda project, board: board.found.tasks)
 
 
+def _ids(complete: Complete) -> Callable[[_Command], _Command]:
+    """The argument of the commands on several tasks."""
+    return click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete)
+
+
 @tasks.command("list")
 @click.option(
     "--state",
@@ -96,13 +101,13 @@ complete_task = _completion(lambda project, board: board.found.tasks)
     "--all", "-a", "every", is_flag=True, help=f"Show all completed tasks, not only the last {RECENT}"
 )
 @json_option
-@click.pass_context
-def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> int:
+@pass_project
+def list_(project: Project, state: str | None, every: bool, as_json: bool) -> int:
     """List tasks
 
     Shows ID, state, priority, label and subject. Exit code 1 means that the list has a problem.
     """
-    board = service.board(project_of(ctx), recent=None if every else RECENT)
+    board = service.board(project, recent=None if every else RECENT)
     found = board.found
     wanted = set(state.split(",")) if state else None
     rows = [task for task in found.tasks.values() if wanted is None or found.states[task.id] in wanted]
@@ -195,23 +200,21 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
             "no subject given", hint='Run: llmc tasks add "SUBJECT", or llmc tasks add --file task.md'
         )
     task = service.add(project_of(ctx), subject or "", file, given)
-    print_json({"id": task.id, "subject": task.subject}) if as_json else say(
-        f"added {task.id}: {task.subject}"
-    )
+    say_or_json(f"added {task.id}: {task.subject}", plain(task, "id", "subject"), as_json)
 
 
 @tasks.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @json_option
-@click.pass_context
-def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
+@pass_project
+def import_(project: Project, paths: tuple[Path, ...], as_json: bool) -> None:
     """Import tasks from Markdown files (all or none)
 
     Directories are searched too. `after: NAME` may name another imported file.
     """
-    made = service.import_files(project_of(ctx), paths)
+    made = service.import_files(project, paths)
     if as_json:
-        print_json([{"id": task.id, "subject": task.subject} for task in made])
+        print_json([plain(task, "id", "subject") for task in made])
         return
     for task in made:
         say(f"added {task.id}: {task.subject}")
@@ -220,10 +223,9 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 @tasks.command("show")
 @click.argument("task_id", metavar="ID", shell_complete=complete_task)
 @json_option
-@click.pass_context
-def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+@pass_project
+def show(project: Project, task_id: str, as_json: bool) -> None:
     """Show a task"""
-    project = project_of(ctx)
     board = service.board(project)
     found, task = board.found, service.get(project, board, task_id)
     if as_json:
@@ -252,10 +254,10 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 @tasks.command("graph")
 @click.option("--mermaid", is_flag=True, help="Print the graph as a Mermaid diagram")
 @json_option
-@click.pass_context
-def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
+@pass_project
+def graph(project: Project, mermaid: bool, as_json: bool) -> int:
     """Show task dependencies as a graph"""
-    board = service.board(project_of(ctx))
+    board = service.board(project)
     found = board.found
     if as_json:
         print_json(
@@ -268,12 +270,10 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
 
 
 @tasks.command("release")
-@click.argument(
-    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_completion(service.releasable)
-)
+@_ids(_completion(service.releasable))
 @json_option
-@click.pass_context
-def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+@pass_project
+def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Release tasks that were claimed and abandoned
 
     To release a task that a worker of this root is working on, use `llmc reset WORKER`.
@@ -282,20 +282,14 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     Example:
       llmc tasks release 3 5
     """
-    return _each(ctx, task_ids, as_json, service.release, "released")
+    return _each(project, task_ids, as_json, service.release, "released")
 
 
 @tasks.command("requeue")
-@click.argument(
-    "task_ids",
-    metavar="ID...",
-    nargs=-1,
-    required=True,
-    shell_complete=_in_state("question", "quarantined", "parked", "completed"),
-)
+@_ids(_in_state("question", "quarantined", "parked", "completed"))
 @json_option
-@click.pass_context
-def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+@pass_project
+def requeue(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Run failed, parked or completed tasks again
 
     Clears their failed attempts.
@@ -304,14 +298,14 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     Example:
       llmc tasks requeue 3
     """
-    return _each(ctx, task_ids, as_json, service.requeue, "requeued")
+    return _each(project, task_ids, as_json, service.requeue, "requeued")
 
 
 @tasks.command("done")
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_task)
+@_ids(complete_task)
 @json_option
-@click.pass_context
-def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+@pass_project
+def done(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Mark tasks as completed
 
     Tasks that depend on them can start.
@@ -320,14 +314,14 @@ def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
     Example:
       llmc tasks done 3
     """
-    return _each(ctx, task_ids, as_json, service.done, "done")
+    return _each(project, task_ids, as_json, service.done, "done")
 
 
 @tasks.command("approve")
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_in_state("proposed"))
+@_ids(_in_state("proposed"))
 @json_option
-@click.pass_context
-def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+@pass_project
+def approve(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Approve tasks proposed by workers
 
     \b
@@ -335,31 +329,29 @@ def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
       llmc tasks list --state proposed
       llmc tasks approve 7 8
     """
-    return _each(ctx, task_ids, as_json, service.approve, "approved")
+    return _each(project, task_ids, as_json, service.approve, "approved")
 
 
 def _each(
-    ctx: click.Context,
+    project: Project,
     task_ids: tuple[str, ...],
     as_json: bool,
     act: Callable[[Project, str], Task],
     done: str,
 ) -> int:
-    """Act on each task; a failure is printed and does not stop the others."""
-    project = project_of(ctx)
-    rows: list[dict[str, Any]] = []
-    for task_id in dict.fromkeys(task_ids):
-        try:
-            task = act(project, task_id)
-        except LlmcError as error:
-            if len(set(task_ids)) == 1:
-                raise
-            rows.append({"id": task_id, "outcome": "failed", "error": error.message, "hint": error.hint})
-            note(paint(f"{error.message}. ", "red", err=True) + error.hint)
-            continue
-        rows.append({"id": task.id, "outcome": done, "subject": task.subject})
-        if not as_json:
-            say(f"{done} {task.id}: {task.subject}")
+    """Act on each task; of several, one that fails does not stop the others."""
+    ids = list(dict.fromkeys(task_ids))
+
+    def act_on(task_id: str) -> Row:
+        return {**plain(act(project, task_id), "id", "subject"), "outcome": done}
+
+    rows = []
+    for row in on_each(ids, act_on, lambda one: {"id": one, "outcome": "failed"}, alone=len(ids) == 1):
+        rows.append(row)
+        if "error" in row:
+            note(paint(f"{row['error']}. ", "red", err=True) + row["hint"])
+        elif not as_json:
+            say(f"{done} {row['id']}: {row['subject']}")
     if as_json:
         print_json({"tasks": rows})
     return Exit.FAILED if any("error" in row for row in rows) else Exit.DONE

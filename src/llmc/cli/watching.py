@@ -7,7 +7,7 @@ import time
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.api import digests, roots, seeing, tasks
+from llmc.api import roots, seeing, tasks
 from llmc.api.logs import DAEMON, OTHERS, Log
 from llmc.api.roots import Project
 from llmc.base import given
@@ -15,8 +15,8 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import complete_worker, parse_since, project_of, root_of
-from llmc.cli.fast import in_a_line, time_of_day
+from llmc.cli.arguments import complete_worker, parse_since, pass_project, root_of, since_option
+from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
     completion,
@@ -42,18 +42,17 @@ from llmc.config.durations import parse_duration
     help="With --watch: seconds between updates",
 )
 @json_option
-@click.pass_context
-def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> int:
+@pass_project
+def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
-    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal
-    the output has colours, unless NO_COLOR is set, and its width; otherwise it is 80 columns wide.
+    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal,
+    the output fits the width and has colours, unless NO_COLOR is set; otherwise it is 80 columns wide.
 
     \b
     Example:
       llmc status --watch
     """
-    project = project_of(ctx)
     if as_json:
         roots.require_state(project)
         return fast.status(str(project.root.path))
@@ -87,9 +86,9 @@ TASKS_POLL_S = 0.2
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
 @click.option("--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as 15m, 1h")
 @json_option
-@click.pass_context
+@pass_project
 def wait(
-    ctx: click.Context,
+    project: Project,
     worker: str | None,
     statuses: str | None,
     all_idle: bool,
@@ -107,7 +106,6 @@ def wait(
       llmc wait adam --status needs_review,needs_input --timeout 30m
       llmc wait --tasks-done --timeout 8h
     """
-    project = project_of(ctx)
     if tasks_done:
         if worker or statuses or all_idle:
             raise UsageError("--tasks-done cannot be used with a worker, --status or --all-idle")
@@ -149,12 +147,8 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
     elif not left.open:
         say("all tasks are completed")
     elif left.stuck:
-        print_error(
-            f"{len(left.open)} tasks left, but none can start",
-            "Run `llmc tasks list` to see why.",
-            Exit.FAILED,
-            False,
-        )
+        why = f"{len(left.open)} tasks left, but none can start"
+        print_error(why, "Run `llmc tasks list` to see why.", Exit.FAILED, False)
     else:
         print_error(f"timed out: {len(left.open)} tasks left after {timeout_s:g} s", "", Exit.FAILED, False)
     return Exit.DONE if not left.open else Exit.FAILED
@@ -162,9 +156,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 
 @click.command("events")
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
-@click.option(
-    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
-)
+@since_option
 @click.option("--worker", "-w", shell_complete=complete_worker, help="Show only this worker's events")
 @json_option
 @click.pass_context
@@ -226,25 +218,20 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
     if not follow and not log.exists():
         raise NotFound(
             f"{log.path} does not exist yet",
-            hint=f"It is created on first write; run `llmc logs {name} --follow` to wait for it.",
+            hint=f"Run `llmc logs {name} --follow` to wait for the file.",
         )
     # A read may end in the middle of a character.
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    shown = _Rows() if name == DAEMON and not as_json else _Text()
-    _print(shown.of(decoder.decode(log.last_lines(), final=not follow), last=not follow))
+    rows = _Rows() if name == DAEMON and not as_json else None
+    text = decoder.decode(log.last_lines(), final=not follow)
+    _print(rows.of(text, last=not follow) if rows else text)
     while follow:
         time.sleep(LOG_POLL_S)
-        _print(shown.of(decoder.decode(log.more())))
+        text = decoder.decode(log.more())
+        _print(rows.of(text) if rows else text)
 
 
-class _Text:
-    """A text log, unchanged."""
-
-    def of(self, text: str, *, last: bool = False) -> str:
-        return text
-
-
-class _Rows(_Text):
+class _Rows:
     """A log of JSON lines, for people; only complete lines are shown."""
 
     def __init__(self) -> None:
@@ -263,14 +250,9 @@ def readable(line: str) -> str:
     if row is None:
         return line
     when, level = time_of_day(row.get("ts"), "%Y-%m-%d %H:%M:%S"), str(row.get("level", ""))
-    rest = [
-        f"{key}={in_a_line(value)}"
-        for key, value in row.items()
-        if key not in _IN_THE_LINE and value not in (None, "")
-    ]
-    said = [f"{when} {level:<7} {in_a_line(str(row.get('message', '')))}", *rest]
+    message, rest = in_a_line(str(row.get("message", ""))), other_fields(row, _IN_THE_LINE)
     below = str(row.get("traceback") or "").splitlines()
-    return "\n".join([" ".join(said).rstrip(), *(f"    {one}" for one in below)])
+    return "\n".join([f"{when} {level:<7} {message} {rest}".rstrip(), *(f"    {one}" for one in below)])
 
 
 def _print(text: str) -> None:
@@ -285,8 +267,8 @@ def _print(text: str) -> None:
     help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, repeated for an hour; at first 24h]",
 )
 @json_option
-@click.pass_context
-def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
+@pass_project
+def digest(project: Project, since: str | None, as_json: bool) -> None:
     """Summarize what landed, failed and needs you
 
     Items that unblock the most tasks come first, each with its command. Also shows the cost. No model is called.
@@ -297,10 +279,10 @@ def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
       llmc digest --since 12h
       llmc digest --json | jq '.waiting[].command'
     """
-    project = project_of(ctx)
+    from llmc.api import reports  # slow to import
+
     since_unix = None if since is None else parse_since(since, now_unix())
-    found = digests.report(project, since_unix, for_people=not as_json)
     if as_json:
-        print_json(digests.as_json(found))
-        return
-    say_lines(digests.text_of(found, *fast.sheet()))
+        print_json(reports.digest_json(project, since_unix))
+    else:
+        say_lines(reports.digest_text(project, since_unix, *fast.sheet()))

@@ -3,6 +3,7 @@
 The only module that uses tomlkit, imported when something changes. Callers that write hold the lock.
 """
 
+import errno
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
+from llmc.base.files import rewrite
 from llmc.config.load import (
     EDIT_HINT,
     Found,
@@ -42,7 +44,6 @@ from llmc.config.toml_text import (
     without,
 )
 from llmc.config.toml_text import Path as KeyPath
-from llmc.config.write import write_atomically
 
 _SCHEMA_HINT = "Run `llmc config schema` for a list of options."
 
@@ -86,7 +87,7 @@ def unset_value(path: Path, dotted: str) -> Config:
         return _save(path, text, parts, data, [lambda: text])
     if _is_known_table(parts):
         raise UsageError(f'"{join_key(parts)}" is a table; unset one of its keys', hint=_SCHEMA_HINT)
-    return _save(path, text, parts, without(data, parts), [lambda: _removed(text, parts)])
+    return _save(path, text, parts, without(data, parts), [lambda: _replaced(text, parts, msgspec.UNSET)])
 
 
 def add_worker(path: Path, name: str, worker: Worker) -> Config:
@@ -114,7 +115,7 @@ def remove_worker(path: Path, name: str) -> Config:
         raise NotFound(
             f"{path.name} has no worker {name}; {near}", hint="Run `llmc status` to see the workers."
         )
-    edits = [lambda: remove_table(text, parts), lambda: _removed(text, parts)]
+    edits = [lambda: remove_table(text, parts), lambda: _replaced(text, parts, msgspec.UNSET)]
     return _save(path, text, parts, without(data, parts), edits)
 
 
@@ -191,6 +192,7 @@ def _read(path: Path) -> tuple[str, Data]:
 
 
 def _replaced(text: str, parts: KeyPath, value: object) -> str:
+    """The text with another value of a key; msgspec.UNSET removes the key."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -199,18 +201,10 @@ def _replaced(text: str, parts: KeyPath, value: object) -> str:
         if part not in node:
             node[part] = {}
         node = node[part]
-    node[parts[-1]] = tomlkit.value(to_toml(value))
-    return tomlkit.dumps(document)
-
-
-def _removed(text: str, parts: KeyPath) -> str:
-    import tomlkit
-
-    document = tomlkit.parse(text)
-    node: Any = document
-    for part in parts[:-1]:
-        node = node[part]
-    del node[parts[-1]]
+    if value is msgspec.UNSET:
+        del node[parts[-1]]
+    else:
+        node[parts[-1]] = tomlkit.value(to_toml(value))
     return tomlkit.dumps(document)
 
 
@@ -224,8 +218,19 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
         lines = "\n".join(f"{problem}" for problem in problems)
         raise ConfigError(f"{path} was not changed; it would be invalid:\n{lines}", hint=EDIT_HINT)
     if new != text:
-        write_atomically(path, new)
+        _write(path, new)
     return config
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        rewrite(path, text.encode())
+    except UnicodeEncodeError:
+        raise UsageError("the value is not valid UTF-8") from None
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = f"{'Free some space' if is_full else 'Check its owner and mode'}, then try again."
+        raise ConfigError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
 
 def _attempt(edit: Callable[[], str]) -> str | None:

@@ -1,31 +1,27 @@
-"""The tables of config.toml about goals: [overseer.goals].
+"""The model of config.toml. The checks, `config set`, the starter file and the docs are generated from it.
 
-The model of config.toml. The checks, `config set`, the starter file and the docs are generated from it.
-
-To add a table: one Struct, one field in `Config`. Every option has a description; `extra` may hold `parse` (text or
-number to the stored value, raises ValueError), `check` (problem text or None) and `inherits` (the option that is used
-if this one is unset).
+To add a table: one Struct, one field in `Config`. Every option has a description; it may have `parse` (text or number to
+the stored value, raises ValueError), `check` (problem text or None) and `inherits` (the option that is used if this one
+is unset).
 """
 
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Annotated, Literal, get_args
 
 from llmc.config.options import (
     Dollars,
     EnvName,
-    EnvValue,
     ModelName,
     NonEmpty,
     Table,
+    Text,
     Tokens,
     WorkerName,
     as_array,
     check_branch_name,
     check_can_be_typed,
-    check_no_nul,
     check_webhook,
     duration,
+    option,
 )
 
 
@@ -40,29 +36,22 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     """The planner of goals, and the size of a plan."""
 
     command: Annotated[
-        str,
-        Meta(
-            description="Command that reads the planning prompt and prints the plan; empty means Claude Code",
-            examples=["~/bin/plan-goal"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Command that reads the planning prompt and prints the plan; empty means Claude Code",
+            example="~/bin/plan-goal",
         ),
     ] = ""
     model: Annotated[
-        str,
-        Meta(description="Claude model for planning; empty means the client's default", examples=["opus"]),
+        str, option("Claude model for planning; empty means the client's default", example="opus")
     ] = ""
-    max_plan_phases: Annotated[int, Meta(ge=1, le=5, description="Maximum number of phases per plan")] = 5
-    max_tasks_per_phase: Annotated[int, Meta(ge=1, le=7, description="Maximum number of tasks per phase")] = 7
-    max_subtasks_per_task: Annotated[
-        int, Meta(ge=0, le=7, description="Maximum number of subtasks per task")
-    ] = 7
+    max_plan_phases: Annotated[int, option("Maximum number of phases per plan", ge=1, le=5)] = 5
+    max_tasks_per_phase: Annotated[int, option("Maximum number of tasks per phase", ge=1, le=7)] = 7
+    max_subtasks_per_task: Annotated[int, option("Maximum number of subtasks per task", ge=0, le=7)] = 7
     max_repair_attempts: Annotated[
-        int, Meta(ge=0, le=10, description="How many times an invalid plan is returned to the planner")
+        int, option("Number of times an invalid plan goes back to the planner", ge=0, le=10)
     ] = 2
-    diagnose: Annotated[
-        bool,
-        Meta(description="Ask the planner about stalled work before asking you"),
-    ] = False
+    diagnose: Annotated[bool, option("Ask the planner about stalled work before asking you")] = False
     timeout: Annotated[float, duration("Timeout of a planning run", gt=0)] = 600.0
 
 
@@ -71,25 +60,19 @@ class GoalPolicy(Table, frozen=True, kw_only=True):
 
     allow_agents: Annotated[
         tuple[NonEmpty, ...],
-        Meta(
-            description='Pools that goals may use: "auto", names of manual workers, or "*" for all',
-            extra={"parse": as_array},
-        ),
+        option('Pools that goals may use: "auto", names of manual workers, or "*" for all', parse=as_array),
     ] = ("auto",)
-    allow_cross_agent: Annotated[bool, Meta(description='Allow pools in allow_agents other than "auto"')] = (
-        False
-    )
+    allow_cross_agent: Annotated[bool, option('Allow pools in allow_agents other than "auto"')] = False
 
 
 class GoalStorage(Table, frozen=True, kw_only=True):
     """Where goals are stored."""
 
     dir: Annotated[
-        str,
-        Meta(
-            description="Directory of the goal store; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides it",
-            examples=["~/goals"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Directory of the goal store; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides it",
+            example="~/goals",
         ),
     ] = ""
 
@@ -97,7 +80,7 @@ class GoalStorage(Table, frozen=True, kw_only=True):
 class Goals(Table, frozen=True, kw_only=True):
     """Goals, which the daemon works through in auto mode."""
 
-    enabled: Annotated[bool, Meta(description="Enable goals")] = False
+    enabled: Annotated[bool, option("Enable goals")] = False
     tick_every: Annotated[float, duration("Time between goal ticks (periodic checks of all goals)", gt=0)] = (
         120.0
     )
@@ -105,17 +88,15 @@ class Goals(Table, frozen=True, kw_only=True):
         900.0
     )
     max_retries: Annotated[
-        int, Meta(ge=0, le=100, description="Recovery attempts without progress before you are asked")
+        int, option("Recovery attempts without progress before llmc asks you", ge=0, le=100)
     ] = 2
     min_resend_interval: Annotated[
         float, duration("Minimum time before the same instruction is sent again", ge=0)
     ] = 300.0
     max_in_progress: Annotated[
-        int, Meta(ge=1, le=245, description="Maximum number of plan items in progress across all goals")
+        int, option("Maximum number of plan items in progress across all goals", ge=1, le=245)
     ] = 6
-    reminders: Annotated[
-        int, Meta(ge=0, le=100, description="How many times you are reminded of an open question")
-    ] = 3
+    reminders: Annotated[int, option("Number of reminders about an open question", ge=0, le=100)] = 3
     backoff: Backoff = Backoff()
     planner: GoalPlanner = GoalPlanner()
     policy: GoalPolicy = GoalPolicy()
@@ -130,70 +111,54 @@ class Repo(Table, frozen=True, kw_only=True):
     """The source repository and how work lands there."""
 
     source: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="Source repository: a path (~ is allowed) or a URL",
-            examples=["~/src/project"],
-            extra={"check": check_no_nul},
-        ),
+        Text,
+        option("Source repository: a path (~ is allowed) or a URL", min_length=1, example="~/src/project"),
     ]
     default_branch: Annotated[
         str,
-        Meta(
-            description="Branch that work starts from and lands on; detected by `llmc init`",
-            examples=["main"],
-            extra={"check": check_branch_name},
+        option(
+            "Branch that work starts from and lands on; detected by `llmc init`",
+            example="main",
+            check=check_branch_name,
         ),
     ] = ""
     validate: Annotated[
-        str,
-        Meta(
-            description="Command that must pass on a commit before it lands",
-            examples=["make test"],
-            extra={"check": check_no_nul},
-        ),
+        Text, option("Command that must pass on a commit before it lands", example="make test")
     ] = ""
     setup: Annotated[
-        str,
-        Meta(
-            description="Command to run in each new worktree, and in a validation slot when setup_inputs change",
-            examples=["npm ci"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Command to run in each new worktree, and in a validation slot when setup_inputs change",
+            example="npm ci",
         ),
     ] = ""
     copy: Annotated[
         tuple[NonEmpty, ...],
-        Meta(
-            description="Ignored files to copy into each worktree, as .gitignore patterns",
-            examples=[[".env", "*.local.json"]],
+        option(
+            "Ignored files to copy into each worktree, as .gitignore patterns",
+            example=[".env", "*.local.json"],
         ),
     ] = ()
     serena: Annotated[
-        bool, Meta(description="Create a Serena project for each worktree and register it with Serena")
+        bool, option("Create a Serena project for each worktree and register it with Serena")
     ] = False
-    push_after_accept: Annotated[
-        bool, Meta(description="Push the source to its remote after each accept")
-    ] = False
+    push_after_accept: Annotated[bool, option("Push the source to its remote after work lands")] = False
     validate_timeout_s: Annotated[float, duration("Timeout of the validate command", gt=0)] = 3600.0
     validate_in: Annotated[
         Literal["slot", "worktree"],
-        Meta(
-            description="Where validate runs: in a clean checkout of the commit (slot) or in the agent's worktree"
-        ),
+        option("Where validate runs: in a clean checkout of the commit (slot) or in the agent's worktree"),
     ] = "slot"
     validate_slots: Annotated[
-        int,
-        Meta(ge=1, le=64, description="Maximum number of parallel validations; slots are created on demand"),
+        int, option("Maximum number of parallel validations; slots are created on demand", ge=1, le=64)
     ] = 4
     validate_clean: Annotated[
-        bool, Meta(description="Also remove ignored files (build caches) from a slot before each validation")
+        bool, option("Also remove ignored files, such as build caches, from a slot before each validation")
     ] = False
     setup_inputs: Annotated[
         tuple[NonEmpty, ...],
-        Meta(
-            description="Files whose changes make `setup` run again in a slot; empty means common manifests and lock files",
-            examples=[["deps/*.lock"]],
+        option(
+            "Files whose changes make `setup` run again in a slot; empty means common manifests and lock files",
+            example=["deps/*.lock"],
         ),
     ] = ()
 
@@ -203,16 +168,14 @@ class SelfReview(Table, frozen=True, kw_only=True):
 
     enabled: Annotated[
         bool,
-        Meta(
-            description="Self-review every task; `llmc start --self-review` and `--no-self-review` override this"
-        ),
+        option("Self-review every task; `llmc start --self-review` and `--no-self-review` override this"),
     ] = False
     prompt: Annotated[
         str,
-        Meta(
-            description="Instructions for the self-review; empty means the built-in ones",
-            examples=["Look for missing tests and for names that mislead."],
-            extra={"check": check_can_be_typed},
+        option(
+            "Instructions for the self-review; empty means the built-in ones",
+            example="Look for missing tests and for names that mislead.",
+            check=check_can_be_typed,
         ),
     ] = ""
 
@@ -224,31 +187,21 @@ AgentName = Literal["claude", "scripted"]
 class Defaults(Table, frozen=True, kw_only=True):
     """Defaults for all workers."""
 
-    model: Annotated[str, Meta(min_length=1, description="Claude model of workers without their own")] = (
-        "opus"
-    )
-    skip_permissions: Annotated[bool, Meta(description="Launch with --dangerously-skip-permissions")] = True
+    model: Annotated[str, option("Default Claude model for workers", min_length=1)] = "opus"
+    skip_permissions: Annotated[bool, option("Launch with --dangerously-skip-permissions")] = True
     allowed_tools: Annotated[
-        tuple[NonEmpty, ...], Meta(description="Tools allowed without a permission prompt (--allowedTools)")
+        tuple[NonEmpty, ...], option("Tools allowed without a permission prompt (--allowedTools)")
     ] = ("Bash", "Edit", "Read", "Write", "Glob", "Grep")
     patrol_interval_secs: Annotated[
         float, duration("Time between patrols (periodic checks of all workers)", gt=0)
     ] = 60.0
-    sound_on_review: Annotated[bool, Meta(description="Ring the terminal bell when work needs review")] = True
-    agent: Annotated[AgentName, Meta(description="Agent to run: Claude Code or the scripted agent")] = (
-        "claude"
-    )
+    sound_on_review: Annotated[bool, option("Ring the terminal bell when work needs review")] = True
+    agent: Annotated[AgentName, option("Agent to run: Claude Code or the scripted agent")] = "claude"
     agent_command: Annotated[
-        str,
-        Meta(
-            description="Path of the agent's program; empty means search PATH",
-            examples=["~/.local/bin/claude"],
-            extra={"check": check_no_nul},
-        ),
+        Text, option("Path of the agent's program; empty means search PATH", example="~/.local/bin/claude")
     ] = ""
     env: Annotated[
-        dict[EnvName, EnvValue],
-        Meta(description="Environment variables for every agent", examples=[{"EDITOR": "true"}]),
+        dict[EnvName, Text], option("Environment variables for every agent", example={"EDITOR": "true"})
     ] = {}
     start_stagger_s: Annotated[float, duration("Time between agent launches", ge=0)] = 0.2
     background_grace_s: Annotated[
@@ -267,81 +220,69 @@ class Worker(Table, frozen=True, kw_only=True):
 
     model: Annotated[
         str | None,
-        Meta(
-            description="Claude model of this worker; if unset, defaults.model",
-            examples=["sonnet"],
-            extra={"inherits": "defaults.model"},
+        option(
+            "Claude model for this worker; if unset, defaults.model",
+            example="sonnet",
+            inherits="defaults.model",
         ),
     ] = None
     role_prompt: Annotated[
         str,
-        Meta(
-            description="Text to put before each of this worker's tasks",
-            examples=["You are Adam, a senior engineer focused on backend systems."],
+        option(
+            "Text to put before each of this worker's tasks",
+            example="You are Adam, a senior engineer focused on backend systems.",
         ),
     ] = ""
     excluded_from_pool: Annotated[
-        bool, Meta(description="Exclude this worker from automatic selection by `llmc start`")
+        bool, option("Exclude this worker from automatic selection by `llmc start`")
     ] = False
 
 
 class Trash(Table, frozen=True, kw_only=True):
     """Discarded work that can be restored."""
 
-    keep_days: Annotated[int, Meta(ge=0, le=36500, description="Days to keep discarded work")] = 30
+    keep_days: Annotated[int, option("Days to keep discarded work", ge=0, le=36500)] = 30
 
 
 class Logs(Table, frozen=True, kw_only=True):
     """Rotation of the files in `logs/`."""
 
     max_mb: Annotated[
-        float, Meta(ge=0, le=10_000, description="Size in MB at which a log is rotated; 0 means never")
+        float, option("Size in MB at which a log is rotated; 0 means never", ge=0, le=10000)
     ] = 20.0
     keep: Annotated[
-        int,
-        Meta(ge=1, le=1000, description="Number of rotated files to keep per log; the event log keeps all"),
+        int, option("Number of rotated files to keep per log; the event log keeps all", ge=1, le=1000)
     ] = 5
 
 
 class Budget(Table, frozen=True, kw_only=True):
     """Limits on what auto mode may spend."""
 
-    task_tokens: Annotated[
-        Tokens, Meta(description="Maximum tokens per attempt at a task; 0 means no limit")
-    ] = 0
-    day_tokens: Annotated[Tokens, Meta(description="Maximum tokens per calendar day; 0 means no limit")] = 0
-    run_tokens: Annotated[
-        Tokens, Meta(description="Maximum tokens per run of `up --auto`; 0 means no limit")
-    ] = 0
+    task_tokens: Annotated[Tokens, option("Maximum tokens per attempt at a task; 0 means no limit")] = 0
+    day_tokens: Annotated[Tokens, option("Maximum tokens per calendar day; 0 means no limit")] = 0
+    run_tokens: Annotated[Tokens, option("Maximum tokens per run of `up --auto`; 0 means no limit")] = 0
     task_cost: Annotated[
-        Dollars, Meta(description="Maximum cost in dollars per attempt at a task; 0 means no limit")
+        Dollars, option("Maximum cost in dollars per attempt at a task; 0 means no limit")
     ] = 0.0
-    day_cost: Annotated[
-        Dollars, Meta(description="Maximum cost in dollars per calendar day; 0 means no limit")
-    ] = 0.0
+    day_cost: Annotated[Dollars, option("Maximum cost in dollars per calendar day; 0 means no limit")] = 0.0
     run_cost: Annotated[
-        Dollars, Meta(description="Maximum cost in dollars per run of `up --auto`; 0 means no limit")
+        Dollars, option("Maximum cost in dollars per run of `up --auto`; 0 means no limit")
     ] = 0.0
     soft: Annotated[
-        float,
-        Meta(gt=0, le=1, description="Fraction of a limit at which the worker is told to wrap up"),
+        float, option("Fraction of a limit at which llmc tells the worker to wrap up", gt=0, le=1)
     ] = 0.8
 
 
 class Price(Table, frozen=True, kw_only=True):
     """Dollars per million tokens, for models whose name starts with this."""
 
-    input: Annotated[Dollars | None, Meta(description="Price of uncached input tokens", examples=[5.0])] = (
-        None
-    )
-    output: Annotated[Dollars | None, Meta(description="Price of output tokens", examples=[25.0])] = None
+    input: Annotated[Dollars | None, option("Price of uncached input tokens", example=5.0)] = None
+    output: Annotated[Dollars | None, option("Price of output tokens", example=25.0)] = None
     cache_write: Annotated[
-        Dollars | None,
-        Meta(description="Price of cache writes; if unset, 1.25 times input", examples=[6.25]),
+        Dollars | None, option("Price of cache writes; if unset, 1.25 times input", example=6.25)
     ] = None
     cache_read: Annotated[
-        Dollars | None,
-        Meta(description="Price of cache reads; if unset, 0.1 times input", examples=[0.5]),
+        Dollars | None, option("Price of cache reads; if unset, 0.1 times input", example=0.5)
     ] = None
 
 
@@ -362,50 +303,35 @@ NoticeKind = Literal[
     "overseer_failure",
     "overseer_ended",
 ]
+_OFF_BY_DEFAULT = ("waiting", "notice", "needs_input", "needs_review")
 
 
 class Notify(Table, frozen=True, kw_only=True):
     """Notifications, one per incident."""
 
     on: Annotated[
-        tuple[NoticeKind, ...],
-        Meta(description="Kinds of incident to notify about; see `llmc notify list`"),
-    ] = (
-        "auto_failed",
-        "fleet_parked",
-        "budget_reached",
-        "task_quarantined",
-        "worker_error",
-        "blocked",
-        "digest",
-        "goal_asked",
-        "overseer_failure",
-        "overseer_ended",
-    )
-    bell: Annotated[bool, Meta(description="Ring the bell of the terminal running llmc")] = False
-    desktop: Annotated[bool, Meta(description="Show desktop notifications with notify-send")] = False
+        tuple[NoticeKind, ...], option("Kinds of incident to notify about; see `llmc notify list`")
+    ] = tuple(kind for kind in get_args(NoticeKind) if kind not in _OFF_BY_DEFAULT)
+    bell: Annotated[bool, option("Ring the terminal bell for each notification")] = False
+    desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
     command: Annotated[
-        str,
-        Meta(
-            description="Command that receives each notification as JSON on standard input",
-            examples=["~/bin/tell-me"],
-            extra={"check": check_no_nul},
-        ),
+        Text,
+        option("Command that receives each notification as JSON on standard input", example="~/bin/tell-me"),
     ] = ""
     webhook: Annotated[
         str,
-        Meta(
-            description="URL to which each notification is posted as JSON",
-            examples=["https://hooks.example.com/services/T000/B000"],
-            extra={"check": check_webhook},
+        option(
+            "URL that receives each notification as a JSON POST request",
+            example="https://hooks.example.com/services/T000/B000",
+            check=check_webhook,
         ),
     ] = ""
     urls: Annotated[
         tuple[NonEmpty, ...],
-        Meta(
-            description="Apprise URLs of notification services; needs `pip install llmc[notify]`",
-            examples=[["ntfy://my-topic", "mailto://user:password@example.com"]],
-            extra={"parse": as_array},
+        option(
+            "Apprise URLs of notification services; needs `pip install llmc[notify]`",
+            example=["ntfy://my-topic", "mailto://user:password@example.com"],
+            parse=as_array,
         ),
     ] = ()
 
@@ -413,59 +339,43 @@ class Notify(Table, frozen=True, kw_only=True):
 class Auto(Table, frozen=True, kw_only=True):
     """Auto mode: `llmc up --auto` assigns tasks from a list to auto workers and lands the results."""
 
-    concurrency: Annotated[int, Meta(ge=1, le=99, description="Number of auto workers")] = 1
+    concurrency: Annotated[int, option("Number of auto workers", ge=1, le=99)] = 1
 
     task_list_id: Annotated[
-        str,
-        Meta(
-            description="ID of the Claude Code task list; the agents use the same list",
-            examples=["my-project"],
-            extra={"check": check_no_nul},
-        ),
+        Text, option("ID of the Claude Code task list; the agents use the same list", example="my-project")
     ] = ""
     tasks_root: Annotated[
-        str,
-        Meta(
-            description="Directory of the task lists; empty means the one of the agent's configuration",
-            examples=["~/.claude/tasks"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Directory of the task lists; empty means `tasks` in the agent's configuration directory",
+            example="~/.claude/tasks",
         ),
     ] = ""
     context_config_path: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="File with a prologue and an epilogue per label; relative to repo.source",
-            extra={"check": check_no_nul},
-        ),
+        Text, option("File with a prologue and an epilogue per label; relative to repo.source", min_length=1)
     ] = ".claude/llmc_task_context.toml"
     post_accept_command: Annotated[
-        str,
-        Meta(
-            description="Command to run after each landed task, in the directory of `up --auto`; a failure stops auto mode",
-            examples=["make deploy"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Command to run after each landed task, in the directory of `up --auto`; a failure stops auto mode",
+            example="make deploy",
         ),
     ] = ""
     task_pool_command: Annotated[
-        str,
-        Meta(
-            description="Command that prints a new task when a worker has none; runs in the directory of `up --auto`",
-            examples=["scripts/next-task"],
-            extra={"check": check_no_nul},
+        Text,
+        option(
+            "Command that prints a new task when a worker has none; runs in the directory of `up --auto`",
+            example="scripts/next-task",
         ),
     ] = ""
     task_pool_timeout_secs: Annotated[float, duration("Timeout of task_pool_command", gt=0)] = 60.0
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
-        Meta(
-            description="Tasks created by agents: held for `tasks approve`, run like any other, or not allowed"
-        ),
+        option("Tasks created by agents: held for `tasks approve`, run like any other, or not allowed"),
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
     crash_backoff_secs: Annotated[
-        float,
-        duration("Time before a task whose agent crashed is retried; doubles with each crash", ge=0),
+        float, duration("Wait before retrying a task whose agent crashed; doubles with each crash", ge=0)
     ] = 10.0
     limit_backoff_secs: Annotated[
         float, duration("First wait after a usage limit without a reset time; doubles up to 1 hour", gt=0)
@@ -485,10 +395,10 @@ class Overseer(Table, frozen=True, kw_only=True):
 
     remediation_prompt: Annotated[
         str,
-        Meta(
-            description="Instructions for the remediation agent; required by `llmc overseer`",
-            examples=["You maintain this project's llmc setup. Read the logs, fix the cause, test the fix."],
-            extra={"check": check_can_be_typed},
+        option(
+            "Instructions for the remediation agent; required by `llmc overseer`",
+            example="You maintain this project's llmc setup. Read the logs, fix the cause, test the fix.",
+            check=check_can_be_typed,
         ),
     ] = ""
     heartbeat_timeout_secs: Annotated[
@@ -497,7 +407,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before the worker is reset and the daemon restarted; longer if goals are on",
+            "Time without progress before llmc resets the worker and restarts the daemon; longer with goals",
             gt=0,
         ),
     ] = 3600.0
@@ -508,10 +418,8 @@ class Overseer(Table, frozen=True, kw_only=True):
     remediation_timeout_secs: Annotated[float, duration("Maximum time per remediation", gt=0)] = 1800.0
     max_remediations_per_day: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=1000,
-            description="Maximum number of remediations in 24 hours; after that, the supervisor gives up",
+        option(
+            "Maximum number of remediations in 24 hours; after that, the supervisor gives up", ge=1, le=1000
         ),
     ] = 6
     check_interval_secs: Annotated[float, duration("Time between checks of the daemon", gt=0)] = 2.0

@@ -1,6 +1,7 @@
 """Building blocks of the config model: checks, value types, and the base table."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -33,10 +34,16 @@ def check_branch_name(name: str) -> str | None:
     return None
 
 
-def check_env_name(name: str) -> str | None:
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        return None
-    return "an environment variable name has only letters, digits and underscores"
+def _must_match(wanted: str, problem: str) -> Callable[[str], str | None]:
+    return lambda value: None if re.fullmatch(wanted, value) else problem
+
+
+check_env_name = _must_match(
+    r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable name has only letters, digits and underscores"
+)
+check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
+#: the message does not repeat the value, which may be a secret
+check_webhook = _must_match(r"(https?://[!-~]+)?", "a webhook must be an http:// or https:// URL")
 
 
 def check_no_nul(value: str) -> str | None:
@@ -49,38 +56,28 @@ def check_can_be_typed(value: str) -> str | None:
     return f"must not contain control characters (U+{ord(bad[0]):04X})" if bad else None
 
 
-def check_webhook(value: str) -> str | None:
-    """The message does not repeat the value, which may be a secret."""
-    if not value or re.fullmatch(r"https?://[!-~]+", value):
-        return None
-    return "a webhook must be an http:// or https:// URL"
-
-
 def as_array(value: object) -> object:
     """A single string means an array of one."""
     return [value] if isinstance(value, str) else value
 
 
-def check_model_name(name: str) -> str | None:
-    if re.fullmatch(r"[!-~]{1,200}", name):
-        return None
-    return "a model name must not be empty or contain spaces"
+def option(description: str, *, example: object = None, **more: Any) -> Meta:
+    """An option with its limits; `parse`, `check` and `inherits` as in config/model.py."""
+    extra: dict[str, Any] = {key: more.pop(key) for key in ("parse", "check", "inherits") if key in more}
+    examples = None if example is None else [example]
+    return Meta(description=description, examples=examples, extra=extra or None, **more)
 
 
 def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
     """A duration in seconds, or text such as "15m"."""
-    bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
-    return Meta(
-        **bounds,
-        description=description,
-        extra={"parse": parse_duration},
-        extra_json_schema={"x-duration": True},
-    )
+    bounds = {"gt": gt, "ge": ge, "le": _LONGEST_S}
+    return option(description, parse=parse_duration, extra_json_schema={"x-duration": True}, **bounds)
 
 
 WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
 EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
-EnvValue = Annotated[str, Meta(extra={"check": check_no_nul})]
+#: text that a program can take
+Text = Annotated[str, Meta(extra={"check": check_no_nul})]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 ModelName = Annotated[str, Meta(extra={"check": check_model_name, "placeholder": "<model>"})]
 Dollars = Annotated[float, Meta(ge=0, le=1e9)]

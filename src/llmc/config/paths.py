@@ -13,123 +13,56 @@ from llmc.base.errors import NotFound, Refused
 from llmc.config import root_layout, trust
 
 
+class _Place:
+    """A path in a root, as an attribute."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __get__(self, root: "Root", kind: object = None) -> Path:
+        return root.path / self._place
+
+
 class Root(Struct, frozen=True):
     """The paths in a root."""
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / root_layout.CONFIG
-
-    @property
-    def state(self) -> Path:
-        return self.path / root_layout.STATE
-
-    @property
-    def state_backup(self) -> Path:
-        return self.path / root_layout.STATE_BACKUP
-
-    @property
-    def worktrees(self) -> Path:
-        return self.path / root_layout.WORKTREES
-
-    @property
-    def logs(self) -> Path:
-        return self.path / root_layout.LOGS
-
-    @property
-    def events(self) -> Path:
-        return self.path / root_layout.EVENTS
-
-    @property
-    def private(self) -> Path:
-        return self.path / root_layout.PRIVATE
-
-    @property
-    def daemon(self) -> Path:
-        return self.path / root_layout.DAEMON
-
-    @property
-    def inbox(self) -> Path:
-        return self.path / root_layout.INBOX
-
-    @property
-    def locks(self) -> Path:
-        return self.path / root_layout.LOCKS
-
-    @property
-    def agents(self) -> Path:
-        return self.path / root_layout.AGENTS
-
-    @property
-    def prompts(self) -> Path:
-        return self.path / root_layout.PROMPTS
-
-    @property
-    def tasks_ledger(self) -> Path:
-        return self.path / root_layout.TASKS_LEDGER
-
-    @property
-    def task_pool(self) -> Path:
-        """Output of the task pool command that is not a task yet."""
-        return self.path / root_layout.TASK_POOL
-
-    @property
-    def incidents(self) -> Path:
-        """Notifications, sent and pending."""
-        return self.path / root_layout.INCIDENTS
-
-    @property
-    def listed(self) -> Path:
-        """Touched when the attention list was last updated from tasks and goals."""
-        return self.path / root_layout.LISTED
-
-    @property
-    def looked(self) -> Path:
-        """When the user last read the digest."""
-        return self.path / root_layout.LOOKED
-
-    @property
-    def heartbeat(self) -> Path:
-        return self.path / root_layout.HEARTBEAT
-
-    @property
-    def canary(self) -> Path:
-        """Result of the last canary."""
-        return self.path / root_layout.CANARY
-
-    @property
-    def prices(self) -> Path:
-        """The price list from `llmc prices update`."""
-        return self.path / root_layout.PRICES
-
-    @property
-    def canaries(self) -> Path:
-        """Scratch roots of canaries."""
-        return self.path / root_layout.CANARIES
-
-    @property
-    def overseer_file(self) -> Path:
-        """State of the supervisor."""
-        return self.path / root_layout.OVERSEER_FILE
-
-    @property
-    def trash(self) -> Path:
-        return self.path / root_layout.TRASH
-
-    @property
-    def trash_ages(self) -> Path:
-        return self.path / root_layout.TRASH_AGES
-
-    @property
-    def bin(self) -> Path:
-        return self.path / root_layout.BIN
-
-    @property
-    def slots(self) -> Path:
-        """Checkouts for validation (landing/slots.py)."""
-        return self.path / root_layout.SLOTS
+    config = _Place(root_layout.CONFIG)
+    state = _Place(root_layout.STATE)
+    state_backup = _Place(root_layout.STATE_BACKUP)
+    worktrees = _Place(root_layout.WORKTREES)
+    logs = _Place(root_layout.LOGS)
+    events = _Place(root_layout.EVENTS)
+    private = _Place(root_layout.PRIVATE)
+    daemon = _Place(root_layout.DAEMON)
+    inbox = _Place(root_layout.INBOX)
+    locks = _Place(root_layout.LOCKS)
+    agents = _Place(root_layout.AGENTS)
+    prompts = _Place(root_layout.PROMPTS)
+    tasks_ledger = _Place(root_layout.TASKS_LEDGER)
+    #: output of the task pool command that is not a task yet
+    task_pool = _Place(root_layout.TASK_POOL)
+    #: notifications, sent and pending
+    incidents = _Place(root_layout.INCIDENTS)
+    #: touched when the attention list was last updated from tasks and goals
+    listed = _Place(root_layout.LISTED)
+    #: when the user last read the digest
+    looked = _Place(root_layout.LOOKED)
+    heartbeat = _Place(root_layout.HEARTBEAT)
+    #: result of the last canary
+    canary = _Place(root_layout.CANARY)
+    #: the price list from `llmc prices update`
+    prices = _Place(root_layout.PRICES)
+    #: scratch roots of canaries
+    canaries = _Place(root_layout.CANARIES)
+    #: state of the supervisor
+    overseer_file = _Place(root_layout.OVERSEER_FILE)
+    trash = _Place(root_layout.TRASH)
+    trash_ages = _Place(root_layout.TRASH_AGES)
+    bin = _Place(root_layout.BIN)
+    #: checkouts for validation (landing/slots.py)
+    slots = _Place(root_layout.SLOTS)
 
     @property
     def reviews(self) -> Path:
@@ -155,10 +88,12 @@ class Root(Struct, frozen=True):
 
     def wake_socket(self) -> Path:
         """The daemon's wake-up socket: in the root, or in a short directory if that path is too long."""
-        path = self.path / root_layout.WAKE_SOCKET
+        return self._socket(self.path / root_layout.WAKE_SOCKET)
+
+    def _socket(self, path: Path, mark: str = "") -> Path:
         if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
             return path
-        return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
+        return short_runtime_dir() / f"{self.tmux_server[-8:]}{mark}.sock"
 
 
 class OverseerRoot(Root, frozen=True):
@@ -167,38 +102,18 @@ class OverseerRoot(Root, frozen=True):
     It works even if state.json cannot be read, which may be the failure to fix.
     """
 
-    @property
-    def own(self) -> Path:
-        return self.path / root_layout.OVERSEER
-
-    @property
-    def state(self) -> Path:
-        return self.own / "session.json"
-
-    @property
-    def state_backup(self) -> Path:
-        return self.own / "session.json.bak"
-
-    @property
-    def events(self) -> Path:
-        return self.own / "events.jsonl"
-
-    @property
-    def inbox(self) -> Path:
-        return self.own / "inbox"
-
-    @property
-    def locks(self) -> Path:
-        return self.own / "locks"
+    state = _Place(f"{root_layout.OVERSEER}/session.json")
+    state_backup = _Place(f"{root_layout.OVERSEER}/session.json.bak")
+    events = _Place(f"{root_layout.OVERSEER}/events.jsonl")
+    inbox = _Place(f"{root_layout.OVERSEER}/inbox")
+    locks = _Place(f"{root_layout.OVERSEER}/locks")
+    own = _Place(root_layout.OVERSEER)
 
     def log(self, worker: str) -> Path:
         return self.own / f"{worker}.log"
 
     def wake_socket(self) -> Path:
-        path = self.own / "wake.sock"
-        if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
-            return path
-        return short_runtime_dir() / f"{self.tmux_server[-8:]}-overseer.sock"
+        return self._socket(self.own / "wake.sock", "-overseer")
 
 
 #: parent of the short directory for sockets

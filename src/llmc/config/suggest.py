@@ -38,11 +38,12 @@ def suggested_check(files: Mapping[str, str]) -> Suggestion | None:
 
     A make target comes first, because it says how this project is tested.
     """
-    for rule in (_of_make, _of_node, _of_python, _of_cargo, _of_go):
+    for rule in (_of_make, _of_node, _of_python):
         found = rule(files)
         if found is not None:
             return found
-    return None
+    alone = {"Cargo.toml": "cargo test", "go.mod": "go test ./..."}
+    return next((Suggestion(run, f"found {name}") for name, run in alone.items() if name in files), None)
 
 
 def _of_make(files: Mapping[str, str]) -> Suggestion | None:
@@ -96,14 +97,6 @@ def _mentions_pytest(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_mentions_pytest, value))
     return isinstance(value, str) and re.fullmatch(r"pytest\s*([<>=!~;\[@ ].*)?", value) is not None
-
-
-def _of_cargo(files: Mapping[str, str]) -> Suggestion | None:
-    return Suggestion("cargo test", "found Cargo.toml") if "Cargo.toml" in files else None
-
-
-def _of_go(files: Mapping[str, str]) -> Suggestion | None:
-    return Suggestion("go test ./...", "found go.mod") if "go.mod" in files else None
 
 
 def _json(text: str) -> Mapping[str, Any]:

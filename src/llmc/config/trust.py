@@ -239,12 +239,17 @@ def _write_registry(place: str, roots: Mapping[str, str]) -> None:
     """Write the registry without missing roots; an unreadable file is kept as .broken."""
     if os.path.lexists(place) and not _read_registry():
         os.replace(place, f"{place}.broken")
-    temp = f"{place}.{os.getpid()}.tmp"
+    _write(place, json.dumps({"version": 1, "roots": _existing(roots)}, indent=1))
+
+
+def _write(path: str, text: str) -> None:
+    """As base/files.py does, which is not light."""
+    temp = f"{path}.{os.getpid()}.tmp"
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        json.dump({"version": 1, "roots": _existing(roots)}, file, indent=1)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temp, place)
+    os.replace(temp, path)
 
 
 def _existing(roots: Mapping[str, str]) -> dict[str, str]:
@@ -261,8 +266,5 @@ def _id_of(root: str) -> str:
 
 def _new_id(root: str) -> str:
     name = os.urandom(16).hex()
-    temp = f"{root}/{root_layout.ROOT_ID}.{os.getpid()}.tmp"
-    with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(name + "\n")
-    os.replace(temp, f"{root}/{root_layout.ROOT_ID}")
+    _write(f"{root}/{root_layout.ROOT_ID}", name + "\n")
     return name

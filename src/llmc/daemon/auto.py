@@ -13,15 +13,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.auto import attend, landing
+from llmc.auto import attend, landing, parks
 from llmc.auto.auto_run import HardFailure, Run
-from llmc.auto.parks import Parks
 from llmc.auto.rules import waiting
 from llmc.auto.rules.steps import is_free, waits_for_answer
 from llmc.auto.usage import Spending
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import ConfigError, LlmcError
-from llmc.base.files import DiskFull, append_line, private_dir
+from llmc.base.files import DiskFull
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
 from llmc.base.wake import inode
@@ -43,21 +42,16 @@ from llmc.tasks.source import Watching
 from llmc.workers.rules import Clock
 
 
-class TaskPool:
-    def __init__(
-        self,
-        queue: TaskQueue,
-        pool: ThreadPoolExecutor,
-        fail: Callable[[HardFailure], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self._queue = queue
-        self._threads = pool
-        self._fail = fail
-        self._say = say
-        self._asking = False
-        self._taken_up = False
-        self._next = 0.0
+class TaskPool(Struct):
+    """Asks the task pool command for a task when the list has none."""
+
+    _queue: TaskQueue
+    _threads: ThreadPoolExecutor
+    _fail: Callable[[HardFailure], None]
+    _say: Callable[[str], None]
+    _asking: bool = False
+    _taken_up: bool = False
+    _next: float = 0.0
 
     def tick(self, project: Project, is_wanted: bool) -> None:
         """Called once a second, in the daemon's loop."""
@@ -80,7 +74,7 @@ class TaskPool:
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
                 task = pool_command.take_in(project, self._queue.source)
                 if task is not None:
-                    self._say(f"task {task.id} added by the task pool command: {task.subject[:60]}")
+                    self._say(f"the task pool command added task {task.id}: {task.subject[:60]}")
         except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
         except ShuttingDown:
@@ -137,7 +131,8 @@ class AutoMode:
         """`poke` checks a worker after that many seconds, `end` stops the daemon; both from any thread."""
         if not project.config.auto.task_list_id:
             raise queue.no_task_list()
-        self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
+        numbers = range(1, project.config.auto.concurrency + 1)
+        self.workers = tuple(WorkerName(f"auto-{number}") for number in numbers)
         self._options = options
         self._log = log
         self._threads = pool
@@ -151,7 +146,6 @@ class AutoMode:
             look_again=poke,
             say=self._say,
             spending=Spending(options.max_cost),
-            parks=Parks(poke, self._say),
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
@@ -175,7 +169,7 @@ class AutoMode:
         self._run.queue.source.prepare()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        attend.settle(project, self._run.queue)
+        attend.settle(project, self._run.queue.source)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
@@ -200,26 +194,29 @@ class AutoMode:
                 tx.clear_item(key)
             tx.remember_auto(True)
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
-        self._watch = self._run.queue.source.watch()
-        loop.add_reader(self._watch.fileno(), self._list_changed)
+        self._watch_list(loop)
         self._loop = loop  # last: the lanes check it, and this run's spending counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
         for name in self.workers:
             self._poke(name, 0.0)
 
+    def _watch_list(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch the task list, instead of an earlier watch."""
+        self._stop_watching(loop)
+        self._watch = self._run.queue.source.watch()
+        loop.add_reader(self._watch.fileno(), self._list_changed)
+
+    def _stop_watching(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._watch is not None:
+            loop.remove_reader(self._watch.fileno())
+            self._watch.close()
+
     def _list_changed(self) -> None:
         assert self._watch is not None
-        if not self._watch.heard():
-            self._watch_again()
-        self._look_for_work()
-
-    def _watch_again(self) -> None:
-        assert self._watch is not None
         assert self._loop is not None
-        self._loop.remove_reader(self._watch.fileno())
-        self._watch.close()
-        self._watch = self._run.queue.source.watch()
-        self._loop.add_reader(self._watch.fileno(), self._list_changed)
+        if not self._watch.heard():
+            self._watch_list(self._loop)
+        self._look_for_work()
 
     def _look_for_work(self) -> None:
         """Wake as many free workers as there are tasks, soon, and once for many changes. From any thread."""
@@ -230,17 +227,19 @@ class AutoMode:
     def _tell_the_idle(self) -> None:
         self._looking = False
         state = self._project.store.read()
-        idle = [name for name in self.workers if is_free(state.workers.get(WorkerName(name)))]
+        idle = [record.name for record in self._records(state) if is_free(record)]
         could = [*idle, *self._asking(state)]
         if could and self._loop is not None:
             self._loop.run_in_executor(self._threads, self._tell, could)
 
-    def _asking(self, state: State) -> list[str]:
-        """Workers that wait for an answer; they take a task if no other worker is free."""
-        records = (state.workers.get(WorkerName(name)) for name in self.workers)
-        return [record.name for record in records if record is not None and waits_for_answer(record)]
+    def _records(self, state: State) -> list[WorkerRecord]:
+        return [state.workers[name] for name in self.workers if name in state.workers]
 
-    def _tell(self, could: list[str]) -> None:
+    def _asking(self, state: State) -> list[WorkerName]:
+        """Workers that wait for an answer; they take a task if no other worker is free."""
+        return [record.name for record in self._records(state) if waits_for_answer(record)]
+
+    def _tell(self, could: list[WorkerName]) -> None:
         try:
             count = self._run.queue.count_ready()
         except LlmcError:
@@ -276,12 +275,7 @@ class AutoMode:
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
         file = self._run.queue.source.where(failure.task) if failure.task.id else ""
-        extra = {
-            "action": "auto_failed",
-            **about,
-            "task_file": file,
-            "output": failure.output[-4000:],
-        }
+        extra = {"action": "auto_failed", **about, "task_file": file, "output": failure.output[-4000:]}
         self._log.error(failure.reason, extra=extra)
         where = f" ({failure.worker} was {status})" if status else ""
         self._say(f"auto mode failed ({failure.cause}): {failure.reason}{where}")
@@ -338,10 +332,9 @@ class AutoMode:
             self._base_fails = fails
             self._base_next = 0.0
             if state.failing_base is not None:
-                what = (
-                    f"{self._project.config.repo.default_branch} itself fails `{state.failing_base.command}`"
-                )
-                self._say(f"{what}: no tasks are started until it passes")
+                branch = self._project.config.repo.default_branch
+                fails_at = f"{branch} itself fails `{state.failing_base.command}`"
+                self._say(f"{fails_at}; auto mode starts no tasks until {branch} passes")
             else:
                 self._say("the default branch passes again; work continues")
                 self._look_for_work()
@@ -355,25 +348,23 @@ class AutoMode:
 
     def _watch_persons(self, state: State) -> None:
         """No hook reports that the user left, or cleared their draft."""
-        records = [r for name in self.workers if (r := state.workers.get(WorkerName(name))) is not None]
+        records = self._records(state)
         waiting_for = [record.name for record in records if record.person is not None]
         for name in waiting_for:
             self._poke(name, 0.0)
         everybody = bool(records) and len(waiting_for) == len(records)
         if everybody and not self._persons_said:
-            self._say(
-                f"every worker is waiting for you: {', '.join(waiting_for)}; run `llmc status` to see why"
-            )
+            self._say(f"every worker is waiting for you: {', '.join(waiting_for)}; see `llmc status`")
         self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
         """A worker is free, and new tasks are started."""
-        free = any(is_free(state.workers.get(WorkerName(name))) for name in self.workers)
+        free = any(map(is_free, self._records(state)))
         waits = bool(self._run.draining) or waiting.is_parked(state.auto) or state.failing_base is not None
         return free and not waits
 
     def _after_park(self, state: State) -> None:
-        if self._run.parks.end_if_over(self._project):
+        if parks.end_if_over(self._run, self._project):
             for index, name in enumerate(self.workers):
                 self._poke(name, index * STAGGER_S)
         elif waiting.may_probe(state.auto, now_unix()):
@@ -381,19 +372,18 @@ class AutoMode:
                 self._poke(name, 0.0)
 
     def _poke_all(self, state: State, status: Status) -> None:
-        for name in self.workers:
-            record = state.workers.get(WorkerName(name))
-            if record is not None and record.status is status:
-                self._poke(name, 0.0)
+        for record in self._records(state):
+            if record.status is status:
+                self._poke(record.name, 0.0)
 
     def _is_quiet(self, state: State) -> bool:
-        records = [state.workers.get(WorkerName(name)) for name in self.workers]
-        at_work = any(r is not None and (r.assignment is not None or r.accept is not None) for r in records)
+        records = self._records(state)
+        at_work = any(record.assignment is not None or record.accept is not None for record in records)
         return not at_work and not state.auto.post_accept_due
 
     def _compare(self, state: State) -> None:
         """Check that this run's workers are still in the state; if not, something else writes to it."""
-        gone = [name for name in self.workers if WorkerName(name) not in state.workers]
+        gone = [name for name in self.workers if name not in state.workers]
         missing = [name for name in gone if name not in state.auto.nuked]
         if len(gone) == len(self.workers) and not missing:
             self._run.drain("every auto worker was removed")
@@ -430,9 +420,8 @@ class AutoMode:
 
     def stop(self, stuck: Collection[str]) -> None:
         """Start no more tasks, and release the claims. The lanes have stopped, except those in `stuck`."""
-        if self._loop is not None and self._watch is not None:
-            self._loop.remove_reader(self._watch.fileno())
-            self._watch.close()
+        if self._loop is not None:
+            self._stop_watching(self._loop)
         if self._heartbeat is not None:
             self._heartbeat.stop()
         for name in (name for name in self.workers if name not in stuck):
@@ -460,7 +449,7 @@ class AutoMode:
             notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
-        text = f"{what} has made no progress for over two minutes; stopping heartbeats"
+        text = f"{what} has made no progress for over two minutes; heartbeats stop"
         self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
 
     def _say(self, text: str) -> None:
@@ -468,10 +457,7 @@ class AutoMode:
         self._note(text)
 
     def _note(self, text: str) -> None:
-        with contextlib.suppress(LlmcError, OSError):
-            private_dir(self._project.root.logs)
-            line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
-            append_line(self._project.root.log("auto"), line.encode(errors="replace"))
+        self._project.store.note("auto", text)
 
 
 def not_ours(workers: Mapping[WorkerName, WorkerRecord], auto: AutoMode | None) -> set[WorkerName]:

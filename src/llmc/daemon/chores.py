@@ -1,10 +1,10 @@
 """Periodic work of the daemon for the whole root, in a thread. A failure here must not stop the daemon."""
 
-import contextlib
 import logging
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from llmc.attention import raising
@@ -12,6 +12,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row
 from llmc.base.proc import ShuttingDown
+from llmc.daemon.control import OUTPUT
 from llmc.goals import work
 from llmc.landing import rebase, undo
 from llmc.notifications import notify
@@ -24,6 +25,7 @@ from llmc.repo.project import Project, open_project
 from llmc.repo.provision import refresh_base
 from llmc.repo.user_commands import follow_own_output, rotate_logs
 from llmc.reports import bad_rows
+from llmc.sessions.status_line import StatusLine
 from llmc.workers.restore import prune_by_itself
 
 
@@ -56,13 +58,14 @@ class Notices:
         self._turn = threading.Lock()
         self._retried = self._looked = -RETRY_LOOK_S
         self._state_changed = 0
+        self._line = StatusLine()
         self._log = EventLog(path).reader_after(seq)
 
     def tell(self, project: Project) -> None:
         """Send new notifications, and from time to time retry failed ones. Never raises."""
         with self._turn:
             for part in (self._tell_events, self._tell_items):
-                with contextlib.suppress(LlmcError, OSError):  # the next check, or the next daemon, sends it
+                with suppress(LlmcError, OSError):  # the next check, or the next daemon, sends it
                     part(project)
             if monotonic() - self._retried >= RETRY_LOOK_S:
                 self._retried = monotonic()
@@ -75,7 +78,9 @@ class Notices:
             return
         self._state_changed, self._looked = changed, monotonic()
         on, workers = notify.settings_of(project).on, project.store.read().workers
-        wanted = {(one.kind, one.key): one for one in of_items(raising.current(project), on, workers)}
+        items = raising.current(project)
+        self._line.show(project, workers, items)
+        wanted = {(one.kind, one.key): one for one in of_items(items, on, workers)}
         open_ = {(one.kind, one.key): one for one in Incidents(project.root).read().incidents if one.is_open}
         for name, one in open_.items():
             if one.kind in LASTING and (name not in wanted or is_another(wanted[name], one.facts)):
@@ -89,11 +94,11 @@ class Notices:
         new = [row for row in rows if _seq(row) > self._seq]
         found = judge(new, self._failing)
         self._failing = failing_after(new, self._failing)
-        for word in found:
-            if isinstance(word, Over):
-                notify.over(project, word.kind, word.key)
+        for notice in found:
+            if isinstance(notice, Over):
+                notify.over(project, notice.kind, notice.key)
             else:
-                notify.post(project, word)
+                notify.post(project, notice)
         if new:
             self._seq = _seq(new[-1])
         if found:
@@ -105,9 +110,20 @@ def _seq(row: dict[str, Any]) -> int:
     return found if isinstance(found, int) else 0
 
 
+@contextmanager
+def _not_fatal(log: logging.Logger, action: str) -> Iterator[None]:
+    """Only log a failure: the next run, daemon or command does the chore."""
+    try:
+        yield
+    except ShuttingDown:
+        pass
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": action})
+
+
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
     """Record the time, and fetch the base if a worker waits for review."""
-    try:
+    with _not_fatal(log, "patrol_problem"):
         with project.store.transaction() as tx:
             tx.remember_patrol()
             if jump:
@@ -115,44 +131,32 @@ def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
             waiting = any(r.status is Status.NEEDS_REVIEW for r in tx.state.workers.values())
         if waiting:
             refresh_base(project)
-    except (LlmcError, OSError) as error:
-        log.info(str(error), extra={"action": "patrol_problem"})
 
 
 def look_at_rows(project: Project, log: logging.Logger) -> None:
     """Put unreadable rows on the attention list."""
-    try:
+    with _not_fatal(log, "rows_not_looked_at"):
         bad_rows.tell(project)
-    except (LlmcError, OSError) as error:
-        log.info(str(error), extra={"action": "rows_not_looked_at"})
 
 
 def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> None:
     """Prune old trash; `ran_s`: run time of this daemon since the last check, None at the first check."""
-    try:
+    with _not_fatal(log, "prune_failed"):
         prune_by_itself(project, ran_s)
-    except (LlmcError, OSError) as error:
-        log.info(str(error), extra={"action": "prune_failed"})
 
 
 def finish_undo(project: Project, log: logging.Logger) -> None:
     """Finish an undo whose process was killed."""
-    try:
+    with _not_fatal(log, "undo_failed"):
         done = undo.resume(project, work.open_again)
         if done is not None:
             said = f"finished the interrupted undo of {done.commit[:12]}; {done.returned}"
             log.info(said, extra={"action": "undo_finished"})
             rebase.wake_queued(project)
-    except ShuttingDown:
-        pass  # the next daemon or command finishes it
-    except (LlmcError, OSError) as error:
-        log.info(str(error), extra={"action": "undo_failed"})
 
 
 def rotate(project: Project, log: logging.Logger) -> None:
     """Rotate large logs; our own output continues in the new file."""
-    try:
+    with _not_fatal(log, "rotation_failed"):
         rotate_logs(project)
-        follow_own_output(project.root.logs / "daemon.out")
-    except OSError as error:
-        log.info(str(error), extra={"action": "rotation_failed"})
+        follow_own_output(project.root.logs / OUTPUT)

@@ -1,16 +1,18 @@
 """The daemon seen from outside: its registration `.llmc/daemon.json`, its start in the background, its stop."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from llmc.base import locks, proc, processes
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import private_dir, write_atomic
+from llmc.base.files import json_record, private_dir, write_atomic
 from llmc.base.proc import caller_dir
 from llmc.base.processes import Process, start_of, wait_until
 from llmc.config.paths import Root
@@ -19,10 +21,15 @@ from llmc.records.items import Registration
 from llmc.repo.project import Project
 
 READY_LIMIT_S = 60.0
+#: in logs/; its end is shown, up to this many characters
+OUTPUT = "daemon.out"
+SAID_CHARS = 4000
 #: tells the daemon to exit but leave the agents running, because another daemon takes over
 HAND_OVER = signal.SIGUSR1
 #: how long a starting daemon may hold its lock before it can be identified
 KNOWN_S = 3.0
+#: how long a daemon may take to accept a request to stop, before its process gets a signal
+ACCEPT_S = 2.0
 
 
 def write_registration(root: Root, instance_id: str, started_unix: float, **about: Any) -> None:
@@ -44,30 +51,49 @@ def live_registration(project: Project) -> Registration | None:
     return sight.registration(project.root.path) if project.daemon_runs() else None
 
 
+def already_runs(
+    project: Project, hint: str = "See its workers with `llmc status`; stop it with `llmc down`."
+) -> Refused:
+    holder = locks.holder(project.root.lock("daemon"))
+    return Refused(f"a daemon is already running for this root: {holder}", hint=hint)
+
+
 def start_detached(project: Project, arguments: list[str]) -> Registration:
     """Start `llmc up` in the background; returns its registration once every session is ready or has failed."""
     if project.daemon_runs():
-        raise Refused(
-            f"a daemon is already running for this root: {locks.holder(project.root.lock('daemon'))}",
-            hint="See its workers with `llmc status`; stop it with `llmc down`.",
-        )
-    output = private_dir(project.root.logs) / "daemon.out"
-    start = output.stat().st_size if output.exists() else 0
+        raise already_runs(project)
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
-    process = proc.spawn_detached(argv, output, {**os.environ, proc.CALLER_DIR: str(proc.caller_dir())})
+    process, begin = spawn(project, argv, os.environ)
+    hint = f"Its output is in {project.root.logs / OUTPUT}."
     wait_until(
         lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
     )
     if process.poll() is not None:
-        raise LlmcError(
-            f"the daemon exited immediately: {_last_line(output, start)}", hint=f"Its output is in {output}."
-        )
+        raise LlmcError(f"the daemon exited immediately: {last_line(said(project, begin))}", hint=hint)
     record = live_registration(project)
     if record is None or record.pid != process.pid:
-        raise LlmcError(
-            f"the daemon did not register within {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
-        )
+        raise LlmcError(f"the daemon did not register within {READY_LIMIT_S:g} s", hint=hint)
     return record
+
+
+def spawn(project: Project, argv: Sequence[str], env: Mapping[str, str]) -> tuple[proc.Child, int]:
+    """Start a daemon in the background; returns its process, and where its output begins."""
+    output = private_dir(project.root.logs) / OUTPUT
+    begin = output.stat().st_size if output.exists() else 0
+    return proc.spawn_detached(argv, output, {**env, proc.CALLER_DIR: str(proc.caller_dir())}), begin
+
+
+def said(project: Project, begin: int = 0) -> str:
+    """The end of the daemon's output since `begin`."""
+    try:
+        return proc.tail(project.root.logs / OUTPUT, begin, SAID_CHARS)
+    except OSError:
+        return ""
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("llmc: ") if lines else "no output"
 
 
 def find(project: Project) -> Process | None:
@@ -122,10 +148,11 @@ def stop(
         return False
     if daemon is None:
         raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock, and is not its daemon",
-            hint="Wait for it to exit, then run this again.",
+            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock but is not its daemon",
+            hint="Wait for that process to exit, then try again.",
         )
-    processes.send(daemon, told)
+    if not _accepts_request(project, told):
+        processes.send(daemon, told)
     if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
         return True
     if not force:
@@ -138,6 +165,38 @@ def stop(
     return True
 
 
+def _accepts_request(project: Project, told: signal.Signals) -> bool:
+    """Ask the daemon of this root to stop: a signal would stop every root of its process. Whether it accepts."""
+    daemon, request = live_registration(project), _request(project.root)
+    if daemon is None or daemon.instance_id is None:
+        return False
+    try:
+        write_atomic(request, json.dumps({"instance_id": daemon.instance_id, "signal": told.name}).encode())
+        project.wake()
+        return wait_until(
+            lambda: not request.exists() or not project.daemon_runs(), ACCEPT_S, interval_s=0.02
+        )
+    except (LlmcError, OSError):
+        return False  # the disk may be full
+    finally:
+        with contextlib.suppress(OSError):
+            request.unlink(missing_ok=True)
+
+
+def accept_request(root: Root, instance_id: str) -> signal.Signals | None:
+    """The request that names this daemon; removing it tells the command that it was accepted."""
+    request = _request(root)
+    row = json_record(request)
+    if row.get("instance_id") != instance_id:
+        return None
+    request.unlink(missing_ok=True)
+    return HAND_OVER if row.get("signal") == HAND_OVER.name else signal.SIGTERM
+
+
+def _request(root: Root) -> Path:
+    return root.private / "stop.json"
+
+
 def _is_at_it(project: Project, daemon: Process) -> bool:
     """Wait for the process: its lock may be free, or taken by another, before it exits."""
     return daemon.is_alive and project.daemon_runs()
@@ -146,8 +205,3 @@ def _is_at_it(project: Project, daemon: Process) -> bool:
 def _is_ready(project: Project, pid: int) -> bool:
     record = live_registration(project)
     return record is not None and record.pid == pid and record.ready
-
-
-def _last_line(output: Path, start: int) -> str:
-    lines = [line for line in proc.tail(output, start).splitlines() if line.strip()]
-    return lines[-1].removeprefix("llmc: ") if lines else "no output"

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from llmc.base.clock import now_unix
 from llmc.goals.desk import Aside
-from llmc.goals.runner import Runner, Ticked
-from llmc.goals.status import log
+from llmc.goals.goals import log
+from llmc.goals.runner import Runner
+from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project
 
 #: collects events that happen together
@@ -18,26 +17,14 @@ SETTLE_S = 0.2
 LEAST_S = 0.5
 
 
-class Ticks(Protocol):
-    """Runs the ticks."""
-
-    def tick(self, project: Project, reason: str) -> Ticked: ...
-
-
 class GoalsLane:
     """One tick at a time, in a thread of the daemon's pool. The configuration turns it on and off at run time."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        pool: ThreadPoolExecutor,
-        runner: Callable[[Project, Aside], Ticks] = Runner,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
         self._loop = loop
         self._pool = pool
         self._planners = ThreadPoolExecutor(1, "planner")
-        self._new_runner = runner
-        self._runner: Ticks | None = None
+        self._runner: Runner | None = None
         self._project: Project | None = None
         self._ticking = False
         self._poked = False
@@ -51,7 +38,7 @@ class GoalsLane:
             self._cancel()
             log(project, "goals disabled")
         elif self._project is not None and not was_on:
-            self._runner = self._new_runner(project, Aside(self._planners, self.poke))
+            self._runner = Runner(project, Aside(self._planners, self.poke))
             log(project, "goals enabled")
             self._after(0.0, "start")
 

@@ -151,13 +151,14 @@ class Rounds(Struct):
                 record, problem = self._finish(project, name)
                 if record.status is not Status.OFFLINE:
                     sessions.reconcile(project, name)
-                if not self._is_auto(name):
+                auto = self._auto_of(name)
+                if auto is None:
                     record_usage(project, name, self._meters)
                 if not (project.stopping and project.stopping()):
                     self._look_after(project, name, patrol)
-                    if self._is_auto(name) and self._auto is not None:
+                    if auto is not None:
                         clock = self._watch.clock(name, now_unix(), monotonic())
-                        self._auto.look(project, name, clock, problem)
+                        auto.look(project, name, clock, problem)
             if accepting and record.accept is None:
                 self._poke_queued()
             if name not in self._agents.pids and record.status is not Status.OFFLINE:
@@ -172,8 +173,8 @@ class Rounds(Struct):
         except (LockTimeout, Refused, ShuttingDown):
             raise
         except LlmcError as error:
-            if self._is_auto(name) and self._auto is not None:
-                self._auto.could_not_look(name, error)
+            if auto := self._auto_of(name):
+                auto.could_not_look(name, error)
             raise
 
     def tell_trouble(self, name: str, error: Exception | None) -> None:
@@ -194,15 +195,16 @@ class Rounds(Struct):
             where = name + (f" (task {task})" if task else "")
             tx.raise_item(key, severity="blocked", who=name, **_trouble(where, error))
 
-    def _is_auto(self, name: str) -> bool:
-        return self._auto is not None and name in self._auto.workers
+    def _auto_of(self, name: str) -> AutoMode | None:
+        """Auto mode, if it drives this worker."""
+        return self._auto if self._auto is not None and name in self._auto.workers else None
 
     def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
         """Finish what a crash interrupted. Auto mode handles errors of auto workers; others are for the user."""
         try:
             return finish_interrupted(project, name), None
         except LlmcError as error:
-            if not self._is_auto(name):
+            if self._auto_of(name) is None:
                 raise
             self._log.info(error.message, extra={"action": "lane_problem", "worker": name})
             return project.store.worker(name), error
@@ -210,7 +212,7 @@ class Rounds(Struct):
     def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
         """Apply the rules of patrol, and the rebase that another landing requested."""
         # An auto worker's work is rebased when it lands, which is immediately.
-        problem = None if self._is_auto(name) else rebase_if_queued(project, name)
+        problem = None if self._auto_of(name) else rebase_if_queued(project, name)
         held = project.store.worker(name).held
         if by_patrol:
             failed_s = self._watch.since_rebase_failed_s(name, monotonic())

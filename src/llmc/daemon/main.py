@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import Agent
 from llmc.base import clock, locks
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
@@ -34,7 +34,7 @@ from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
 from llmc.records.state import State
-from llmc.records.worker import Cause, Status
+from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
@@ -108,10 +108,7 @@ class Daemon:
         """Take the root's daemon lock, and check everything before an agent starts."""
         self.place = locks.hold_forever(self.project.root.lock("daemon"))
         if self.place is None:
-            raise Refused(
-                f"a daemon is already running for this root: {locks.holder(self.project.root.lock('daemon'))}",
-                hint="See its workers with `llmc status`; stop it with `llmc down`.",
-            )
+            raise control.already_runs(self.project)
         try:
             self._prepare()
         except Exception as error:
@@ -122,7 +119,7 @@ class Daemon:
     async def serve(self) -> None:
         """Run until told to stop, then shut down."""
         try:
-            await self._main(agent_for(self.project))
+            await self._main()
         except Exception as error:
             self._record(error)
             raise
@@ -184,7 +181,7 @@ class Daemon:
         self.handing_over = self.handing_over or number == control.HAND_OVER
         self.told_to_stop.set()
 
-    async def _main(self, agent: Agent) -> None:
+    async def _main(self) -> None:
         loop = self.loop
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
@@ -196,19 +193,19 @@ class Daemon:
             self._current_project, self.log, self.watch, self.agents, self.auto, self.seen, *told
         )
         self._open_notices()
-        self._register(agent, ready=False)
+        self._register(ready=False)
         if self.auto is not None:
             self.auto.show_life(loop, self.instance_id)
         loop.add_reader(sock, self._drain, sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
         try:
-            await self._start_workers()
-            self._register(agent, ready=True)
+            await asyncio.gather(*self._start_new(self.project.store.read().workers))
+            self._register(ready=True)
             say("ready; press Ctrl-C to stop the agents and the daemon")
             if self.auto is not None:
                 self.auto.begin(loop, self.instance_id)
             self.goals.update(self.project)
-            await self._serve(self.told_to_stop)
+            await self._serve()
         finally:
             loop.remove_reader(sock)
             await self._shut_down()
@@ -216,15 +213,15 @@ class Daemon:
             socket_path.unlink(missing_ok=True)
             self.project.root.daemon.unlink(missing_ok=True)
 
-    async def _serve(self, stopping: asyncio.Event) -> None:
+    async def _serve(self) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
-        for chore in (chores.finish_undo, chores.look_at_rows):
-            self.loop.run_in_executor(self.pool, chore, self.project, self.log)
+        self._chore(chores.finish_undo)
+        self._chore(chores.look_at_rows)
         self.watch.begin(now_unix(), patrolled)
-        while not stopping.is_set():
+        while not self.told_to_stop.is_set():
             try:
-                await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
+                await asyncio.wait_for(self.told_to_stop.wait(), CLIENT_WATCH_S)
             except TimeoutError:
                 self._watch_clients()
                 self._tell()
@@ -232,7 +229,7 @@ class Daemon:
                     self.auto.tick(self.state)
             if monotonic() - rotated >= ROTATE_S:
                 rotated = monotonic()
-                self.loop.run_in_executor(self.pool, chores.rotate, self.project, self.log)
+                self._chore(chores.rotate)
             if (
                 self.options.patrol
                 and monotonic() - patrolled >= self.project.config.defaults.patrol_interval_secs
@@ -259,8 +256,8 @@ class Daemon:
         """Check all workers in case a wake-up was missed; not while an earlier patrol is running."""
         self._find_new_workers()
         self._look_at_trash(monotonic())
-        self.loop.run_in_executor(self.pool, chores.look_at_rows, self.project, self.log)
-        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
+        self._chore(chores.look_at_rows)
+        self._chore(chores.finish_undo)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:
@@ -274,11 +271,13 @@ class Daemon:
             return
         ran_s = None if self.looked_at_trash is None else now - self.looked_at_trash
         self.looked_at_trash = now
-        self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log, ran_s)
+        self._chore(chores.prune_trash, ran_s)
+
+    def _chore(self, work: Callable[..., None], *more: object) -> asyncio.Future[None]:
+        return self.loop.run_in_executor(self.pool, work, self.project, self.log, *more)
 
     async def _patrol_once(self, jump: str) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.run_in_executor(self.pool, chores.begin_patrol, self.project, self.log, jump)
+        begun = self._chore(chores.begin_patrol, jump)
         with contextlib.suppress(TimeoutError):  # a source that does not answer holds up no worker
             await asyncio.wait_for(asyncio.shield(begun), FETCH_WAIT_S)
         for lane in self.lanes.values():
@@ -295,19 +294,17 @@ class Daemon:
         if self.notices is not None and (self.telling is None or self.telling.done()):
             self.telling = self.loop.run_in_executor(self.pool, self.notices.tell, self.project)
 
-    async def _start_workers(self) -> None:
-        known = self.project.store.read().workers
-        names = [name for name in known if name not in not_ours(known, self.auto)]
-        starts = []
-        for index, name in enumerate(names):
-            self.seen[name] = Status.OFFLINE  # its first hook must not look like that of a new worker
-            starts.append(asyncio.create_task(self._start_worker(name, index)))
-        await asyncio.gather(*starts)
+    def _start_new(self, known: Mapping[WorkerName, WorkerRecord]) -> list[asyncio.Future[None]]:
+        """Start each worker of this daemon that has no lane yet."""
+        others = {*self.lanes, *self.seen, *not_ours(known, self.auto)}
+        new = [name for name in known if name not in others]
+        # Its first hook must not look like that of a new worker.
+        self.seen |= dict.fromkeys(new, Status.OFFLINE)
+        return [self._in_background(self._start_worker(name, index)) for index, name in enumerate(new)]
 
     async def _start_worker(self, name: WorkerName, index: int) -> None:
         await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
-        loop = asyncio.get_running_loop()
-        line = await loop.run_in_executor(self.pool, self._bring_up, name)
+        line = await self.loop.run_in_executor(self.pool, self._bring_up, name)
         say(line)
         record = self.project.store.read().workers.get(name)
         if record is None:  # removed in the meantime
@@ -317,7 +314,7 @@ class Daemon:
         work = self.rounds.look, self.pool, self.log, self.rounds.tell_trouble
         self.lanes[name] = Lane(name, self.root_name, *work)
         self.lanes[name].poke()
-        pane = await loop.run_in_executor(self.pool, self.project.pane, record)
+        pane = await self.loop.run_in_executor(self.pool, self.project.pane, record)
         if isinstance(pane, Pane) and not pane.dead:
             self.agents.watch(name, pane.pid)
 
@@ -353,6 +350,8 @@ class Daemon:
         names = set()
         while (name := receive(sock)) is not None:
             names.add(name)
+        if "" in names and (number := control.accept_request(self.project.root, self.instance_id)):
+            self.told(number)
         for name in names & self.lanes.keys():
             self.lanes[name].poke()
         if names - self.lanes.keys():
@@ -367,11 +366,7 @@ class Daemon:
             self.log.info(str(error), extra={"action": "workers_not_read"})
             return
         self._drop_removed({name: record.created_at_unix for name, record in known.items()})
-        others = not_ours(known, self.auto)
-        new = [name for name in known if name not in {*self.lanes, *self.seen, *others}]
-        for index, name in enumerate(new):
-            self.seen[name] = Status.OFFLINE
-            self._in_background(self._start_worker(name, index))
+        self._start_new(known)
 
     def _drop_removed(self, born: Mapping[WorkerName, float]) -> None:
         for name in [name for name in self.lanes if born.get(WorkerName(name)) != self.born[name]]:
@@ -393,9 +388,8 @@ class Daemon:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         stuck = await self._drained()
-        loop = asyncio.get_running_loop()
         if self.auto is not None:
-            await loop.run_in_executor(self.pool, self.auto.stop, stuck)
+            await self.loop.run_in_executor(self.pool, self.auto.stop, stuck)
         try:
             if not self.handing_over:
                 await self._end_agents(stuck)
@@ -457,17 +451,13 @@ class Daemon:
             self.log.info(problem, extra={"action": "end_failed", "worker": name})
         return problem or f"{name}: stopped"
 
-    def _register(self, agent: Agent, *, ready: bool) -> None:
-        about: dict[str, Any] = {
-            "agent": agent.name,
-            "program": agent.program(),
-            "version": self.agent_version,
-        }
-        auto = self.auto is not None
-        about |= {"concurrency": len(self.auto.workers)} if self.auto is not None else {}
-        write_registration(
-            self.project.root, self.instance_id, self.started_unix, auto=auto, ready=ready, **about
-        )
+    def _register(self, *, ready: bool) -> None:
+        agent = agent_for(self.project)
+        about: dict[str, Any] = {"auto": self.auto is not None, "ready": ready}
+        about |= {"agent": agent.name, "program": agent.program(), "version": self.agent_version}
+        if self.auto is not None:
+            about["concurrency"] = len(self.auto.workers)
+        write_registration(self.project.root, self.instance_id, self.started_unix, **about)
         if not ready:
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)

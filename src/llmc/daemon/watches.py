@@ -23,13 +23,14 @@ from llmc.workers.rules import Clock, clock_jump
 ENDED_S = 0.1
 
 
-class AgentsWatch:
-    def __init__(self, loop: asyncio.AbstractEventLoop, poke_after: Callable[[str, float], None]) -> None:
-        """`poke_after` checks a worker after that many seconds; from any thread."""
-        self._loop = loop
-        self._poke_after = poke_after
-        #: the running agents, by worker
-        self.pids: dict[str, int] = {}
+class AgentsWatch(Struct):
+    """Has a worker checked when the process of its agent exits."""
+
+    _loop: asyncio.AbstractEventLoop
+    #: checks a worker after that many seconds; from any thread
+    _poke_after: Callable[[str, float], None]
+    #: the running agents, by worker
+    pids: dict[str, int] = field(default_factory=dict)
 
     def watch(self, name: str, pid: int) -> None:
         """In the loop's thread: check the worker when this process exits."""

@@ -23,7 +23,7 @@ from llmc.agents.protocol import ClientStatus, Prompt
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import json_row, private_dir, read_given, write_atomic
+from llmc.base.files import private_dir, read_given, write_atomic
 from llmc.base.names import SessionName, WorkerName, header_id
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux
@@ -38,6 +38,7 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
+from llmc.records.event_log import EventLog
 from llmc.records.store import Store
 from llmc.records.worker import Cause, WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -96,7 +97,12 @@ def tmux_version() -> str:
 
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     """Run every probe in a scratch session, and write the verdict to disk."""
-    with _alone(project), _signals_end_it_in_order():
+    lock = project.root.lock("canary")
+    with locks.claim(lock) as ours, _signals_end_it_in_order():
+        if not ours:
+            raise Refused(
+                f"another canary is running: {locks.holder(lock)}", hint="Wait for that canary to finish."
+            )
         end_leftovers(project.root)
         scratch = _scratch(project)
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
@@ -136,13 +142,10 @@ def end_leftovers(root: Root) -> None:
 
 def repair_leftovers(root: Root) -> None:
     """As `end_leftovers`, but not while a canary runs."""
-    claim = locks.hold_forever(root.lock("canary"))
-    if claim is None:
-        raise Refused("a canary is running", hint="Run `llmc doctor` again.")
-    try:
+    with locks.claim(root.lock("canary")) as ours:
+        if not ours:
+            raise Refused("a canary is running", hint="Run `llmc doctor` again.")
         end_leftovers(root)
-    finally:
-        os.close(claim)
 
 
 def _folders(root: Root) -> list[Path]:
@@ -150,18 +153,6 @@ def _folders(root: Root) -> list[Path]:
         return sorted(Path(entry.path) for entry in os.scandir(root.canaries) if entry.is_dir())
     except OSError:
         return []
-
-
-@contextmanager
-def _alone(project: Project) -> Iterator[None]:
-    claim = locks.hold_forever(project.root.lock("canary"))
-    if claim is None:
-        who = locks.holder(project.root.lock("canary"))
-        raise Refused(f"another canary is running: {who}", hint="Wait for it to finish.")
-    try:
-        yield
-    finally:
-        os.close(claim)
 
 
 @contextmanager
@@ -186,9 +177,7 @@ def _scratch(project: Project) -> Project:
     """A project with one worker, without git and without the fleet's task list."""
     root = Root(private_dir(project.root.canaries) / f"{time.time_ns()}")
     work = private_dir(root.path / "work")
-    config = msgspec.structs.replace(
-        project.config, auto=msgspec.structs.replace(project.config.auto, task_list_id=""), workers={}
-    )
+    config = replace(project.config, auto=replace(project.config.auto, task_list_id=""), workers={})
     store = Store(root)
     store.create()
     record = WorkerRecord(
@@ -211,22 +200,17 @@ def _end(scratch: Project) -> None:
 
 
 def _events(scratch: Project) -> list[dict[str, Any]]:
-    try:
-        lines = scratch.root.events.read_bytes().splitlines()
-    except OSError:
-        return []
-    return [row for line in lines if (row := json_row(line)) is not None]
+    return list(EventLog(str(scratch.root.events)).all())
 
 
-class _Drive:
+class _Drive(msgspec.Struct):
     """One scratch session, from launch to exit. It stops at the first essential probe that fails."""
 
-    def __init__(self, scratch: Project, say: Say, ready_s: float) -> None:
-        self.project = scratch
-        self.say = say
-        self.ready_s = ready_s
-        self.seen = Observed()
-        self.screen: list[str] = []
+    project: Project
+    say: Say
+    ready_s: float
+    seen: Observed = Observed()
+    screen: list[str] = []
 
     def observe(self) -> Observed:
         with self.project.worker_lock(NAME):
@@ -323,7 +307,7 @@ class _Drive:
     def _clear(self) -> None:
         self._look()
         try:
-            typist.begin_anew(self.project, self._record())
+            typist.start_new_conversation(self.project, self._record())
         except typist.Refusal:
             self._note(cleared=False)
             return

@@ -16,6 +16,9 @@ from llmc.records.state import State
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project
 
+#: how long to wait for a command or the daemon to release a worker
+LOCK_S = 10.0
+
 
 class Turn(IntEnum):
     """The order of repairs: what other repairs need comes first."""
@@ -70,9 +73,14 @@ class Check(Struct, frozen=True):
     late: bool = False
 
 
+DETACH = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
+
+
 def held(worker: WorkerFacts, _: str) -> str:
     """Why a repair must not touch a worker on hold; "" if it may."""
-    return f"it is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
+    return (
+        f"the worker is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
+    )
 
 
 def hands_off(worker: WorkerFacts, kind: str) -> str:
@@ -81,11 +89,10 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
     if why := held(worker, kind):
         return why
     if worker.attached:
-        return "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
-    if (
-        worker.record.accept is not None and kind != "index_lock"
-    ):  # it may be what keeps the accept from ending
-        return f"finish its accept first: `llmc accept {name}`"
+        return DETACH
+    # A stale index.lock may be what keeps `llmc accept` from finishing.
+    if worker.record.accept is not None and kind != "index_lock":
+        return f"finish `llmc accept {name}` first"
     if worker.pane is PaneState.UNKNOWN:
         return "tmux did not answer; try again"
     return ""

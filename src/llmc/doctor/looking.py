@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound, ToolFailed
 from llmc.base.files import json_row, read_given
-from llmc.base.names import OVERSEER
+from llmc.base.names import OVERSEER, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.proc import ToolMissing
 from llmc.base.tmux import Tmux, Unknown
@@ -32,9 +33,11 @@ from llmc.records.state import State
 from llmc.records.store import NewerState, Store
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git
+from llmc.repo.git_locks import lock_holders
 from llmc.repo.project import Project, agent_for, bare_project
-from llmc.repo.worktrees import lock_holders
 from llmc.sessions import sessions
+
+T = TypeVar("T")
 
 #: how long to wait for a command or the daemon before a worker is checked only in part
 PATIENCE_S = 2.0
@@ -44,7 +47,7 @@ def look(root: Root) -> Sight:
     """The facts that checks share; what only one check needs, that check collects."""
     project, config_problems = open_any(root)
     # Sessions first: a worker that is added meanwhile has no session yet, a removed one has none left.
-    panes = panes_of(project)
+    panes = _answer(project.tmux.panes)
     state, state_facts = _state(project)
     names: list[str] = list(state.workers) if state else []
     here = programs.here(project, agent=not config_problems)
@@ -177,18 +180,19 @@ def worker_facts(project: Project, name: str, *, ours: bool = False) -> seen.Wor
 
 def _record(project: Project, name: str) -> WorkerRecord | None:
     try:
-        return next((r for key, r in project.store.read().workers.items() if key == name), None)
+        return project.store.read().workers.get(WorkerName(name))
     except LlmcError:
         return None
 
 
 def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.WorkerFacts:
-    mine = pane_of(project, record)
+    mine = _answer(lambda: project.pane(record))
     if isinstance(mine, Unknown):
         state = seen.PaneState.UNKNOWN
+    elif mine is None:
+        state = seen.PaneState.NONE
     else:
-        state = seen.PaneState.NONE if mine is None else seen.PaneState.ALIVE
-        state = seen.PaneState.DEAD if mine is not None and mine.dead else state
+        state = seen.PaneState.DEAD if mine.dead else seen.PaneState.ALIVE
     return seen.WorkerFacts(
         record=record,
         place=str(project.root.worktree(record.name)),
@@ -203,16 +207,10 @@ def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.Work
     )
 
 
-def panes_of(project: Project) -> Panes | Unknown:
+def _answer(ask: Callable[[], T | Unknown]) -> T | Unknown:
+    """What tmux says; Unknown if it is not installed."""
     try:
-        return project.tmux.panes()
-    except LlmcError as error:  # tmux is not installed
-        return Unknown(error.message)
-
-
-def pane_of(project: Project, record: WorkerRecord) -> Pane | Unknown | None:
-    try:
-        return project.pane(record)
+        return ask()
     except LlmcError as error:
         return Unknown(error.message)
 
@@ -227,7 +225,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
         if not (worktree / ".git").exists():
             return seen.Tree(problem=".git is missing", foreign=True, tip=tip)
         if not git.is_worktree_of(worktree, project.root.path):
-            return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
+            return seen.Tree(problem="not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
         return None

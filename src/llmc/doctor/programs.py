@@ -46,10 +46,6 @@ def look_at(name: str, argv: list[str]) -> seen.Program:
     return seen.Program(name, said, MINIMUM[name])
 
 
-def python() -> seen.Program:
-    return seen.Program("python", sys.version.split()[0], MINIMUM["python"])
-
-
 def client(project: Project) -> seen.Program:
     try:
         agent = agent_for(project)
@@ -60,7 +56,8 @@ def client(project: Project) -> seen.Program:
 
 def here(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
     """The programs of a root; with `agent`, its configured agent too."""
-    return (*essential(), python(), *([client(project)] if agent else []))
+    python = seen.Program("python", sys.version.split()[0], MINIMUM["python"])
+    return (*essential(), python, *([client(project)] if agent else []))
 
 
 def parse_version(text: str) -> tuple[int, ...]:

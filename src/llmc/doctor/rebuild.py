@@ -19,7 +19,6 @@ from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
-from llmc.base.files import json_row
 from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
@@ -27,7 +26,7 @@ from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
-from llmc.records.events import read_lines
+from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.store import NewerState
 from llmc.records.task import Task
@@ -63,7 +62,7 @@ def rebuild(project: Project) -> Rebuilt:
     with _alone(project):
         panes = answered(project.tmux.panes())
         old = _old_workers(project)
-        logged = _events(project)
+        logged = list(EventLog(str(project.root.events)).all())
         found = [_find(project, name, _pane_of(name, panes), logged) for name in _names(project)]
         now = now_unix()
         records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
@@ -95,19 +94,16 @@ def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> li
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
     """Keep daemons from starting, and refuse while a command uses a worker."""
-    claim = locks.hold_forever(project.root.lock("daemon"))
-    if claim is None:
-        raise Refused(
-            f"a daemon is running: {locks.holder(project.root.lock('daemon'))}",
-            hint="Stop it with `llmc down`.",
-        )
-    try:
+    lock = project.root.lock("daemon")
+    with locks.claim(lock) as ours:
+        if not ours:
+            raise Refused(f"a daemon is running: {locks.holder(lock)}", hint="Stop it with `llmc down`.")
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
-                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for it to finish.")
+                raise Refused(
+                    f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for that command to finish."
+                )
         yield
-    finally:
-        os.close(claim)
 
 
 def _old_workers(project: Project) -> dict[WorkerName, WorkerRecord]:
@@ -156,11 +152,8 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
     transcript = reader.find_transcript(config_dir, said.session, str(worktree))
     bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
     git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
-    return Found(
-        name=name,
-        worktree_path=str(worktree),
-        session_id=project.session(name),
-        created_at_unix=bare.created_at_unix,
+    return replace(
+        bare,
         alive=alive,
         instance=environment.get("LLMC_INSTANCE", "") if ours else "",
         agent=agent.name,
@@ -207,14 +200,6 @@ def _rebase(name: str, worktree: Path) -> Rebase | None:
         return None  # an `am`
     pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
     return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
-
-
-def _events(project: Project) -> list[dict[str, Any]]:
-    try:
-        lines = list(read_lines(project.root.events))
-    except OSError:
-        return []
-    return [event for line in lines if (event := json_row(line)) is not None]
 
 
 def _name_for_the_old(project: Project) -> Path:

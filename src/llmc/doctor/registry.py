@@ -7,16 +7,13 @@ from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
-from llmc.doctor import looking as sight
-from llmc.doctor.check import Check, Repair, WorkerCheck
+from llmc.doctor import looking
+from llmc.doctor.check import LOCK_S, Check, Repair, WorkerCheck
 from llmc.doctor.checks import access, clone, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
 from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
 from llmc.workers import fleet
-
-#: how long to wait for a command or the daemon to release a worker
-LOCK_S = 10.0
 
 _EVERY: tuple[Check | WorkerCheck, ...] = (
     *installation.CHECKS,
@@ -32,13 +29,11 @@ CHECKS = tuple(sorted(_EVERY, key=lambda check: GROUPS.index(check.group)))
 
 def examine(root: Root) -> Facts:
     """Collect the facts about a root. Changes nothing, and works on a damaged root too."""
-    at = sight.look(root)
-    looking = [
-        check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}
-    ]
-    looking.sort(key=lambda check: check.late)
-    seen = {check.kind: tuple(check.look(at)) for check in looking}
-    dirty = sight.source_dirty(at) if not seen.get("source") else ()
+    at = looking.look(root)
+    checks = [check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}]
+    checks.sort(key=lambda check: check.late)
+    seen = {check.kind: tuple(check.look(at)) for check in checks}
+    dirty = looking.source_dirty(at) if not seen.get("source") else ()
     return replace(at.facts, seen=seen, source_dirty=dirty)
 
 
@@ -75,7 +70,7 @@ def notes(facts: Facts) -> list[str]:
     said += facts.config_advice
     if facts.source_dirty:
         names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
-        said.append(f"the source has uncommitted changes, which block every accept: {names}")
+        said.append(f"the source has uncommitted changes, which block `llmc accept`: {names}")
     return said
 
 
@@ -139,7 +134,7 @@ def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
     name = finding.worker
     assert check.fix is not None
     with project.worker_lock(name, timeout_s=LOCK_S):
-        worker = sight.worker_facts(project, name, ours=True)
+        worker = looking.worker_facts(project, name, ours=True)
         if worker is None:
             return "the worker no longer exists"
         now = next((other for other in of_one(check, worker) if other.same_as(finding)), None)

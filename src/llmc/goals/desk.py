@@ -11,11 +11,13 @@ from msgspec import Struct, field
 from llmc.base.errors import StateError
 from llmc.goals.dispatch import Done, in_words
 from llmc.goals.drive.decide import Decided, at_work, has_business, workset
-from llmc.goals.drive.intents import Action
-from llmc.goals.drive.round import Room
+from llmc.goals.drive.intents import Action, Room
+from llmc.goals.drive.moves import Progress, whole_progress
+from llmc.goals.goals import Concerns, of_goal
 from llmc.goals.model import GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape, is_same_plan, shape_of
 from llmc.goals.store.rows import Crystals, Reader
+from llmc.goals.ticks import Glance
 
 
 class _Kept(Struct):
@@ -38,6 +40,14 @@ class _Kept(Struct):
     #: decided while no slot was free
     is_hungry: bool = False
     shape: Shape | None = None
+    #: None: not counted yet
+    counted: tuple[Progress, Concerns] | None = None
+
+    def count(self) -> tuple[Progress, Concerns]:
+        """Progress and attention items, counted once after each change."""
+        if self.counted is None:
+            self.counted = whole_progress(self.view), of_goal(self.view)
+        return self.counted
 
 
 class Desk:
@@ -53,9 +63,8 @@ class Desk:
     def read(self, found: Reader) -> bool:
         """Read what was written since the last read; False if nothing was."""
         revision = found.revision()
-        if (
-            found.file != self._file or revision < self._revision
-        ):  # a damaged store was set aside, or an older one is back
+        # a damaged store was set aside, or an older one is back
+        if found.file != self._file or revision < self._revision:
             self._file, self._revision, self._kept, self.unreadable = found.file, -1, {}, {}
         if revision == self._revision:
             return False
@@ -85,6 +94,27 @@ class Desk:
 
     def views(self) -> Mapping[str, GoalView]:
         return {goal_id: kept.view for goal_id, kept in self._kept.items()}
+
+    def glance(self) -> Glance:
+        kept = self._going_on()
+        active = [one for one in kept if one.view.goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(one.count()[0].done for one in active),
+            total=sum(one.count()[0].total for one in active),
+            questions=sum(
+                item["kind"] == "goal_question" for one in kept for item in one.count()[1].values()
+            ),
+            paused=len(kept) - len(active),
+            completed=sum(one.view.goal.status is GoalStatus.COMPLETED for one in self._kept.values()),
+        )
+
+    def concerns(self) -> list[Concerns]:
+        """Attention items by goal."""
+        return [kept.count()[1] for kept in self._going_on()]
+
+    def _going_on(self) -> list[_Kept]:
+        return [kept for kept in self._kept.values() if kept.view.goal.status.goes_on]
 
     def goals(self) -> Collection[str]:
         return self._kept.keys() | self.unreadable.keys()
@@ -171,7 +201,7 @@ class Aside(Struct):
         if action.dispatch_id in self._begun:
             return False
         try:
-            future = self.pool.submit(_whatever_happens, deed)
+            future = self.pool.submit(_caught, deed)
         except RuntimeError:
             return False  # shutting down; the intent is stored
         self._begun[action.dispatch_id] = action, future
@@ -189,7 +219,7 @@ class Aside(Struct):
                 yield action, Done(None, "stopped") if future.cancelled() else future.result()
 
 
-def _whatever_happens(deed: Callable[[], Done]) -> Done:
+def _caught(deed: Callable[[], Done]) -> Done:
     try:
         return deed()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Performs the actions of goals: a task file, a prompt to a session, a question to the user; each at most once per id.
+"""Performs the actions of goals: a task file, a prompt to a session, a question to the user, a check of the success criteria.
 
 The intent was stored before, so an action can be repeated under its id after a crash or in doubt.
 """
@@ -11,17 +11,26 @@ import msgspec
 from msgspec import Struct
 
 from llmc.agents.kinds import reader_of
+from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, TaskKey, WorkerName, carries, header_line
+from llmc.base.proc import ShuttingDown
+from llmc.goals.drive import goal_end
+from llmc.goals.drive.goal_end import PASSED
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
-from llmc.goals.drive.policy import worker_of
-from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
+from llmc.goals.drive.ladder import worker_of
+from llmc.goals.drive.moves import commands
+from llmc.goals.goals import new_id
+from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Result, Tested
+from llmc.goals.store.goal_store import GoalStore
+from llmc.landing import validation
 from llmc.notifications.notify import channels_of, settings_of
 from llmc.records.books import Books, Claim
 from llmc.records.event_log import EventLog, rows_of
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Outcome, WorkerRecord
+from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions import persons, typist
 from llmc.tasks.rules import claims
@@ -35,7 +44,6 @@ from llmc.workers.start import send_message
 #: the next tick tries again, so do not wait long for a busy worker
 WORKER_LOCK_S = 2.0
 _TYPED_BEFORE = "prompt already sent"
-_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}
 _RESULTS = {
     Outcome.ACKNOWLEDGED: Result.OK,
     Outcome.QUEUED: Result.ACCEPTED,
@@ -99,7 +107,7 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     draft = Draft(
         subject=subject[:200],
         description=action.text,
-        priority=_PRIORITIES[goal.priority],
+        priority=goal.priority.of_task,
         verify=node.verify if node else "",
         by="goal",
         goal={
@@ -129,12 +137,20 @@ def _withdraw(project: Project, action: Action, source: TaskSource) -> Done:
         if task is None:
             continue
         if not _taken_back(project, source, task):
-            return Done(None, f"task {task} is being claimed or landed")
+            return Done(None, _why_not_yet(project, source, task))
         if landed := source.books().landed.get(task):
             too_late.append(
                 f"task {task} has already landed" + (f" as {landed.commit[:12]}" if landed.commit else "")
             )
     return Done(Result.OK, "; ".join(too_late))
+
+
+def _why_not_yet(project: Project, source: TaskSource, task: TaskKey) -> str:
+    claim = source.books().claim_on(task)
+    record = project.store.read().workers.get(WorkerName(claim.worker)) if claim else None
+    if record is not None and record.landing_waits_for:
+        return f"task {task} is waiting for {record.landing_waits_for} and may still land"
+    return f"task {task} is being claimed or landed"
 
 
 def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
@@ -149,10 +165,10 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return source.remove(task, partial(_is_nobodys, books=source.books(), key=task))
+        return source.remove(task, partial(_is_free, books=source.books(), key=task))
 
 
-def _is_nobodys(task: Task, books: Books, key: TaskKey) -> bool:
+def _is_free(task: Task, books: Books, key: TaskKey) -> bool:
     """Free, or its claim has ended and a crash kept the file from saying so."""
     return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, key)
 
@@ -234,7 +250,7 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
         return "not sent to any notification channel, as the goal requests"
     if wanted not in ways:
         raise Refused(
-            f"no recipient on channel {wanted!r}: it is not configured in [notify]",
+            f"channel {wanted!r} is not configured in [notify]; the question was not sent",
             hint="Run `llmc inbox` to see the question.",
         )
     return f"sent to {wanted}"
@@ -246,17 +262,20 @@ def _ask(project: Project, action: Action) -> Done:
     told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
     text, since = action.text[:500], action.decided_at
-    tell_person(project, action.dispatch_id, text, since, context, goal_id=action.goal_id, **ids)
+    notify_user(project, action.goal_id, action.dispatch_id, text, since, context, **ids)
     return Done(Result.OK, f"in the inbox; {told}")
 
 
-def tell_person(
+def notify_user(
     project: Project,
+    goal_id: str,
     dispatch_id: str,
     text: str,
     since: float,
     context: DeliveryContext | None = None,
-    **ids: str,
+    *,
+    work_node_id: str = "",
+    assignment_id: str = "",
 ) -> None:
     """Emit `goal_asked`, which triggers notifications, once per id, also across crashes. `since`: not emitted before.
 
@@ -266,8 +285,57 @@ def tell_person(
         row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id, since)
     ):
         return
+    about = {"goal_id": goal_id, "work_node_id": work_node_id, "assignment_id": assignment_id}
+    if context is not None and context.channel:
+        about["deliver"] = msgspec.to_builtins(context)
     with project.store.transaction() as tx:
-        where = msgspec.to_builtins(context) if context is not None and context.channel else None
-        tx.emit(
-            "goal_asked", reason=text, dispatch_id=dispatch_id, **ids, **({"deliver": where} if where else {})
-        )
+        tx.emit("goal_asked", reason=text, dispatch_id=dispatch_id, **about)
+
+
+def check_action(goal_id: str) -> Action:
+    """The check of the success criteria as an action that can run in the background; one per goal."""
+    return Action(f"check-{goal_id}", goal_id, "", "", "check", Mode.SPAWN)
+
+
+def check_criteria(project: Project, store: GoalStore, goal_id: str) -> Done:
+    """Run the commands of the success criteria in a slot, on the default branch, and record the results.
+
+    The store is not locked meanwhile; a killed check runs again.
+    """
+    view = store.view(goal_id)
+    if not goal_end.wants_check(view):
+        return Done(Result.OK, "no longer needed")
+    wanted = commands(view.goal.success_criteria)
+    commit = ""
+    try:
+        commit = provision.refresh_base(project)
+        results = [_result(project, commit, command) for command in wanted]
+    except ShuttingDown as error:
+        return Done(None, str(error) or "llmc is stopping")
+    except LlmcError as error:
+        results = [_not_run(command, error) for command in wanted]
+    with store.writing() as tx:
+        now_view = tx.view(goal_id)
+        if now_view is None or not goal_end.wants_check(now_view):
+            return Done(Result.OK, "no longer needed")
+        told = tx.crystallizations(goal_id)
+        tx.apply(goal_end.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
+    failed = [one.command for one in results if one.result != PASSED]
+    return Done(Result.ERROR if failed else Result.OK, f"failed: {', '.join(failed)}" if failed else "")
+
+
+def _result(project: Project, commit: str, command: str) -> Tested:
+    try:
+        done = validation.failing(project, "criteria", commit, command)
+
+    except LlmcError as error:
+        return _not_run(command, error)
+    if done is None:
+        return Tested(command=command, result=PASSED)
+    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "")
+    said = f"failed with code {done.returncode}" + (f" ({last[:200]})" if last else "")
+    return Tested(command=command, result=said)
+
+
+def _not_run(command: str, error: LlmcError) -> Tested:
+    return Tested(command=command, result=f"could not be run: {error.message}"[:500])

@@ -1,43 +1,43 @@
-"""Goals for the user: create, plan, change, pause, cancel; and their cost."""
+"""Goals for the user: change, pause, resume, cancel; their cost, attention items and goals.log."""
 
+import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.attention import raising
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, UsageError
-from llmc.base.files import json_row
+from llmc.base.files import append_line, json_row, private_dir
 from llmc.base.given import text
 from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
-from llmc.goals import status
-from llmc.goals.drive import goal_end, policy
+from llmc.goals.drive import goal_end, ladder
+from llmc.goals.drive.by_hand import Question, moved_to, questions
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.moves import HUMAN, move_goal, move_node
-from llmc.goals.drive.rollup import leaves, settled
+from llmc.goals.drive.moves import HUMAN, joined, move_goal, move_node, settled
 from llmc.goals.model import (
+    AssignmentStatus,
     Change,
     DeliveryContext,
-    Event,
     Goal,
     GoalStatus,
     GoalView,
     NodeStatus,
-    Origin,
-    Priority,
     Risk,
 )
-from llmc.goals.planner import repo_context
+from llmc.goals.plan.plan import shape_of
 from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.rows import Reader
 from llmc.notifications import notifiers
 from llmc.records.event_log import EventLog
 from llmc.records.worker import Spent
@@ -111,44 +111,6 @@ class GoalSpending:
 CHANNELS = ("inbox", "notify", *notifiers.CHANNELS)
 
 
-class Planner(Protocol):
-    """Plans a goal: returns the nodes, the planning record, and the event `plan.generated`.
-
-    LlmcError if there is no plan. Runs without a lock on the store.
-    """
-
-    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
-
-
-class NewGoal(Struct, frozen=True):
-    """The fields of a goal as the user gave them."""
-
-    title: str
-    problem: str = ""
-    criteria: tuple[str, ...] = ()
-    non_goals: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    risks: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    stakeholders: tuple[str, ...] = ()
-    priority: str = Priority.NORMAL
-    owner: str = ""
-    budget_usd: float = 0.0
-    from_session: str = ""
-    #: channel for questions
-    reply_to: DeliveryContext = DeliveryContext()
-
-
-class Created(Struct, frozen=True):
-    """A stored goal, planned or not."""
-
-    view: GoalView
-    planned: bool
-    problem: str = ""
-    hint: str = ""
-
-
 def open_store(project: Project) -> GoalStore:
     """LLMC_OVERSEER_DIR, else `overseer.goals.storage.dir`, else `.llmc/overseer`."""
     chosen = os.environ.get("LLMC_OVERSEER_DIR") or project.config.overseer.goals.storage.dir
@@ -156,84 +118,9 @@ def open_store(project: Project) -> GoalStore:
     return GoalStore(project.root.path / os.path.expanduser(chosen) if chosen else default)
 
 
-def create(
-    project: Project,
-    wish: NewGoal,
-    planner: Planner | None,
-    plan_file: Path | None = None,
-    on_kept: Callable[[Goal], None] = lambda goal: None,
-) -> Created:
-    """Store the goal and report it, then plan it if there is a planner. A failed plan leaves the goal as it is.
-
-    With a plan from a file, goal and plan are stored together or not at all.
-    """
-    if not wish.title.strip():
-        raise UsageError("the goal has no title", hint='llmc goal create --title "..."')
-    store, now = open_store(project), now_unix()
-    goal = _goal_of(replace(wish, from_session=session_key(project, wish.from_session)), now)
-    goal = replace(goal, repo_context_snapshot=repo_context(project))
-    with store.writing() as tx:
-        while tx.goal(goal.goal_id) is not None:
-            goal = replace(goal, goal_id=new_id("goal"))
-        data = {"title": goal.title, "actor": HUMAN}
-        created = Event(ts=now, type="goal.created", goal_id=goal.goal_id, data=data)
-        tx.apply(Change(goal=goal, events=(created,)), typed=True)
-        if planner is not None and plan_file is not None:
-            made = planner.plan(project, GoalView(goal), plan_file)
-            tx.apply(settled(GoalView(goal), made, now), typed=True)
-    on_kept(goal)
-    if planner is None:
-        return Created(GoalView(goal), planned=False)
-    if plan_file is not None:
-        project.wake()
-        return Created(store.view(goal.goal_id), planned=True)
-    try:
-        view = plan(project, goal.goal_id, planner)
-    except LlmcError as error:
-        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id} (or with --from FILE)"
-        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
-    return Created(view, planned=True)
-
-
-def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = None) -> GoalView:
-    """Plan a goal that has no plan; a failure is recorded in the goal."""
-    store = open_store(project)
-    view = store.view(goal_id)
-    if view.nodes:
-        raise Refused(
-            f"goal {goal_id} already has a plan",
-            hint=f'To replace it: llmc goal plan {goal_id} --replan --why "..."',
-        )
-    view = with_repo_context(project, view)
-    try:
-        made = planner.plan(project, replace(view, goal=replace(view.goal, asks=None)), file)
-    except LlmcError as error:
-        why = error.message
-        # The author of a file sees the error; a planner's failure becomes a question.
-        store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
-        project.wake()
-        status.after_a_word(project, store)
-        raise
-
-    def write(now: GoalView) -> Change:
-        if now.nodes:
-            raise Refused(
-                f"goal {goal_id} was planned by another process in the meantime",
-                hint=f"Run `llmc goal show {goal_id}` to see the plan.",
-            )
-        return settled(now, made, now_unix())
-
-    # A file counts as typed: a secret in it is refused, not removed.
-    store.update(goal_id, write, typed=file is not None)
-    project.wake()
-    status.after_a_word(project, store)
-    return store.view(goal_id)
-
-
-def with_repo_context(project: Project, view: GoalView) -> GoalView:
-    """The goal with a current summary of the repository, or the previous one."""
-    seen = repo_context(project) or view.goal.repo_context_snapshot
-    return replace(view, goal=replace(view.goal, repo_context_snapshot=seen))
+def open_views(found: Reader) -> list[GoalView]:
+    """Goals that may have questions."""
+    return found.views(besides=[one for one in GoalStatus if one.is_over])
 
 
 def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
@@ -243,8 +130,7 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
         if view.goal.status.is_over:
             raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create")
         now = now_unix()
-        data = {"fields": sorted(fields), "actor": HUMAN}
-        event = Event(ts=now, type="goal.updated", goal_id=goal_id, data=data)
+        event = view.goal.event("goal.updated", now, {"fields": sorted(fields), "actor": HUMAN})
         named = {key: value for key, value in fields.items() if key != "reply_to"}
         if "reply_to" in fields:
             named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
@@ -287,14 +173,22 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
     def write(view: GoalView) -> Change:
         now = now_unix()
         goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
-        open_nodes = [node for node in leaves(view) if node.status.is_open]
-        nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
-        gone = Change(
-            goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))
-        )
-        return settled(view, gone, now)
+        leaves = [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves]
+        gone = [
+            move_node(leaf, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN)
+            for leaf in leaves
+            if leaf.status.is_open
+        ]
+        return settled(view, joined(Change(goal=goal, events=(event,)), moved_to(gone, [])), now)
 
     return _written(project, goal_id, write)
+
+
+def new_goal(title: str, **fields: Any) -> Goal:
+    if not title.strip():
+        raise UsageError("the goal has no title", hint='llmc goal create --title "..."')
+    now = now_unix()
+    return Goal(goal_id=new_id("goal"), title=title.strip(), created_at=now, updated_at=now, **fields)
 
 
 def new_id(kind: str) -> str:
@@ -314,30 +208,8 @@ def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:
 def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]) -> Goal:
     store = open_store(project)
     view, made = store.update(goal_id, write)
-    project.wake()
-    status.after_a_word(project, store)
+    after_change(project, store)
     return made.goal or view.goal
-
-
-def _goal_of(wish: NewGoal, now: float) -> Goal:
-    return Goal(
-        goal_id=new_id("goal"),
-        title=wish.title.strip(),
-        created_at=now,
-        updated_at=now,
-        priority=Priority(wish.priority),
-        tags=wish.tags,
-        problem_statement=wish.problem,
-        success_criteria=wish.criteria,
-        non_goals=wish.non_goals,
-        origin=Origin(source_session_key=wish.from_session, origin_delivery_context=wish.reply_to),
-        owner=wish.owner,
-        stakeholders=wish.stakeholders,
-        constraints=wish.constraints,
-        assumptions=wish.assumptions,
-        risks=tuple(map(risk_of, wish.risks)),
-        budget_usd=wish.budget_usd,
-    )
 
 
 def risk_of(text: str) -> Risk:
@@ -362,4 +234,77 @@ def session_key(project: Project, name: str) -> str:
     if not name or name.startswith("agent:"):
         return name
     record = project.store.worker(name)
-    return policy.session_key(policy.HOME if is_auto_name(record.name) else record.name, record.name)
+    return ladder.session_key(ladder.HOME if is_auto_name(record.name) else record.name, record.name)
+
+
+_QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
+
+Concerns = dict[str, dict[str, str]]
+
+
+def of_goal(view: GoalView) -> Concerns:
+    """Attention items of an open goal."""
+    found = {}
+    for one in questions(view):
+        who = f"{one.work_node_id} {one.node_name}".strip()
+        said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
+        listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
+        answer = f'llmc answer {one.id} "..."'
+        found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
+    for part in view.assignments.values():
+        if part.status is AssignmentStatus.STALLED:
+            said = f"{part.work_node_id} of {view.goal.title} has stalled; llmc is trying to recover it"
+            why = f"llmc goal why {part.work_node_id}"
+            found[f"{_STALLED}{part.assignment_id}"] = _item(
+                "goal_stalled", "notice", view.goal.goal_id, said, why
+            )
+    return found
+
+
+def question_key(one: Question) -> str:
+    return f"{_QUESTION}{one.id}"
+
+
+def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str, str]:
+    return {"kind": kind, "severity": severity, "who": who, "text": text[:1000], "next": next}
+
+
+def over_budget(project: Project, goal: Goal, text: str) -> None:
+    """List a goal that was paused over its budget, for as long as it stays paused."""
+    more = (
+        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
+    )
+    with project.store.transaction() as tx:
+        tx.raise_item(f"{_BUDGET}{goal.goal_id}", **_item("budget", "waiting", goal.goal_id, text, more))
+
+
+def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView]) -> None:
+    """Sync the attention list. Never raises: the next tick does it again."""
+    wanted = {key: fields for one in found for key, fields in one.items()}
+    paused = {f"{_BUDGET}{view.goal.goal_id}" for view in views if view.goal.status is GoalStatus.PAUSED}
+    with contextlib.suppress(LlmcError, OSError):
+        for key in paused & project.store.read().attention.keys():
+            wanted[key] = raising.fields_of(project.store.read().attention[key])
+        raising.sync(project, (_QUESTION, _STALLED, _BUDGET), wanted)
+
+
+def after_change(project: Project, store: GoalStore) -> None:
+    """After a change by the user: wake the daemon, which ticks; without one, sync the attention list here."""
+    project.wake()
+    if project.config.overseer.goals.enabled and project.daemon_runs():
+        return
+    with contextlib.suppress(LlmcError, OSError):
+        with store.reading() as found:
+            views = open_views(found)
+        tell(project, map(of_goal, views), views)
+
+
+LOG = "goals"
+
+
+def log(project: Project, text: str) -> None:
+    """Write to goals.log: in the daemon's own log a warning would stop the daemon."""
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
+    with contextlib.suppress(LlmcError, OSError):
+        private_dir(project.root.logs)
+        append_line(project.root.log(LOG), line.encode(errors="replace"))

@@ -36,6 +36,11 @@ class Priority(StrEnum):
     HIGH = "high"
     URGENT = "urgent"
 
+    @property
+    def of_task(self) -> int:
+        """The priority of a task for such a goal; the lowest number comes first."""
+        return {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}[self]
+
 
 class NodeKind(StrEnum):
     PHASE = "phase"
@@ -54,6 +59,16 @@ class NodeStatus(StrEnum):
     @property
     def is_open(self) -> bool:
         return self not in (NodeStatus.DONE, NodeStatus.CANCELLED)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Work has not started."""
+        return self in (NodeStatus.TODO, NodeStatus.QUEUED)
+
+    @property
+    def is_unblocked(self) -> bool:
+        """Open and not blocked."""
+        return self.is_open and self is not NodeStatus.BLOCKED
 
 
 class AssignmentStatus(StrEnum):
@@ -101,6 +116,14 @@ class Result(StrEnum):
     OK = "ok"
     TIMEOUT = "timeout"
     ERROR = "error"
+
+    @property
+    def is_good(self) -> bool:
+        return self in (Result.ACCEPTED, Result.OK)
+
+    @property
+    def is_bad(self) -> bool:
+        return self in (Result.TIMEOUT, Result.ERROR)
 
 
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, gc=False):
@@ -211,6 +234,9 @@ class Goal(Row, frozen=True, kw_only=True):
     asks: Asking | None = None
     checked: CriteriaCheck | None = None
 
+    def event(self, kind: str, now: float, data: dict[str, Any]) -> "Event":
+        return Event(ts=now, type=kind, goal_id=self.goal_id, data=data)
+
 
 class Node(Row, frozen=True, kw_only=True):
     """A phase, a task or a subtask. Ids are unique within a goal and never change."""
@@ -250,6 +276,13 @@ class Node(Row, frozen=True, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
 
+    def event(self, kind: str, now: float, data: dict[str, Any]) -> "Event":
+        return Event(ts=now, type=kind, goal_id=self.goal_id, work_node_id=self.node_id, data=data)
+
+
+#: purposes of dispatches that give out work or continue it
+INSTRUCTIONS = ("work", "answer", "reassign")
+
 
 class Dispatch(Row, frozen=True, kw_only=True):
     """One instruction, sent or about to be; delivered at most once per id."""
@@ -268,6 +301,10 @@ class Dispatch(Row, frozen=True, kw_only=True):
     notes: str = ""
     #: delivery attempts under this id
     attempts: int = 1
+
+    @property
+    def is_instruction(self) -> bool:
+        return self.purpose in INSTRUCTIONS
 
 
 class Advice(Row, frozen=True, kw_only=True):
@@ -319,6 +356,27 @@ class Assignment(Row, frozen=True, kw_only=True):
     answer: str = ""
     #: advice about the current stall
     advice: Advice | None = None
+
+    @property
+    def last_dispatch(self) -> Dispatch | None:
+        return self.dispatch_history[-1] if self.dispatch_history else None
+
+    @property
+    def last_instruction(self) -> Dispatch | None:
+        return next((d for d in reversed(self.dispatch_history) if d.is_instruction), None)
+
+    @property
+    def last_question(self) -> Dispatch | None:
+        return next((d for d in reversed(self.dispatch_history) if d.mode is Mode.ESCALATE), None)
+
+    @property
+    def pending(self) -> Dispatch | None:
+        """The newest dispatch whose outcome is not known."""
+        return next((d for d in reversed(self.dispatch_history) if d.result is Result.PENDING), None)
+
+    def idle_after_s(self, default_s: float) -> float:
+        """Time without activity before a stall; the assignment's own limit wins."""
+        return default_s if self.idle_after_ms is None else self.idle_after_ms / 1000
 
     def event(self, kind: str, now: float, data: dict[str, Any]) -> "Event":
         ids = {"assignment_id": self.assignment_id, "work_node_id": self.work_node_id}

@@ -6,7 +6,6 @@ all its problems, a few times. No lock is held here.
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
@@ -18,13 +17,21 @@ from msgspec import Struct, field
 from llmc.agents.protocol import Agent, OneShot
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema
 from llmc.goals.model import GoalView, PlannerRef
 from llmc.goals.plan import plan_prompt as prompts
 from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
 from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
-from llmc.goals.plan.plan_prompt import MANIFESTS, READMES, PromptTemplate, RepoFacts, snapshot
-from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
+from llmc.goals.plan.plan_prompt import (
+    MANIFESTS,
+    READMES,
+    Diagnosis,
+    PromptTemplate,
+    RepoFacts,
+    check_diagnosis,
+    diagnosis_schema,
+    snapshot,
+)
+from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf
 from llmc.records.worker import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -199,17 +206,13 @@ T = TypeVar("T", Plan, Split, Diagnosis)
 
 #: more repairs do not help
 MOST_REPAIRS = 5
-OUTPUT_CHARS = 2000
 
 
 class Attempt(Struct, frozen=True):
-    """One attempt: duration, cost and problems."""
+    """One attempt: its cost and problems."""
 
-    elapsed_s: float
     spent: Spent
     problems: tuple[str, ...] = ()
-    #: the start of a refused answer
-    output: str = ""
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
@@ -239,10 +242,6 @@ class PlanFailed(_Asked, frozen=True):
     hint: str = ""
     planner: PlannerRef = field(default_factory=PlannerRef)
 
-    @property
-    def validation_errors(self) -> tuple[str, ...]:
-        return _errors(self.attempts)
-
 
 class _Request(Struct, Generic[T], frozen=True):
     """A request: the prompt, the schema of the answer, and its check."""
@@ -257,7 +256,7 @@ class _Request(Struct, Generic[T], frozen=True):
 
 
 def plan_goal(setup: PlannerSetup, view: GoalView) -> Planned[Plan] | PlanFailed:
-    if not wants_plan(view):
+    if view.nodes:
         return PlanFailed(Failure.NOT_NEEDED, "the goal already has a plan")
     limits = setup.limits
     inputs, schema = prompts.plan_inputs(view.goal, limits), plan_schema(limits)
@@ -311,20 +310,18 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
     attempts: list[Attempt] = []
     model = ""
     for number in range(1, 2 + max(0, min(setup.max_repair_attempts, MOST_REPAIRS))):
-        begun = time.monotonic()
         said = ask(setup, request.schema, _told(request, number), prompt)
-        elapsed_s = time.monotonic() - begun
         model = said.model or model
         ref = request.template.ref(model or known_as(setup))
         if isinstance(said, Silent):
-            attempts.append(Attempt(elapsed_s, said.spent, (said.text,)))
+            attempts.append(Attempt(said.spent, (said.text,)))
             return PlanFailed(said.failure, said.text, said.hint, ref, attempts=tuple(attempts))
         found = request.check(said.text)
         if not isinstance(found, tuple):
             provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
-            return Planned(found, provenance, attempts=(*attempts, Attempt(elapsed_s, said.spent)))
+            return Planned(found, provenance, attempts=(*attempts, Attempt(said.spent)))
         problems = tuple(map(str, found))
-        attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
+        attempts.append(Attempt(said.spent, problems))
         prompt = prompts.repair_prompt(first, problems, said.text)
     text = f"the planner gave no valid answer after {len(attempts)} attempts; last problem: {attempts[-1].problems[0]}"
     hint = "Write the plan by hand, or clarify the problem statement and plan again."

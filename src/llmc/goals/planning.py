@@ -1,4 +1,4 @@
-"""Planning and replanning of goals."""
+"""Planning of goals: create and plan, replan, split a leaf, diagnose a stall."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +12,19 @@ from llmc.base import locks
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.locks import Rank
-from llmc.goals import planner, status
+from llmc.goals import planner
 from llmc.goals.dispatch import Done
 from llmc.goals.drive import goal_end
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.intents import Action, is_pending
-from llmc.goals.drive.ladder import advice_of, seen_of
-from llmc.goals.drive.rollup import settled
-from llmc.goals.goals import open_store, with_repo_context
-from llmc.goals.model import Change, GoalView, PlannerRef, PlanRevision, Result
+from llmc.goals.drive.intents import REPLAN, Action, is_pending
+from llmc.goals.drive.ladder import Policy
+from llmc.goals.drive.moves import HUMAN, settled
+from llmc.goals.goals import after_change, new_id, open_store, session_key
+from llmc.goals.model import Change, Goal, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
+from llmc.goals.plan.plan_prompt import advice_of, seen_of
 from llmc.goals.plan.plan_text import read_plan
-from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
+from llmc.goals.plan.replan import merge_plan, replan_wait_s, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
 from llmc.records.worker import Spent
@@ -34,18 +35,101 @@ PLANNER = "planner"
 _SPLIT_WHY = "no progress; it may be too large"
 
 
-class ConfiguredPlanner(Struct, frozen=True):
-    """A plan from a file, or from the configured planner."""
+#: makes a plan as a change, without a lock on the store; LlmcError if there is none
+Planner = Callable[[Project, GoalView, Path | None], Change]
 
-    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
-        """The first plan of a goal, as a change; LlmcError if there is none."""
-        plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
-        now = now_unix()
-        why = f"read from {file.name}" if file else "first plan"
-        change = merge_plan(view, plan, now, why, provenance, limits_of(project))
-        if not isinstance(change, Change):
-            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
-        return change
+
+class Created(Struct, frozen=True):
+    """A stored goal, planned or not."""
+
+    view: GoalView
+    planned: bool
+    problem: str = ""
+    hint: str = ""
+
+
+def first_plan(project: Project, view: GoalView, file: Path | None) -> Change:
+    """The plan in a file, or of the configured planner."""
+    plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
+    why = f"read from {file.name}" if file else "first plan"
+    return _merged(project, view, plan, why, provenance)
+
+
+def create(
+    project: Project,
+    goal: Goal,
+    make_plan: Planner | None,
+    plan_file: Path | None = None,
+    on_kept: Callable[[Goal], None] = lambda goal: None,
+) -> Created:
+    """Store the goal and report it, then plan it with `make_plan`. A failed plan leaves the goal as it is.
+
+    With a plan from a file, goal and plan are stored together or not at all.
+    """
+    store, now = open_store(project), goal.created_at
+    origin = replace(goal.origin, source_session_key=session_key(project, goal.origin.source_session_key))
+    goal = replace(goal, origin=origin, repo_context_snapshot=planner.repo_context(project))
+    with store.writing() as tx:
+        while tx.goal(goal.goal_id) is not None:
+            goal = replace(goal, goal_id=new_id("goal"))
+        created = goal.event("goal.created", now, {"title": goal.title, "actor": HUMAN})
+        tx.apply(Change(goal=goal, events=(created,)), typed=True)
+        if make_plan is not None and plan_file is not None:
+            made = make_plan(project, GoalView(goal), plan_file)
+            tx.apply(settled(GoalView(goal), made, now), typed=True)
+    on_kept(goal)
+    if make_plan is None:
+        return Created(GoalView(goal), planned=False)
+    if plan_file is not None:
+        project.wake()
+        return Created(store.view(goal.goal_id), planned=True)
+    try:
+        view = plan(project, goal.goal_id, make_plan=make_plan)
+    except LlmcError as error:
+        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id} (or with --from FILE)"
+        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
+    return Created(view, planned=True)
+
+
+def plan(
+    project: Project, goal_id: str, file: Path | None = None, make_plan: Planner = first_plan
+) -> GoalView:
+    """Plan a goal that has no plan; a failure is recorded in the goal."""
+    store = open_store(project)
+    view = store.view(goal_id)
+    if view.nodes:
+        raise Refused(
+            f"goal {goal_id} already has a plan",
+            hint=f'To replace it: llmc goal plan {goal_id} --replan --why "..."',
+        )
+    view = with_repo_context(project, view)
+    try:
+        made = make_plan(project, replace(view, goal=replace(view.goal, asks=None)), file)
+    except LlmcError as error:
+        why = error.message
+        # The author of a file sees the error; a planner's failure becomes a question.
+        store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
+        after_change(project, store)
+        raise
+
+    def write(now: GoalView) -> Change:
+        if now.nodes:
+            raise Refused(
+                f"goal {goal_id} was planned by another process in the meantime",
+                hint=f"Run `llmc goal show {goal_id}` to see the plan.",
+            )
+        return settled(now, made, now_unix())
+
+    # A file counts as typed: a secret in it is refused, not removed.
+    store.update(goal_id, write, typed=file is not None)
+    after_change(project, store)
+    return store.view(goal_id)
+
+
+def with_repo_context(project: Project, view: GoalView) -> GoalView:
+    """The goal with a current summary of the repository, or the previous one."""
+    seen = planner.repo_context(project) or view.goal.repo_context_snapshot
+    return replace(view, goal=replace(view.goal, repo_context_snapshot=seen))
 
 
 def setup_of(project: Project) -> PlannerSetup:
@@ -75,6 +159,24 @@ def has_planner(project: Project) -> bool:
     return bool(project.config.overseer.goals.planner.command) or agent_for(project).one_shot() is not None
 
 
+def policy_of(project: Project) -> Policy:
+    goals = project.config.overseer.goals
+    return Policy(
+        tick_every_s=goals.tick_every,
+        idle_after_s=goals.idle_after,
+        max_retries=goals.max_retries,
+        min_resend_interval_s=goals.min_resend_interval,
+        backoff_base_s=goals.backoff.base,
+        backoff_max_s=goals.backoff.max,
+        max_in_progress=goals.max_in_progress,
+        max_reminders=goals.reminders,
+        allow_agents=goals.policy.allow_agents,
+        allow_cross_agent=goals.policy.allow_cross_agent,
+        planner=has_planner(project),
+        diagnose=goals.planner.diagnose and has_planner(project),
+    )
+
+
 def check_can_plan(project: Project) -> None:
     if not has_planner(project):
         raise LlmcError(
@@ -83,30 +185,23 @@ def check_can_plan(project: Project) -> None:
         )
 
 
-def replan(project: Project, store: GoalStore, action: Action) -> Done:
-    """Split a leaf. The store is not locked while the planner runs, so the goal may change meanwhile."""
-    return _alone(_replanned, project, store, action)
+def perform(project: Project, store: GoalStore, action: Action) -> Done:
+    """Split a leaf, or ask for advice about a stall, which the next tick follows. One planner at a time.
 
-
-def diagnose(project: Project, store: GoalStore, action: Action) -> Done:
-    """Ask for advice about a stall; the next tick acts on it."""
-    return _alone(_diagnosed, project, store, action)
-
-
-def _alone(
-    deed: Callable[[Project, GoalStore, Action], Done], project: Project, store: GoalStore, action: Action
-) -> Done:
+    The store is not locked while the planner runs, so the goal may change meanwhile.
+    """
+    deed = _split if action.purpose == REPLAN else _diagnose
     try:
         with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
-            return deed(project, store, action)
+            view = store.view(action.goal_id)
+            if not is_pending(view, action.dispatch_id):
+                return Done(None, "already done by another process")
+            return deed(project, store, action, view)
     except LockTimeout as error:
         return Done(None, error.message)
 
 
-def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
-    view = store.view(action.goal_id)
-    if not is_pending(view, action.dispatch_id):
-        return Done(None, "already done by another process")
+def _diagnose(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
     with store.reading() as kept:
         stalled = kept.last_event("assignment.stalled", action.assignment_id)
         told = [
@@ -130,11 +225,8 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
     return Done(Result.OK, f"advice: {' and '.join(wants)}")
 
 
-def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
-    view = store.view(action.goal_id)
-    if not is_pending(view, action.dispatch_id):
-        return Done(None, "already done by another process")
-    if not may_replan(view.goal.plan_revision_history, now_unix()):
+def _split(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
+    if replan_wait_s(view.goal.plan_revision_history, now_unix()) > 0:
         return Done(Result.ERROR, "the plan has changed too often recently")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
     _record(project, action.goal_id, found)
@@ -142,15 +234,8 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
         return Done(Result.ERROR, found.text)
 
     def write(now_view: GoalView) -> Change:
-        change = split_leaf(
-            now_view,
-            action.work_node_id,
-            found.made,
-            now_unix(),
-            _SPLIT_WHY,
-            found.provenance,
-            limits_of(project),
-        )
+        leaf, limits = action.work_node_id, limits_of(project)
+        change = split_leaf(now_view, leaf, found.made, now_unix(), _SPLIT_WHY, found.provenance, limits)
         if not isinstance(change, Change):
             raise UsageError("; ".join(map(str, change))[:1000])
         return settled(now_view, change, now_unix())
@@ -215,8 +300,7 @@ def replan_by_hand(
         store.update(goal_id, lambda now: goal_end.not_replanned(now, why, failed, at, asks=file is None))
         raise
     finally:
-        project.wake()
-        status.after_a_word(project, store)
+        after_change(project, store)
     after = store.view(goal_id)
     history = after.goal.plan_revision_history
     if len(history) == len(view.goal.plan_revision_history):
@@ -233,15 +317,20 @@ def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, 
         now = now_unix()
         seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
         now_view = replace(now_view, goal=goal_end.replanned(seen))
-        change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
-        if not isinstance(change, Change):
-            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+        change = _merged(project, now_view, plan, why, provenance)
         if change.goal is None:
             change = replace(change, goal=now_view.goal)
         return settled(now_view, change, now)
 
     # A file counts as typed: a secret in it is refused, not removed.
     store.update(view.goal.goal_id, write, typed=file is not None)
+
+
+def _merged(project: Project, view: GoalView, plan: Plan, why: str, provenance: Provenance) -> Change:
+    change = merge_plan(view, plan, now_unix(), why, provenance, limits_of(project))
+    if not isinstance(change, Change):
+        raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+    return change
 
 
 def _check_is_open(view: GoalView) -> None:

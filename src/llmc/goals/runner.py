@@ -8,53 +8,90 @@ import os
 import secrets
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
-from llmc.goals import criteria as goal_criteria
-from llmc.goals import dispatch, planning, status
+from llmc.goals import dispatch, planning
 from llmc.goals.desk import Aside, Desk
 from llmc.goals.drive import goal_end, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
-from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
+from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, Room, outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Signals
-from llmc.goals.drive.policy import Policy
-from llmc.goals.drive.rollup import settled
-from llmc.goals.drive.round import Room
-from llmc.goals.goals import GoalSpending, open_store
+from llmc.goals.drive.moves import settled
+from llmc.goals.goals import GoalSpending, log, open_store, over_budget, tell
 from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
-from llmc.goals.status import Counts, TickWords, log
 from llmc.goals.store.goal_store import GoalStore
-from llmc.goals.ticks import TickRecord, write_tick
+from llmc.goals.ticks import Ticked, TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
-
-#: actions that need a planner
-_PLANNING = {REPLAN: planning.replan, DIAGNOSE: planning.diagnose}
 
 #: a longer tick leaves the rest to the next one
 MOST_TICK_S = 20.0
 #: the shortest interval that tells a clock jump from a busy machine
 LEAST_INTERVAL_S = 5.0
+#: entries of the event `goal_ticked`
+MOST_ACTIONS = 50
 
 
-class Ticked(Struct, frozen=True):
-    """What a tick did."""
+class TickWords:
+    """Logs one tick; an idle tick logs nothing."""
 
-    ok: bool
-    did_work: bool
-    actions: tuple[str, ...] = ()
-    problem: str = ""
-    #: None: nothing is open
-    next_due: float | None = None
+    def __init__(self, project: Project, reason: str) -> None:
+        self._project = project
+        self._reason = reason
+        self._has_begun = False
+        self._told: list[tuple[str, dict[str, Any]]] = []
+
+    def decided(self, decided: Decided) -> None:
+        """The decided actions, before they run."""
+        self._told += [
+            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
+            for event in decided.change.events
+            if event.type == "assignment.stalled"
+        ]
+        for action in decided.actions:
+            self._say(f"chose {action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})")
+
+    def outcome(self, action: Action, result: Result, text: str) -> None:
+        self._say(f"outcome of {action.dispatch_id}: {text}")
+        sent = {"purpose": action.purpose, "mode": action.mode, "result": result}
+        self._told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
+
+    def end(self, sent: list[str]) -> None:
+        self._say(f"ended: {', '.join(sent) or 'records updated'}")
+        try:
+            with self._project.store.transaction() as tx:
+                for action, about in self._told:
+                    tx.emit(action, **about)
+                tx.emit("goal_ticked", reason=self._reason, actions=sent[:MOST_ACTIONS])
+        except (LlmcError, OSError) as error:
+            log(self._project, f"tick ({self._reason}) could not be written to the event log: {error}")
+
+    def _say(self, text: str) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            log(self._project, f"tick ({self._reason}) started")
+        log(self._project, f"tick ({self._reason}) {text}")
+
+
+def _about(one: Event | Action, **more: str) -> dict[str, Any]:
+    """Ids for the event log."""
+    return {
+        "goal_id": one.goal_id,
+        "work_node_id": one.work_node_id,
+        "assignment_id": one.assignment_id,
+        **{key: str(value) for key, value in more.items()},
+    }
 
 
 class _Tick(Struct):
@@ -84,7 +121,6 @@ class Runner:
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
-        self._counts = Counts()
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: failures go to the log."""
@@ -95,7 +131,7 @@ class Runner:
                 done = self._tried(reason)
                 self._leave_mark(began, reason, done)
         except LlmcError as error:  # another process runs a tick
-            done = Ticked(False, False, problem=dispatch.in_words(error))
+            done = Ticked(False, problem=dispatch.in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
@@ -103,14 +139,13 @@ class Runner:
     def _tried(self, reason: str) -> Ticked:
         try:
             return self._tick(reason)
-        except LlmcError as error:
-            return Ticked(False, False, problem=dispatch.in_words(error))
         except Exception as error:
-            self._forget()
-            return Ticked(False, False, problem=dispatch.in_words(error))
+            if not isinstance(error, LlmcError):
+                self._forget()
+            return Ticked(False, problem=dispatch.in_words(error))
 
     def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
-        """Record the tick, for `llmc status` and for whoever requested it."""
+        """Record the tick, for `llmc status` and for the command that requested it."""
         if done.did_work:
             with contextlib.suppress(LlmcError, OSError), self._opened().reading() as found:
                 self._desk.read(found)
@@ -121,21 +156,17 @@ class Runner:
                 ended_at=now_unix(),
                 pid=os.getpid(),
                 reason=reason,
-                ok=done.ok,
-                did_work=done.did_work,
-                actions=done.actions,
-                problem=done.problem,
-                next_due=done.next_due,
-                goals=self._counts.glance(self._desk.views()),
+                goals=self._desk.glance(),
+                **asdict(done),
             ),
         )
-        status.tell(self._project, self._counts.concerns(), self._desk.views().values())
+        tell(self._project, self._desk.concerns(), self._desk.views().values())
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None
 
     def _tick(self, reason: str) -> Ticked:
-        store, policy, now = self._opened(), policy_of(self._project), now_unix()
+        store, policy, now = self._opened(), planning.policy_of(self._project), now_unix()
         tick = _Tick(
             TickWords(self._project, reason),
             store,
@@ -148,7 +179,7 @@ class Runner:
         self._collect(tick)
         problem = self._read(tick)
         if problem:
-            return Ticked(False, False, problem=problem)
+            return Ticked(False, problem=problem)
         if policy != self._policy:
             self._policy = policy
             self._desk.look_at_all()
@@ -236,11 +267,8 @@ class Runner:
             return
         due = self._ask_of_goal(tick, view)
         if goal_end.wants_check(view):
-            self._run(
-                tick,
-                goal_criteria.action(goal_id),
-                partial(goal_criteria.check, self._project, tick.store, goal_id),
-            )
+            deed = partial(dispatch.check_criteria, self._project, tick.store, goal_id)
+            self._run(tick, dispatch.check_action(goal_id), deed)
         watched = [view.assignments[one] for one in self._desk.watched(goal_id)]
         signals = self._observed(watched)
         decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
@@ -301,9 +329,8 @@ class Runner:
         """Act and record the outcome; what could not be tried stays an intent."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
-        begin = _PLANNING.get(action.purpose)
-        if begin is not None:
-            self._run(tick, action, partial(begin, self._project, tick.store, action))
+        if action.purpose in (REPLAN, DIAGNOSE):
+            self._run(tick, action, partial(planning.perform, self._project, tick.store, action))
         else:
             self._told(tick, action, dispatch.perform(self._project, action, view.goal, node))
 
@@ -332,16 +359,9 @@ class Runner:
     def _write_outcome(self, tick: _Tick, action: Action, done: dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
             assert done.result is not None
-            change = outcome(
-                view,
-                action.dispatch_id,
-                Result(done.result),
-                now_unix(),
-                done.notes,
-                run_id=done.run_id,
-                policy=tick.policy,
-            )
-            return settled(view, change, now_unix())
+            now, result = now_unix(), Result(done.result)
+            change = outcome(view, action.dispatch_id, result, now, tick.policy, done.notes, done.run_id)
+            return settled(view, change, now)
 
         tick.store.update(action.goal_id, write)
 
@@ -353,15 +373,13 @@ class Runner:
         due = asks.told_at + policy.reminder_every_s if asks.told_at is not None else tick.now
         if due > tick.now:
             return due
-        where, ids = goal.origin.origin_delivery_context, {"work_node_id": "", "assignment_id": ""}
+        where = goal.origin.origin_delivery_context
         dispatch_id = f"{goal.goal_id}-{asks.reason.kind}-{asks.since:.3f}-{asks.told}"
         text = words.goal_question_text(goal, asks.reason, asks.told)
         try:
             how = dispatch.how_told(self._project, where)
             # Notify first, once per id; then count.
-            dispatch.tell_person(
-                self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
-            )
+            dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, asks.since, where)
         except Refused as error:
             how = dispatch.in_words(error)
         tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
@@ -379,11 +397,10 @@ class Runner:
         if not why:
             return False
         # Notify first, once per id: after a crash in between nothing else would.
-        dispatch_id, text = goal_end.word(goal, why)
-        ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
+        dispatch_id, text = goal_end.budget_notice(goal, why)
         where = goal.origin.origin_delivery_context
-        dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
-        status.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
+        dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)
+        over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
@@ -396,26 +413,7 @@ def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
         return Change()
     told = replace(view.goal.asks, told=asks.told + 1, told_at=now)
     data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
-    event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
-    return Change(goal=replace(view.goal, asks=told), events=(event,))
-
-
-def policy_of(project: Project) -> Policy:
-    goals = project.config.overseer.goals
-    return Policy(
-        tick_every_s=goals.tick_every,
-        idle_after_s=goals.idle_after,
-        max_retries=goals.max_retries,
-        min_resend_interval_s=goals.min_resend_interval,
-        backoff_base_s=goals.backoff.base,
-        backoff_max_s=goals.backoff.max,
-        max_in_progress=goals.max_in_progress,
-        max_reminders=goals.reminders,
-        allow_agents=goals.policy.allow_agents,
-        allow_cross_agent=goals.policy.allow_cross_agent,
-        planner=planning.has_planner(project),
-        diagnose=goals.planner.diagnose and planning.has_planner(project),
-    )
+    return Change(goal=replace(view.goal, asks=told), events=(view.goal.event("goal.asked", now, data),))
 
 
 def new_id() -> str:

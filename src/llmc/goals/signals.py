@@ -17,9 +17,8 @@ from llmc.base.files import json_row
 from llmc.base.given import number, text
 from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskKey, WorkerName
-from llmc.goals.drive import ladder
+from llmc.goals.drive.ladder import HOME, session_key, worker_of
 from llmc.goals.drive.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
-from llmc.goals.drive.policy import HOME, session_key, worker_of
 from llmc.goals.drive.updates import KINDS, from_report
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
 from llmc.records.books import QUARANTINED, Books
@@ -125,11 +124,11 @@ class Observer:
 
 
 def _of(facts: _Facts, assignment: Assignment) -> Signals:
-    last = ladder.last_instruction(assignment)
+    last = assignment.last_instruction
     if last is None:
         return Signals()
     if last.mode is Mode.SEND and assignment.agent_id != HOME:
-        return _of_persons_worker(facts, assignment, last.ts)
+        return _of_manual_worker(facts, assignment, last.ts)
     runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
     landed = next((run for run in runs if run is not None and facts.books.is_completed(run[0])), None)
     run = landed or (runs[-1] if runs else None)
@@ -185,13 +184,10 @@ def _of_worker(
     committed = _committed(facts.project, record, since)
     own = grew if grew is not None and not is_echo(grew, prompted) else None
     newest = max(at for at in (wrote, own, committed, since) if at is not None)
-    limit_s = facts.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
-    fresh = facts.now - newest < limit_s
+    fresh = facts.now - newest < assignment.idle_after_s(facts.idle_after_s)
     moves = fresh or is_parked(facts.state.auto) or record.accept is not None
-    moves |= record.status in (
-        Status.NEEDS_REVIEW,
-        Status.OFFLINE,
-    )  # llmc's turn: landing or restart
+    # llmc's turn: landing or restart
+    moves |= record.status in (Status.NEEDS_REVIEW, Status.OFFLINE)
     return Signals(
         run_id=run_id,
         run=Run.IN_FLIGHT if moves else Run.NONE,
@@ -206,8 +202,8 @@ def _of_worker(
     )
 
 
-def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
-    """A manual worker that goals may prompt: its accept completes the work."""
+def _of_manual_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
+    """A manual worker that goals may prompt; accepting its commit completes the work."""
     record = facts.state.workers.get(WorkerName(assignment.agent_id))
     if record is None:
         return Signals()

@@ -28,17 +28,23 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return 100 * self.done // self.total if self.total else 0
 
 
-class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Ticked(msgspec.Struct, frozen=True, rename="camel"):
+    """What a tick did."""
+
+    ok: bool
+    did_work: bool = False
+    actions: tuple[str, ...] = ()
+    problem: str = ""
+    #: None: nothing is open
+    next_due: float | None = None
+
+
+class TickRecord(Ticked, frozen=True, kw_only=True, rename="camel"):
     #: monotonic: tells whether it started after it was requested
     began_monotonic: float
     ended_at: float
     pid: int
     reason: str
-    ok: bool
-    did_work: bool
-    actions: tuple[str, ...] = ()
-    problem: str = ""
-    next_due: float | None = None
     goals: Glance = Glance()
 
 

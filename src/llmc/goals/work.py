@@ -9,11 +9,10 @@ from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.goals.drive import by_hand, goal_end
+from llmc.goals.drive.by_hand import Question, answered, chosen, questions
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.moves import HUMAN
-from llmc.goals.drive.questions import Question, answered, chosen, questions
-from llmc.goals.drive.rollup import after, progress, settled
-from llmc.goals.goals import cancel, change, new_id, open_store, plan
+from llmc.goals.drive.moves import HUMAN, after, progress, settled
+from llmc.goals.goals import after_change, cancel, change, new_id, open_store, open_views
 from llmc.goals.model import (
     Assignment,
     BlockedReason,
@@ -24,12 +23,11 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
-from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
+from llmc.goals.plan.plan import shape_of
+from llmc.goals.planning import plan, policy_of, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
-from llmc.goals.runner import policy_of
-from llmc.goals.status import after_a_word
+from llmc.goals.store.goal_store import unknown_goal
 from llmc.goals.store.rows import Reader
-from llmc.goals.store.store_errors import unknown_goal
 from llmc.repo.project import Project
 
 
@@ -93,7 +91,7 @@ def done(
     seen = tuple(check_typed("commit", one) for one in commits)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
-        return by_hand.done(view, node, now, by_hand.proof_by_word(node, text, seen, now, new_id("C")))
+        return by_hand.done(view, node, now, by_hand.proof_by_user(node, text, seen, now, new_id("C")))
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -133,9 +131,8 @@ def open_again(project: Project, commit: str, reason: str) -> str:
 def _merged_as(found: Reader, view: GoalView, commit: str) -> list[Node]:
     """Leaves that this commit completed; a leaf's own commit is the first in its summary."""
     latest = {one.work_node_id: one for one in found.crystallizations(view.goal.goal_id)}
-    parents = {node.parent_id for node in view.nodes.values()}
     came_to = {node_id for node_id, one in latest.items() if one.evidence.commits[:1] == (commit,)}
-    return [node for node in view.nodes.values() if node.node_id in came_to - parents]
+    return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves if leaf in came_to]
 
 
 def override(
@@ -145,7 +142,7 @@ def override(
 
     def write(view: GoalView, node: Node, now: float) -> Change:
         to = NodeStatus(status)
-        proof = by_hand.proof_by_word(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
+        proof = by_hand.proof_by_user(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
         return by_hand.override(node, to, now, reason, actor, proof)
 
     return _on_node(project, node_id, goal_id, write)
@@ -176,11 +173,6 @@ def inbox(project: Project) -> list[Question]:
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
 
 
-def open_views(found: Reader) -> list[GoalView]:
-    """Goals that may have questions."""
-    return found.views(besides=[one for one in GoalStatus if one.is_over])
-
-
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
     """Answer a question and let the work continue."""
     check_typed("answer", text)
@@ -205,7 +197,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
         hint = goal_end.hinted(store.view(goal_id), said)
         if hint != store.view(goal_id).goal.problem_statement:
             change(project, goal_id, {"problem_statement": hint})
-        plan(project, goal_id, ConfiguredPlanner())
+        plan(project, goal_id)
         return
     if question.reason.kind == goal_end.REPLAN:
         if goal_end.FORMER.get(said, said) != goal_end.KEEP:
@@ -225,8 +217,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
         return goal_end.answered(view, said, now_unix())
 
     store.update(goal_id, write)
-    project.wake()
-    after_a_word(project, store)
+    after_change(project, store)
 
 
 def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
@@ -262,8 +253,7 @@ def _on_node(
         change = settled(view, write(view, view.nodes[node_id], now), now)
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
-    project.wake()
-    after_a_word(project, store)
+    after_change(project, store)
     return after(view, change).nodes[node_id]
 
 

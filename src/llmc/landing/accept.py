@@ -9,39 +9,36 @@ until the reset at the end, unless there are conflicts, or validation has to run
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec.structs import replace
-from msgspec.structs import replace as with_fields
 
 from llmc.attention.raising import advice
-from llmc.base import locks
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist, some_files
-from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
+from llmc.landing import at_rest, fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
     FORMER,
     STEPS,
     Accepted,
     Cancelled,
+    LandingRejected,
     Progress,
-    SentBack,
     Unseen,
     Waiting,
     WorkChanged,
     cancel,
     completed,
-    waits,
 )
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Reviewed, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
@@ -72,24 +69,20 @@ def accept(
     """
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
-            raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
+            raise Refused(
+                f"{name} is being accepted by another command", hint="Run `llmc status` to follow it."
+            )
         with ahead or Ahead(project) as begun:
             return _accept(project, name, progress, begun, only_seen)
 
 
 def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool) -> Accepted:
     record = intake.apply_pending(project, name)
-    if not Path(record.worktree_path, ".git").exists():
-        raise Refused(
-            f"the worktree of {name} is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch.",
-        )
+    worktrees.refuse_if_missing(record)
     record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
-    if rebase.must_tell(
-        record
-    ):  # an accept or a rebase was killed before its conflicts were sent to the worker
+    if rebase.must_tell(record):  # an earlier process was killed before it sent the conflicts to the worker
         raise rebase.tell(project, name)
     resumes = record.accept is not None
     record = _resumed(project, record) if resumes else _begin(project, record, ahead)
@@ -118,31 +111,18 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
             hint=advice(project, record.name),
         )
     ahead.begin()
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     try:
-        found = rebase.refuse_if_dirty(record)
+        found = at_rest.refuse_if_dirty(record)
     except Refused:
         with project.store.transaction() as tx:
             tx.update(record.name, uncommitted=True)
         raise
-    _refuse_if_commits_are_elsewhere(record, found)
+    at_rest.refuse_if_commits_are_elsewhere(record, found)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))
         return tx.update(record.name, accept=journal, uncommitted=False)
-
-
-def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
-    """HEAD is what lands; an agent that changed branches may have left commits behind."""
-    if found.branch == record.branch:
-        return
-    worktree = Path(record.worktree_path)
-    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
-    if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
-        raise Refused(
-            f"{record.name} is not on its branch {record.branch}, and that branch has commits that would not land",
-            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
-        )
 
 
 def _why(error: LlmcError) -> str:
@@ -193,8 +173,7 @@ class _Pipeline:
                 if self._should_go_first():
                     self._take_ticket()
                 self._one_step()
-                if waits(self.journal):
-                    about = self.journal.waits_for or "an answer"
+                if about := self.record.landing_waits_for:
                     raise Waiting(f"{self.name}: {self.journal.squash[:12]} is waiting for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
@@ -202,9 +181,8 @@ class _Pipeline:
         return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
 
     def _should_go_first(self) -> bool:
-        """Use the ticket after a lost race, or if nothing has to be validated, because then nobody waits for long.
-
-        Concurrent merges would be wasted.
+        """Take the ticket after a lost race, or if nothing has to be validated: then the others do not wait for long,
+        and concurrent merges would be wasted.
         """
         if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
             return False
@@ -250,7 +228,7 @@ class _Pipeline:
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
-            stays = after.step != current or waits(after)
+            stays = after.step != current or after.step == "wait"
             ahead = after.step if stays else STEPS[STEPS.index(current) + 1]
             self._write(replace(after, step=ahead))
         else:
@@ -273,10 +251,8 @@ class _Pipeline:
         self._write(replace(self.journal, step="merge", squash="", attempt=self.journal.attempt + 1))
 
     def _take_ticket(self) -> None:
-        """First come, first served: only the holder lands. It ends with its process."""
         if not self.has_ticket:
-            path = self.project.root.lock("ticket")
-            self.ticket.enter_context(locks.lock(path, locks.Rank.TICKET, timeout_s=7200))
+            self.ticket.enter_context(fast_forward.ticket(self.project))
             self.has_ticket = True
 
     def _give_up(self, at: str, error: LlmcError) -> None:
@@ -285,16 +261,18 @@ class _Pipeline:
         If it may have landed, the journal stays, and the next accept finds out.
         """
         landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy | WorkChanged)
-        if isinstance(error, SentBack) or not (landed_perhaps or STEPS.index(at) > STEPS.index("land")):
+        if isinstance(error, LandingRejected) or not (
+            landed_perhaps or STEPS.index(at) > STEPS.index("land")
+        ):
             self._end(at, error)
 
     def _end(self, at: str, error: LlmcError) -> None:
         with self.project.store.transaction() as tx:
             now = tx.update(self.name, accept=None)
-            if isinstance(error, SentBack) and now.assignment is not None:
+            if isinstance(error, LandingRejected) and now.assignment is not None:
                 tx.update(self.name, assignment=replace(now.assignment, unlanded=error.message))
             if self.record.assignment is None:  # auto mode handles its own
-                said = f"its accept failed at step {at}: {_why(error)}"
+                said = f"accept failed at step {at}: {_why(error)}"
                 about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
                 tx.raise_item(accept_key(self.name), text=said, **about)
             if isinstance(error, fast_forward.SourceBusy):
@@ -312,7 +290,9 @@ class _Pipeline:
         try:
             self._note_source(*self.ahead.source.result())
         except fast_forward.SourceBusy:
-            with self._merge_lock():  # during a landing the source looks as if the user had changed files
+            with fast_forward.merge_lock(
+                self.project
+            ):  # during a landing the source looks as if the user had changed files
                 self._note_source(time.monotonic(), fast_forward.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
@@ -322,9 +302,6 @@ class _Pipeline:
         if self.checked is not None:
             fast_forward.refuse_files_in_the_way(self.project, self.checked, self.worktree)
         fast_forward.source_is_free(self.project)
-
-    def _merge_lock(self) -> AbstractContextManager[None]:
-        return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
 
     def merge(self) -> AcceptJournal:
         """Make the commit that lands: all changes of the worker, on top of the latest default branch, under a ref."""
@@ -388,25 +365,21 @@ class _Pipeline:
         if not self._has_checks() or self.journal.validated == self.journal.tree:
             return self.journal
         self.worker_seen_at = 0.0
-        if self.journal.apart:
-            return self._validate_apart()
+        journal, task = self.journal, self.record.assignment
+        if journal.apart:
+            return self._validate_apart(journal, task)
         if self.resumes:
             self._clear_away()
-        journal = self.journal
-        validation.in_worktree(
-            self.project, self.record, journal.squash, journal.base, self.record.assignment
-        )
-        return replace(self.journal, validated=self.journal.tree)
+        validation.in_worktree(self.project, self.record, journal.squash, journal.base, task)
+        return replace(journal, validated=journal.tree)
 
-    def _validate_apart(self) -> AcceptJournal:
+    def _validate_apart(self, journal: AcceptJournal, task: Assignment | None) -> AcceptJournal:
         """Validate in a slot, with the worker's lock released."""
-        from llmc.landing.slots import NoSlot  # without validation there is nothing to wait for
-
-        journal, task = self.journal, self.record.assignment
+        project, commit, base = self._cancellable(), journal.squash, journal.base
         try:
             with self.project.worker_unlocked(self.name):
-                validation.check_in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
-        except NoSlot:
+                validation.check_commit(project, self.name, commit, base, worktree=self.worktree, task=task)
+        except validation.NoSlot:
             self._look_at_worker()
             self.without_slot = True
             return replace(journal, step="merge", squash="", apart=False)
@@ -418,7 +391,7 @@ class _Pipeline:
 
     def _clear_away(self) -> None:
         """Remove what a killed check left in the worktree, which was clean when it started."""
-        rebase.refuse_if_disturbed(self.project, self.record)
+        at_rest.refuse_if_disturbed(self.project, self.record)
         self._refuse_if_committed()
         validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
 
@@ -429,7 +402,7 @@ class _Pipeline:
         def is_over() -> bool:
             return bool(stopping and stopping()) or self._is_cancelled()
 
-        return with_fields(self.project, stopping=is_over)
+        return replace(self.project, stopping=is_over)
 
     def _is_cancelled(self) -> bool:
         record = self.project.store.read().workers.get(self.record.name)
@@ -451,25 +424,28 @@ class _Pipeline:
         if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
             return
         try:
-            rebase.refuse_if_disturbed(self.project, self.record)
+            at_rest.refuse_if_disturbed(self.project, self.record)
         except Refused as taken:
             raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
         if not found.clean:
-            names = some_files([*found.tracked, *found.untracked])
             raise WorkChanged(
-                f"{self.name} changed files during the accept: {names}; nothing landed",
+                f"{self.name} changed files during the accept: {some_files(found.files)}; nothing landed",
                 hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",
             )
         self.worker_seen_at = time.monotonic()
 
     def _refuse_if_committed(self) -> None:
-        head = git.head(self.worktree)
-        if head != self.journal.tip and self._tree_of(head) != self._tree_of(self.journal.tip):
+        if self._has_committed():
             raise WorkChanged(
-                f"{self.name} made a commit during the accept: {head[:12]}; nothing landed",
+                f"{self.name} made a commit during the accept: {git.head(self.worktree)[:12]}; nothing landed",
                 hint=f"Run `llmc review {self.name}`, then accept again.",
             )
+
+    def _has_committed(self) -> bool:
+        """Whether the worker has another change now than the one that lands."""
+        head, tip = git.head(self.worktree), self.journal.tip
+        return head != tip and self._tree_of(head) != self._tree_of(tip)
 
     def _tree_of(self, commit: str) -> str | None:
         """None if git no longer has it: the worker amended it, and gc removed the old commit."""
@@ -486,13 +462,14 @@ class _Pipeline:
                 return replace(self.journal, step="merge", squash="")
         self._take_ticket()
         self._refuse_if_changed()
-        if self.record.assignment is not None and self.project.in_daemon:
-            post_accept.run_due(self.project)
-        if self.record.assignment is not None:
-            from llmc.tasks import queue as claims
+        task = self.record.assignment
+        if task is not None:
+            from llmc.tasks import queue
 
-            claims.about_to_land(self.project, self.record.name, self.record.assignment, self.journal.squash)
-        with self._merge_lock():
+            if self.project.in_daemon:
+                post_accept.run_due(self.project)
+            queue.about_to_land(self.project, self.name, task, self.journal.squash)
+        with fast_forward.merge_lock(self.project):
             self._refuse_if_committed()
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
@@ -520,14 +497,13 @@ class _Pipeline:
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
             why = f"{self.name}: its work was not accepted: {gist(answer.reason)}"
-            raise SentBack(why, hint=f"llmc message {self.name} 'What has to change.'")
+            raise LandingRejected(why, hint=f"llmc message {self.name} 'What has to change.'")
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
         if not self.way.verify(self.project, self.journal.squash):
-            self._write(
-                replace(self.journal, step="land")
-            )  # otherwise the next accept would fail the same way
+            # Otherwise the next accept would fail the same way.
+            self._write(replace(self.journal, step="land"))
             raise LlmcError(
                 f"{self.name}: {self.journal.squash[:12]} landed, but is no longer on the branch",
                 hint="The branch may have been moved back. Run `llmc accept` again to land it.",
@@ -545,16 +521,16 @@ class _Pipeline:
     def complete(self) -> AcceptJournal:
         """Complete the task before anything else happens to its worker, so that it is not claimed again."""
         assert self.record.assignment is not None
-        from llmc.tasks import queue as claims
+        from llmc.tasks import queue
 
-        claims.complete_for(self.project, self.record.name, self.record.assignment, self.journal.squash)
+        queue.complete_for(self.project, self.name, self.record.assignment, self.journal.squash)
         return self.journal
 
     def reset(self) -> AcceptJournal:
         """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
         if not self._is_fresh():
-            rebase.refuse_if_disturbed(self.project, self.record)
-            late = self._has_more()
+            at_rest.refuse_if_disturbed(self.project, self.record)
+            late = self._has_committed()  # while its work landed
             if late:  # before the worktree is reset: after a crash there is nothing left to find
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
             why = "late" if late else trash.ACCEPTED
@@ -568,7 +544,7 @@ class _Pipeline:
         return self.journal
 
     def _tell_late(self, key: str, next: str) -> None:
-        said = f"{self.name} committed more while its work landed; the additional work is in the trash"
+        said = f"{self.name} made more commits while its work landed; they are in the trash"
         with self.project.store.transaction() as tx:
             tx.clear_item(trash.late_key(self.name))
             tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)
@@ -579,14 +555,6 @@ class _Pipeline:
             return False
         worktrees.drop_dead_locks(self.project, self.record)
         return git.tree_state(self.worktree).clean
-
-    def _has_more(self) -> bool:
-        """Whether the worker did more while its work landed; that is saved and reported."""
-        try:
-            self._refuse_if_committed()
-        except WorkChanged:
-            return True
-        return False
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:

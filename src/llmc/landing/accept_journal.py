@@ -46,7 +46,7 @@ class Waiting(LlmcError):
     """The landing is pending; the next accept polls it."""
 
 
-class SentBack(Refused):
+class LandingRejected(Refused):
     """The landing was rejected; nothing landed, the accept has ended, and the worker gets the reason."""
 
 
@@ -63,16 +63,9 @@ def is_past_landing(journal: AcceptJournal | None) -> bool:
     return journal is not None and position(journal.step) > STEPS.index("wait")
 
 
-def waits(journal: AcceptJournal | None) -> bool:
-    """Whether its landing is pending, with no process working on it."""
-    return journal is not None and journal.step == "wait"
-
-
 def is_due(journal: AcceptJournal) -> bool:
     """Whether to resume it now; a pending landing is polled at intervals."""
-    return (
-        not waits(journal) or now_unix() - journal.polled_unix >= POLL_S or now_unix() < journal.polled_unix
-    )
+    return journal.step != "wait" or not 0 <= now_unix() - journal.polled_unix < POLL_S
 
 
 def position(step_name: str) -> int:

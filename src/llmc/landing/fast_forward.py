@@ -3,10 +3,11 @@
 import os
 import shlex
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Self
 
+from llmc.base import locks, proc
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
@@ -21,7 +22,9 @@ INDEX_LOCK_S = 2.0
 #: the key of the attention item about a blocked source
 SOURCE = "source"
 
-_REFUSED_BY_HOOK = "A hook of the source refused it. Fix what it reports, then accept again."
+_FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
+
+_REFUSED_BY_HOOK = "A hook of the source refused the commit. Fix what the hook reports, then accept again."
 
 
 class BaseMoved(Exception):
@@ -55,6 +58,16 @@ class Ahead:
         self._stack.close()
 
 
+def ticket(project: Project, timeout_s: float = 7200.0) -> AbstractContextManager[None]:
+    """First come, first served: only the holder lands. It ends with its process."""
+    return locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
+
+
+def merge_lock(project: Project) -> AbstractContextManager[None]:
+    """Held while the branch moves."""
+    return locks.lock(project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
+
+
 def check_source(project: Project) -> Path | None:
     """Refuse early if the source has uncommitted changes; returns the checkout that was checked."""
     place = _checkout(project)
@@ -80,7 +93,8 @@ def _refuse_if_busy(place: Path) -> None:
     operation = git.operation_in_progress(place)
     if operation:
         raise SourceBusy(
-            f"a {operation} is in progress in {place}", hint="Finish or abort it, then accept again."
+            f"a {operation} is in progress in {place}",
+            hint=f"Finish or abort the {operation}, then accept again.",
         )
     lock = git.git_dir(place) / "index.lock"
     if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
@@ -177,8 +191,7 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
         _move_ref(project, source, ref, branch, base)
         return
     # The merge that follows runs git's maintenance.
-    bring = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    git.git(source, *bring, str(project.root.path), ref)
+    git.git(source, *_FETCH, "--no-auto-maintenance", str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
     # A generous timeout: stopped halfway, it would leave the user's checkout half updated.
     merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]
@@ -227,16 +240,11 @@ def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
     target = f"refs/heads/{branch}"
     taken = Refused(
         f"branch {branch} already exists in the source",
-        hint="Choose another name with --branch NAME, or delete it.",
+        hint="Choose another name with --branch NAME, or delete that branch.",
     )
     if not _is_local(project):
         lease = f"--force-with-lease={target}:"  # the branch must not exist
-        done = git.git(
-            project.root.path,
-            *["push", "--porcelain", lease, project.source, f"{commit}:{target}"],
-            check=False,
-            timeout_s=300,
-        )
+        done = _pushed(project, lease, project.source, f"{commit}:{target}")
         if not done.ok:
             if "[rejected]" in done.stdout:
                 raise taken
@@ -248,15 +256,7 @@ def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
         return
     if there is not None:
         raise taken
-    fetch = [
-        "fetch",
-        "--quiet",
-        "--no-tags",
-        "--no-write-fetch-head",
-        str(project.root.path),
-        f"{ref}:{target}",
-    ]
-    git.git(source, *fetch, timeout_s=300, hooks=True)
+    git.git(source, *_FETCH, str(project.root.path), f"{ref}:{target}", timeout_s=300, hooks=True)
 
 
 def push_onward(project: Project) -> str | None:
@@ -272,13 +272,8 @@ def push_onward(project: Project) -> str | None:
 
 
 def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) -> None:
-    done = git.git(
-        source,
-        *["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path)],
-        f"{ref}:refs/heads/{branch}",
-        check=False,
-        hooks=True,
-    )
+    there = f"{ref}:refs/heads/{branch}"
+    done = git.git(source, *_FETCH, str(project.root.path), there, check=False, hooks=True)
     if not done.ok:
         if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
@@ -287,15 +282,7 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) 
 
 
 def _push(project: Project, commit: str, branch: str) -> None:
-    done = git.git(
-        project.root.path,
-        "push",
-        "--porcelain",
-        project.source,
-        f"{commit}:refs/heads/{branch}",
-        check=False,
-        timeout_s=300,
-    )
+    done = _pushed(project, project.source, f"{commit}:refs/heads/{branch}")
     if not done.ok:
         if "[rejected]" in done.stdout:
             raise BaseMoved
@@ -303,6 +290,10 @@ def _push(project: Project, commit: str, branch: str) -> None:
             said = (done.stderr or done.stdout).strip()[-600:]
             raise SourceBusy(f"{project.source} refused the push: {said}", hint=_REFUSED_BY_HOOK)
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+
+def _pushed(project: Project, *args: str) -> proc.Done:
+    return git.git(project.root.path, "push", "--porcelain", *args, check=False, timeout_s=300)
 
 
 def _is_local(project: Project) -> bool:
@@ -316,6 +307,7 @@ def _checkout(project: Project) -> Path | None:
     place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
     if place is not None and not place.is_dir():
         raise LlmcError(
-            f"{place} is a worktree of the source, but does not exist", hint="Run `git worktree prune` there."
+            f"{place} is a worktree of the source, but does not exist",
+            hint="Run `git worktree prune` in the source.",
         )
     return place

@@ -1,4 +1,4 @@
-"""Start a review: rebase the worker's commits onto the latest default branch first, if that disturbs nobody."""
+"""Start a review: rebase the worker's commits onto the latest default branch first, unless that would disturb it."""
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ def _waits(record: WorkerRecord) -> bool:
 
 
 def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
-    """Offline with commits: they can be shown, but nobody could resolve conflicts now."""
+    """Offline with commits: they can be shown, but no agent could resolve conflicts now."""
     seen = review.look(project, record)
     if not seen.ahead:
         return review.look_so_far(project, record)

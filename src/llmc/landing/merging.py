@@ -152,8 +152,7 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
         )
     if len(points) > 1:
         raise Refused(
-            f"the commits of {name} and {branch} have {len(points)} merge bases: each was merged into the other, "
-            "so their changes cannot be told apart",
+            f"the commits of {name} and {branch} have {len(points)} merge bases: each was merged into the other",
             hint=f"llmc message {name} 'Merge origin/{branch} into your branch again and commit.'",
         )
     return points[0]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from llmc.base.errors import Refused, UsageError
 from llmc.landing import fast_forward, merging
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git, lfs, provision, submodules
+from llmc.repo import git, lfs, provision, submodules, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake
 
@@ -56,8 +56,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     fast_forward.make_branch(project, ref, tip, branch)
     with project.store.transaction() as tx:
         tx.emit("picked", worker=name, branch=branch, commit=tip, base=base)
-    state = git.tree_state(worktree)
-    return Picked(name, branch, tip, base, count, (*state.tracked, *state.untracked))
+    return Picked(name, branch, tip, base, count, git.tree_state(worktree).files)
 
 
 def _refuse_bad_name(project: Project, branch: str) -> None:
@@ -75,18 +74,14 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} is being accepted (step {record.accept.step})", hint="Wait for the accept to finish."
+            f"{name} is being accepted (step {record.accept.step})", hint="Run `llmc status` to follow it."
         )
     if record.status not in CAN_PICK:
         raise Refused(
             f"{name} is {record.status}: its commits may still change",
             hint=f"Wait for it: llmc wait {name} --status needs_review,needs_input",
         )
-    if not Path(record.worktree_path, ".git").exists():
-        raise Refused(
-            f"the worktree of {name} is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch.",
-        )
+    worktrees.refuse_if_missing(record)
     if git.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
             f"a rebase is in progress in the worktree of {name}", hint=f"Check it: llmc attach {name}"
@@ -104,7 +99,7 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     except merging.Conflicts as found:
         raise Refused(
             f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
-            hint=f"When it is needs_review, run `llmc rebase {record.name}` to let it resolve them.",
+            hint=f"Let {record.name} resolve the conflicts: llmc rebase {record.name}",
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch

@@ -31,18 +31,19 @@ def _templates() -> "Environment":
     )
 
 
+def _rendered(template: str, **fields: object) -> str:
+    return _templates().get_template(template).render(**fields)
+
+
 def task_prompt(project: Project, record: WorkerRecord, prompt: str) -> str:
     worker = project.config.workers.get(record.name)
-    return (
-        _templates()
-        .get_template("task.md.j2")
-        .render(
-            role_prompt=worker.role_prompt.strip() if worker else "",
-            worktree=record.worktree_path,
-            root=project.root.path,
-            validate=project.config.repo.validate,
-            prompt=prompt,
-        )
+    return _rendered(
+        "task.md.j2",
+        role_prompt=worker.role_prompt.strip() if worker else "",
+        worktree=record.worktree_path,
+        root=project.root.path,
+        validate=project.config.repo.validate,
+        prompt=prompt,
     )
 
 
@@ -57,34 +58,28 @@ def task_of(project: Project, record: WorkerRecord, prompt_id: str, sent: str) -
 
 def reject_prompt(project: Project, review: Review, feedback: str) -> str:
     diff, left_out = quoted(review.diff)
-    return (
-        _templates()
-        .get_template("reject.md.j2")
-        .render(
-            feedback=feedback,
-            worktree=review.worktree,
-            base=review.parting[:12],
-            head=review.head[:12],
-            validate=project.config.repo.validate,
-            diff=diff,
-            left_out=left_out,
-        )
+    return _rendered(
+        "reject.md.j2",
+        feedback=feedback,
+        worktree=review.worktree,
+        base=review.parting[:12],
+        head=review.head[:12],
+        validate=project.config.repo.validate,
+        diff=diff,
+        left_out=left_out,
     )
 
 
 def self_review_prompt(project: Project, record: WorkerRecord) -> str:
     worktree = Path(record.worktree_path)
     base = git.merge_base(worktree, project.base, "HEAD")
-    return (
-        _templates()
-        .get_template("review.md.j2")
-        .render(
-            worktree=worktree,
-            base=base[:12] if base else f"origin/{project.config.repo.default_branch}",
-            instructions=project.config.defaults.self_review.prompt.strip(),
-            validate=project.config.repo.validate,
-            task=record.current_prompt,
-        )
+    return _rendered(
+        "review.md.j2",
+        worktree=worktree,
+        base=base[:12] if base else f"origin/{project.config.repo.default_branch}",
+        instructions=project.config.defaults.self_review.prompt.strip(),
+        validate=project.config.repo.validate,
+        task=record.current_prompt,
     )
 
 
@@ -92,57 +87,48 @@ def sent_back_prompt(
     project: Project, record: WorkerRecord, command: str, output: str, round_: int, rounds: int
 ) -> str:
     """The prompt for an auto worker whose work failed a check."""
-    return (
-        _templates()
-        .get_template("sent_back.md.j2")
-        .render(
-            worktree=record.worktree_path,
-            branch=project.config.repo.default_branch,
-            command=command,
-            output=conflicts.printable(output) or "(no output)",
-            round=round_,
-            rounds=rounds,
-        )
+    return _rendered(
+        "sent_back.md.j2",
+        worktree=record.worktree_path,
+        branch=project.config.repo.default_branch,
+        command=command,
+        output=conflicts.printable(output) or "(no output)",
+        round=round_,
+        rounds=rounds,
     )
 
 
 def not_landed_prompt(project: Project, record: WorkerRecord, problem: str, round_: int, rounds: int) -> str:
     """The prompt for an auto worker whose work cannot land as it is."""
-    return (
-        _templates()
-        .get_template("not_landed.md.j2")
-        .render(
-            worktree=record.worktree_path,
-            branch=project.config.repo.default_branch,
-            own_branch=record.branch,
-            problem=conflicts.printable(problem),
-            round=round_,
-            rounds=rounds,
-        )
+    return _rendered(
+        "not_landed.md.j2",
+        worktree=record.worktree_path,
+        branch=project.config.repo.default_branch,
+        own_branch=record.branch,
+        problem=conflicts.printable(problem),
+        round=round_,
+        rounds=rounds,
     )
 
 
 def near_budget_prompt(words: str) -> str:
-    return _templates().get_template("near_budget.md.j2").render(words=words)
+    return _rendered("near_budget.md.j2", words=words)
 
 
 def ask_to_commit_prompt(record: WorkerRecord) -> str:
-    return _templates().get_template("ask_to_commit.md.j2").render(worktree=record.worktree_path)
+    return _rendered("ask_to_commit.md.j2", worktree=record.worktree_path)
 
 
 def validation_prompt(project: Project, record: WorkerRecord) -> str:
     """The prompt for a worker whose resolved rebase failed validation."""
-    return (
-        _templates()
-        .get_template("validation.md.j2")
-        .render(
-            branch=project.config.repo.default_branch,
-            worktree=record.worktree_path,
-            round=record.resolution_attempts + 1,
-            rounds=MAX_ROUNDS,
-            validate=project.config.repo.validate,
-            output=conflicts.printable(record.validation_output),
-        )
+    return _rendered(
+        "validation.md.j2",
+        branch=project.config.repo.default_branch,
+        worktree=record.worktree_path,
+        round=record.resolution_attempts + 1,
+        rounds=MAX_ROUNDS,
+        validate=project.config.repo.validate,
+        output=conflicts.printable(record.validation_output),
     )
 
 
@@ -175,22 +161,19 @@ def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> 
                 "more": len(shown) < len(excerpts),
             }
         )
-    text = (
-        _templates()
-        .get_template("conflict.md.j2")
-        .render(
-            branch=branch,
-            worktree=worktree,
-            round=record.resolution_attempts + 1,
-            rounds=MAX_ROUNDS,
-            left=unresolved(facts),
-            in_progress=facts.rebasing,
-            base=record.rebase_base,
-            summary=conflicts.summary(markers),
-            files=files,
-            validate=project.config.repo.validate,
-            task=record.current_prompt,
-        )
+    text = _rendered(
+        "conflict.md.j2",
+        branch=branch,
+        worktree=worktree,
+        round=record.resolution_attempts + 1,
+        rounds=MAX_ROUNDS,
+        left=unresolved(facts),
+        in_progress=facts.rebasing,
+        base=record.rebase_base,
+        summary=conflicts.summary(markers),
+        files=files,
+        validate=project.config.repo.validate,
+        task=record.current_prompt,
     )
     return text, tuple(stages)
 

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.kinds import tool_children
 from llmc.agents.protocol import ClientStatus
 from llmc.attention.raising import advice
 from llmc.base import proc
@@ -18,10 +17,8 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
-from llmc.base.processes import wait_until
 from llmc.base.text import some_files
-from llmc.base.tmux import answered
-from llmc.landing import merging, review, validation
+from llmc.landing import at_rest, merging, review, validation
 from llmc.landing.failing_base import BaseFails
 from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
@@ -30,24 +27,10 @@ from llmc.records.worker import Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-from llmc.sessions import intake, leftovers
+from llmc.sessions import intake
 from llmc.sessions.rules import decide
-from llmc.sessions.sessions import is_taken, status_of
+from llmc.sessions.sessions import status_of
 
-
-def committer(worktree: Path, commit: str) -> dict[str, str]:
-    """The configured identity; without one, the author is also the committer."""
-    if git.config_get(worktree, "user.email"):
-        return {}
-    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae", commit).stdout
-    name, email = shown.strip("\n").split("\0")
-    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
-
-
-LEFTOVER_WAIT_S = 2.0
-AFTER_STOP_S = 2.0
-#: how long an agent that has just stopped may take to become idle before its work is validated
-REST_WAIT_S = 5.0
 #: how much of a validation's output is sent to the worker
 OUTPUT_CHARS = 4000
 #: how many commits reverted on the branch are searched for in a worker's work
@@ -87,13 +70,13 @@ def rebase(project: Project, name: str) -> Rebased:
     if must_tell(record):
         raise tell(project, name)
     if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
-        state = "being accepted" if record.accept is not None else record.status
+        why = "it is being accepted" if record.accept else f"its status is {record.status}, not needs_review"
         raise Refused(
-            f"cannot rebase {name}: its status is {state}, not needs_review",
+            f"cannot rebase {name}: {why}",
             hint=advice(project, record.name),
         )
     if not was_interrupted(record):
-        refuse_if_dirty(record)
+        at_rest.refuse_if_dirty(record)
     try:
         done = onto_base(project, name, then_validate=True)
     except HasConflicts as found:
@@ -110,7 +93,7 @@ def keep_rebased(project: Project, name: str) -> LlmcError | None:
     validated, and locked, again after each landing.
     """
     record = project.store.worker(name)
-    refuse_if_dirty(record)
+    at_rest.refuse_if_dirty(record)
     try:
         done = onto_base(project, name)
     except HasConflicts:
@@ -147,7 +130,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
-    _wait_for_rest(project, record)
+    at_rest.wait(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
@@ -158,7 +141,9 @@ def settle(project: Project, name: str) -> WorkerRecord:
     with fault_step("rebase.validate"):
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
-            raise LlmcError(f"{name} made a commit during validation", hint="It will be validated again.")
+            raise LlmcError(
+                f"{name} made a commit during validation", hint="llmc validates the new commit next."
+            )
         blamed = failed is not None and not isinstance(failed, BaseFails)
         code = (failed.returncode or 1) if failed and blamed else 0
         output = failed.output[-OUTPUT_CHARS:] if failed else ""
@@ -182,20 +167,6 @@ def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts
     return None
 
 
-def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
-    """The agent's Stop comes a moment before it is idle."""
-
-    def rests() -> bool:
-        try:
-            refuse_if_disturbed(project, record)
-        except Refused:
-            return False
-        return True
-
-    if not wait_until(rests, REST_WAIT_S, interval_s=0.1):
-        refuse_if_disturbed(project, record)
-
-
 def was_interrupted(record: WorkerRecord) -> bool:
     """Whether a crash interrupted a rebase."""
     return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
@@ -208,7 +179,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
-    refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     worktrees.drop_dead_locks(project, record)
     base = base or provision.refresh_base(project)
     before = _without_open_rebase(project, record, worktree)
@@ -225,7 +196,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
         git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
         before = _collapse(project, record, worktree, work)
         done = _begin(project, record, worktree, before, work)
-    rebasing, after = git.rebase_and_head(worktree)
+    rebasing, after = git.rebase_in_progress(worktree), git.head(worktree)
     if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may need other submodules and files
         _record_clean(project, name, base, after, then_validate)
@@ -235,9 +206,8 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
 
 def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
     """HEAD, after aborting a rebase left by our own crash."""
-    rebasing, before = git.rebase_and_head(worktree)
-    if not rebasing:
-        return before
+    if not git.rebase_in_progress(worktree):
+        return git.head(worktree)
     if not record.pre_rebase_sha:
         raise Refused(
             f"a rebase not started by llmc is in progress in the worktree of {record.name}",
@@ -307,8 +277,8 @@ def _gave_trouble(
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
         return LlmcError(
-            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and is {record.status}",
-            hint="Run `llmc up --detach`, then try again: the worker will resolve them.",
+            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and its status is {record.status}",
+            hint="Run `llmc up --detach`, then try again: the worker resolves the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
@@ -316,7 +286,7 @@ def _gave_trouble(
 def _run(worktree: Path, before: str, base: str) -> proc.Done:
     """Run git rebase; continue it where rerere resolved and staged every conflict."""
     settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
-    env = committer(worktree, before)
+    env = _committer(worktree, before)
     done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
     while not done.ok and git.rebase_in_progress(worktree) and not git.conflicted_files(worktree):
         at = git.head(worktree)
@@ -324,6 +294,15 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
         if git.head(worktree) == at:
             break
     return done
+
+
+def _committer(worktree: Path, commit: str) -> dict[str, str]:
+    """The configured identity; without one, the author is also the committer."""
+    if git.config_get(worktree, "user.email"):
+        return {}
+    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae", commit).stdout
+    name, email = shown.strip("\n").split("\0")
+    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
 
 
 def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
@@ -467,7 +446,7 @@ def tell(project: Project, name: str) -> LlmcError:
         problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
-        return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
+        return Conflict(text, hint=f"Accept again when {name} is needs_review.", worker=name, files=files)
     text = f"{problem}, and the prompt to {name} was {receipt.outcome}: {receipt.reason}"
     return Conflict(text, hint=f"Check it: llmc attach {name}", worker=name, files=files)
 
@@ -483,45 +462,3 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
         if verdict.change:
             tx.move(record.name, verdict.change)
     return True
-
-
-def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client looks busy for a moment after its Stop, when we may already be here.
-
-    And it looks idle for a moment before it takes a queued message.
-    """
-
-    def rests() -> bool:
-        return status_of(record, pane) is not ClientStatus.BUSY and not leftovers.has_queue(record, pane)
-
-    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
-    return rests() and status_of(record, pane) is not ClientStatus.WAITING
-
-
-def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
-    """Refuse git operations in a worktree while someone else is working in it."""
-    pane = answered(project.pane(record), record.name)
-    taken = is_taken(record, pane)
-    if taken:
-        raise Refused(taken)
-    if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
-        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
-    # Hooks are short-lived children of the agent.
-    if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
-        pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
-        raise Refused(
-            f"{record.name} has background processes (pid {pids}) that could still change files",
-            hint=f"Wait for them, or run: llmc message {record.name} 'Stop your background processes.'",
-        )
-
-
-def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
-    """Refuse uncommitted changes; returns the status of the worktree."""
-    changes = git.tree_state(Path(record.worktree_path))
-    if not changes.clean:
-        names = some_files([*changes.tracked, *changes.untracked])
-        raise Refused(
-            f"{record.name} has uncommitted changes: {names}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
-        )
-    return changes

@@ -4,6 +4,7 @@ Read-only: takes no lock, and does not change the state, the worktree or its ind
 """
 
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from llmc.landing import merging, rules
 from llmc.landing.rules import patch_id
 from llmc.records.state import State
 from llmc.records.worker import Reviewed, Status, WorkerRecord
-from llmc.repo import git, provision, trash
+from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project
 
 
@@ -103,27 +104,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         stale = error.message  # show the work even if the source is unreachable
     head = git.head(worktree)
     shown = _what_lands(project, record.name, head)
-    work = shown.work
-    changes = git.tree_state(worktree)
-    return Review(
-        worker=record.name,
-        worktree=worktree,
-        prompt=record.current_prompt,
-        since_unix=record.since_unix,
-        base=shown.base,
-        head=head,
-        ahead=len(work.commits),
-        behind=len(work.others),
-        commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
-        files=changed_files(worktree, shown.base, shown.result),
-        dirty=(*changes.tracked, *changes.untracked),
-        diff=git.diff(worktree, shown.base, shown.result),
-        stale=stale,
-        parting=work.parting,
-        result=shown.result,
-        conflicts=shown.conflicts,
-        warnings=_warnings(project, record, shown),
-    )
+    return _review(record, shown, stale=stale, warnings=_warnings(project, record, shown))
 
 
 class _Shown(Struct, frozen=True):
@@ -131,6 +112,28 @@ class _Shown(Struct, frozen=True):
     base: str
     result: str
     conflicts: tuple[str, ...] = ()
+
+
+def _review(record: WorkerRecord, shown: _Shown, **more: Any) -> Review:
+    worktree, work = Path(record.worktree_path), shown.work
+    return Review(
+        worker=record.name,
+        worktree=worktree,
+        prompt=record.current_prompt,
+        since_unix=record.since_unix,
+        base=shown.base,
+        head=work.tip,
+        ahead=len(work.commits),
+        behind=len(work.others),
+        commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
+        files=changed_files(worktree, shown.base, shown.result),
+        dirty=git.tree_state(worktree).files,
+        diff=git.diff(worktree, shown.base, shown.result),
+        parting=work.parting,
+        result=shown.result,
+        conflicts=shown.conflicts,
+        **more,
+    )
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:
@@ -229,34 +232,13 @@ TRIES = 3
 
 def look_so_far(project: Project, record: WorkerRecord) -> Review:
     """The diff from the merge base with the last known default branch to its current files."""
+    worktrees.refuse_if_missing(record)
     worktree = Path(record.worktree_path)
-    if not (worktree / ".git").exists():
-        raise Refused(
-            f"the worktree of {record.name} is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch.",
-        )
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)
-    changes = git.tree_state(worktree)
     tree, left_out = _files(worktree, head)
-    return Review(
-        worker=record.name,
-        worktree=worktree,
-        prompt=record.current_prompt,
-        since_unix=record.since_unix,
-        base=work.parting,
-        head=head,
-        ahead=len(work.commits),
-        behind=len(work.others),
-        commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
-        files=changed_files(worktree, work.parting, tree),
-        dirty=(*changes.tracked, *changes.untracked),
-        diff=git.diff(worktree, work.parting, tree),
-        parting=work.parting,
-        result=tree,
-        so_far="being accepted" if record.accept is not None else str(record.status),
-        left_out=left_out,
-    )
+    so_far = "being accepted" if record.accept is not None else str(record.status)
+    return _review(record, _Shown(work, work.parting, tree), so_far=so_far, left_out=left_out)
 
 
 def _files(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:

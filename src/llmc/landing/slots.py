@@ -18,6 +18,7 @@ from llmc.base.files import private_dir, remove_tree
 from llmc.base.proc import Done, ShuttingDown
 from llmc.config.paths import Root
 from llmc.repo import git, lfs, provision, submodules
+from llmc.repo.git_locks import git_commands_in
 from llmc.repo.project import Project
 
 #: how long a check waits for others; each may take up to `repo.validate_timeout_s`
@@ -136,8 +137,8 @@ def end_what_runs(one: Slot) -> None:
     """Commands outlive a killed llmc, and two must not share a slot."""
     found = processes.marked(MARK, str(one.path))
     if one.in_use.exists():  # git may have been started by provisioning, not by a check
-        here = [pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")]
-        found += [process for process in map(processes.identify, here) if process is not None]
+        here = map(processes.identify, git_commands_in(one.path))
+        found += [process for process in here if process is not None]
     left = processes.end_all(found, grace_s=0) if found else []
     if left:
         raise NoSlot(
@@ -145,13 +146,13 @@ def end_what_runs(one: Slot) -> None:
         )
 
 
-def check_out(project: Project, one: Slot, commit: str, *, anew: bool = False) -> bool:
-    """Check out exactly this commit in the slot, provisioned like a worktree; `anew`: remove ignored files, too.
+def check_out(project: Project, one: Slot, commit: str, *, from_scratch: bool = False) -> bool:
+    """Check out exactly this commit in the slot, provisioned like a worktree; `from_scratch`: remove ignored files too.
 
     Returns whether it was recreated: then nothing known about it holds.
     """
     try:
-        _exactly(project, one, commit, ignored=anew or project.config.repo.validate_clean)
+        _exactly(project, one, commit, ignored=from_scratch or project.config.repo.validate_clean)
         return False
     except (LlmcError, OSError):
         pass  # a check can leave anything there; try a new slot
@@ -211,8 +212,8 @@ def _distrust(one: Slot) -> None:
     doubtful = [row[2:] for row in rows if row and row[0] != "H"]
     doubtful += _changed(f"{one.path}/", [row[2:] for row in rows if row[:1] == "H"], since_ns)
     if doubtful:
-        listed = "".join(f"{name}\0" for name in doubtful).encode("utf-8", "surrogateescape")
-        _git(one, "update-index", "--force-remove", "-z", "--stdin", input=listed)
+        names = git.nul_separated(doubtful)
+        _git(one, "update-index", "--force-remove", "-z", "--stdin", input=names)
 
 
 def _changed(place: str, names: list[str], since_ns: int) -> list[str]:

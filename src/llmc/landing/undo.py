@@ -4,8 +4,9 @@ Journaled in the state: the field `undo` names the next step and is written befo
 after a crash. The running undo holds the landing ticket; a journal without a holder was interrupted.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +19,8 @@ from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
 from llmc.landing import fast_forward, merging, rebase, validation
 from llmc.records.event_log import EventLog
-from llmc.records.state import UndoJournal
+from llmc.records.state import State, UndoJournal
+from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.tasks import task_orders
@@ -31,12 +33,8 @@ REF = f"refs/llmc/land/{NAME}"
 STEPS = ("revert", "validate", "land", "verify", "return", "finish")
 DONE = "done"
 MAX_ATTEMPTS = 20
-#: how long to wait for another landing, and for a goal tick
-TICKET_S, TICK_S = 7200.0, 120.0
-
-_IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
-_COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
-
+#: how long the daemon waits for another landing before it resumes, and an undo for a goal tick
+RESUME_S, TICK_S = 0.2, 120.0
 
 #: reopens the plan item of a commit, with a reason; returns its id, "" for none
 Reopen = Callable[[Project, str, str], str]
@@ -64,16 +62,29 @@ class Target(Struct, frozen=True):
 
 
 def target(project: Project) -> Target:
-    """The interrupted undo, else the latest accept that was not undone."""
-    journal = project.store.read().undo
-    if journal is not None and (journal.step != DONE or _is_news(project, journal)):
-        return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
-    newest = _newest_accept(project)
+    """The interrupted undo, else the latest accept that was not undone; refuses while that one waits to land."""
+    state = project.store.read()
+    journal = state.undo
+    if journal is not None and journal.step != DONE:
+        return _begun(journal)
+    newest, pending = _newest_accept(project), _newest_pending(state)
+    accepted_unix = newest.at_unix if newest else 0.0
+    pending_unix = pending.accept.started_unix if pending and pending.accept else 0.0
+    if journal is not None and max(accepted_unix, pending_unix) <= journal.started_unix:
+        return _begun(
+            journal
+        )  # the daemon finished it, and the user has not seen that: a repeated command refers to it
+    if pending is not None and pending_unix > accepted_unix:
+        raise _not_landed_yet(pending, newest)
     if newest is None:
         raise NotFound(
             "nothing to undo: no work was accepted", hint="Run `llmc events` to see what happened."
         )
     return newest
+
+
+def _begun(journal: UndoJournal) -> Target:
+    return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
 
 
 def _newest_accept(project: Project) -> Target | None:
@@ -88,23 +99,39 @@ def _newest_accept(project: Project) -> Target | None:
     return None
 
 
-def _is_news(project: Project, journal: UndoJournal) -> bool:
-    """Whether the daemon finished this undo and the user has not seen that: a repeated command refers to it."""
-    newest = _newest_accept(project)
-    return newest is None or newest.at_unix <= journal.started_unix
+def _newest_pending(state: State) -> WorkerRecord | None:
+    """The worker whose accept started last, of those that wait to land."""
+    pending = [record for record in state.workers.values() if record.landing_waits_for]
+    return max(pending, key=lambda record: record.accept.started_unix if record.accept else 0.0, default=None)
+
+
+def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
+    """Not the one before instead: the user means the accept that waits."""
+    assert pending.accept is not None
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
+    hint = f"Check whether it has landed: llmc accept {pending.name}"
+    if before is not None:
+        hint += f". To revert the accept before it, run `git revert {before.commit[:12]}` in the source."
+    return Refused(
+        f"the latest accept has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
+        f"has been waiting for {pending.landing_waits_for} since {since}",
+        hint=hint,
+    )
 
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
-    with _ticket(project, TICKET_S):
+    with fast_forward.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
-            raise Refused("another accept is the latest now; nothing was undone", hint="Run it again.")
+            raise Refused(
+                "other work was accepted in the meantime; nothing was undone", hint="Run `llmc undo` again."
+            )
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
         _Steps(project, journal, reopen).land()
-    return _give_back(project, reopen, TICKET_S, keep=False)
+    return _give_back(project, reopen, fast_forward.ticket(project), keep=False)
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
@@ -113,12 +140,12 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
     if journal is None or journal.step == DONE:
         return None
     try:
-        with _ticket(project, 0.2):
+        with fast_forward.ticket(project, RESUME_S):
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
             _Steps(project, journal, reopen).land()
-        return _give_back(project, reopen, 0.2, keep=True)
+        return _give_back(project, reopen, fast_forward.ticket(project, RESUME_S), keep=True)
     except LockTimeout:
         return None
 
@@ -131,10 +158,12 @@ def stopped(project: Project) -> str:
     return journal.commit
 
 
-def _give_back(project: Project, reopen: Reopen, wait_s: float, *, keep: bool) -> Undone:
+def _give_back(
+    project: Project, reopen: Reopen, ticket: AbstractContextManager[None], *, keep: bool
+) -> Undone:
     """The steps after landing; `keep`: the journal stays until the user has seen it."""
     # A tick that has just seen the merge must not mark a plan item done after it was reopened.
-    with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), _ticket(project, wait_s):
+    with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), ticket:
         journal = project.store.read().undo
         if journal is None:  # another process has finished it
             raise NotFound("the undo has already finished", hint="Run `llmc events` to see what happened.")
@@ -160,12 +189,6 @@ def _begin(project: Project, wanted: Target) -> UndoJournal:
     with project.store.transaction() as tx:
         tx.journal_undo(journal)
     return journal
-
-
-@contextmanager
-def _ticket(project: Project, timeout_s: float) -> Iterator[None]:
-    with locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s):
-        yield
 
 
 class _Steps:
@@ -260,7 +283,7 @@ class _Steps:
     def _land(self) -> UndoJournal:
         if fast_forward.is_landed(self.project, self.journal.revert):  # before a crash
             return self.journal
-        with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
+        with fast_forward.merge_lock(self.project):
             fast_forward.land(self.project, NAME, self.journal.revert, self.journal.base)
         return self.journal
 
@@ -318,7 +341,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     if tree == git.tree_of(root, base):
         raise Refused(f"no changes of {commit[:12]} are left on the branch", hint="It was already reverted.")
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
-    env = {} if git.config_get(root, "user.email") else _IDENTITY | _COMMITTER
+    env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY
     done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)
     return done.stdout.strip()
 

@@ -8,8 +8,6 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,13 +20,12 @@ from llmc.base.errors import Refused
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.text import some_files
 from llmc.landing import failing_base, slots
-from llmc.landing.slots import NoSlot, Slot
+from llmc.landing.slots import NoSlot as NoSlot
+from llmc.landing.slots import Slot
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import git, provision, trash, user_commands
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-
-__all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "look_at_base", "run", "verify"]
 
 #: the key of the attention item about validation
 ITEM = "validation"
@@ -52,10 +49,6 @@ def verify(project: Project, name: str, worktree: Path, task: Assignment) -> Non
     done = user_commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
     if not done.ok:
         raise user_commands.failure(project, name, done, what=_of_task(task), so="nothing landed")
-
-
-def failure(project: Project, name: str, done: proc.Done, *, so: str) -> CommandFailed:
-    return user_commands.failure(project, name, done, what="validation", so=so)
 
 
 def _of_task(task: Assignment) -> str:
@@ -100,11 +93,12 @@ def check_commit(
     worktree: Path | None,
     task: Assignment | None = None,
 ) -> None:
-    """[repo].validate, then the task's `verify`, on exactly this commit; CommandFailed, or NoSlot.
+    """[repo].validate, then the task's `verify`, on exactly this commit. Raises CommandFailed, or NoSlot: then they
+    can run in the worktree, once the commit is there.
 
     In their output, the slot's path is replaced by the worktree's, where the worker can find the files.
     """
-    if not project.config.repo.validate and not (task and task.verify):
+    if not is_wanted(project, task):
         return
     try:
         with slots.taken(project) as slot:
@@ -117,7 +111,7 @@ def check_commit(
 def failing(project: Project, log: str, commit: str, command: str) -> proc.Done | None:
     """How a command fails on exactly this commit, in a slot; None: it passes. Raises NoSlot without one."""
     with slots.taken(project) as slot:
-        failed = _Check(project, log, slot, slot.path).alone(commit, command)
+        failed = _Check(project, log, slot, slot.path).passes(commit, command, command)
     return failed.done if failed else None
 
 
@@ -128,7 +122,7 @@ def base_is_due(project: Project, base: str) -> bool:
 
 
 def look_at_base(project: Project, log: str, base: str) -> None:
-    """The default branch was known to fail: is it still so? Where nobody can tell, the next task shows it."""
+    """Check again whether the default branch fails. Without a slot it counts as passing; the next task shows it."""
     before = project.store.read().failing_base
     if not project.config.repo.validate or not in_slot(project):
         failing_base.forget(project)
@@ -164,7 +158,7 @@ class _Check:
             if self.repo.validate:
                 self._validate(commit, base)
             if task is not None and task.verify:
-                failed = self._passes(commit, task.verify, _of_task(task))
+                failed = self.passes(commit, task.verify, _of_task(task))
                 if failed is not None:
                     raise self._blame(failed)
         except NoSlot:
@@ -172,19 +166,16 @@ class _Check:
                 self._did_not_work("?", time.monotonic() - began)
             raise
 
-    def alone(self, commit: str, command: str) -> _Failed | None:
-        return self._passes(commit, command, command)
-
     def _validate(self, commit: str, base: str) -> None:
         """Run [repo].validate. A failure is the worker's only if the base is known to pass."""
-        failed = self._passes(commit, self.repo.validate, "validation")
+        failed = self.passes(commit, self.repo.validate, "validation")
         if failed is not None and not self._has_passed(base):
             if failing_base.known(self.project, base, _fingerprint(self.project)):
                 raise failing_base.failure(self.project, base, failed.done)
             worked = bool(self.memory.passed)
             if self._base_passes(base):
                 # The base may have passed only because of its fresh setup: retry the commit with a fresh one.
-                failed = self._passes(commit, self.repo.validate, "validation")
+                failed = self.passes(commit, self.repo.validate, "validation")
             elif worked:
                 self._note_failing(base)
                 raise failing_base.failure(self.project, base, failed.done)
@@ -201,10 +192,10 @@ class _Check:
             self.project, self.name, failed.done, what=failed.what, so="nothing landed"
         )
 
-    def _passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
+    def passes(self, commit: str, command: str, what: str, *, from_scratch: bool = False) -> _Failed | None:
         """Run one command on a commit; retried once after a setup. Returns the failure, None if it passed."""
         with Aside(lambda: slots.setup_inputs(self.project, commit) if self.repo.setup else "") as inputs:
-            self._check_out(commit, anew=anew)
+            self._check_out(commit, from_scratch=from_scratch)
         ran = self._set_up(inputs.result())
         if ran is not None and not ran.ok:
             return _Failed(ran, "[repo].setup")
@@ -213,11 +204,11 @@ class _Check:
             return None
         if ran is None and self.repo.setup:  # it may need another setup
             self._forget_set_up()
-            return self._passes(commit, command, what)
+            return self.passes(commit, command, what)
         return _Failed(done, what)
 
-    def _check_out(self, commit: str, *, anew: bool) -> None:
-        if slots.check_out(self.project, self.slot, commit, anew=anew):
+    def _check_out(self, commit: str, *, from_scratch: bool) -> None:
+        if slots.check_out(self.project, self.slot, commit, from_scratch=from_scratch):
             self.memory = Memory()
 
     def _set_up(self, inputs: str) -> proc.Done | None:
@@ -264,7 +255,7 @@ class _Check:
         ):
             return False
         began = time.monotonic()
-        if self._passes(base, self.repo.validate, "validation", anew=True) is None:
+        if self.passes(base, self.repo.validate, "validation", from_scratch=True) is None:
             self._passed(base)
             return True
         _copy(self.slot.output, self.slot.base_output)
@@ -357,32 +348,17 @@ def is_wanted(project: Project, task: Assignment | None) -> bool:
 
 def is_apart(project: Project, task: Assignment | None) -> bool:
     """Whether checks run in a slot."""
-    if not is_wanted(project, task):
-        return False
-    # not needed without a check
-
-    return in_slot(project)
+    return is_wanted(project, task) and in_slot(project)
 
 
 def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) -> None:
     """Run `repo.validate` on a worker's checkout. Raises CommandFailed."""
-    from llmc.landing.slots import NoSlot
-
     if is_apart(project, None):
         with contextlib.suppress(NoSlot):
-            check_in_slot(project, record, commit, base)
+            check_commit(project, record.name, commit, base, worktree=Path(record.worktree_path))
             return
     if is_wanted(project, None):
         in_worktree(project, record, commit, base)
-
-
-def check_in_slot(
-    project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
-) -> None:
-    """Raises CommandFailed, or NoSlot: then they can run in the worktree, once the commit is there."""
-
-    worktree = Path(record.worktree_path)
-    check_commit(project, record.name, commit, base, worktree=worktree, task=task)
 
 
 def in_worktree(
@@ -392,19 +368,21 @@ def in_worktree(
     worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
         raise Refused(
-            f"{record.name} does not have {commit[:12]} checked out, so it cannot be validated there",
+            f"cannot validate {commit[:12]} in the worktree of {record.name}: another commit is checked out",
             hint="Try again.",
         )
-
     refuse_hidden_changes(record)
-    with _leaving_nothing(project, record, worktree):
+    before = git.tree_state(worktree)
+    try:
         done = run(project, record.name, worktree)
         if done.ok and task is not None:
             verify(project, record.name, worktree, task)
+    finally:
+        clear_away(project, record, before)
     if not done.ok and not _Worktree(project, record).base_passes(base):
         raise failing_base.failure(project, base, done)
     if not done.ok:
-        raise failure(project, record.name, done, so="nothing landed")
+        raise user_commands.failure(project, record.name, done, what="validation", so="nothing landed")
     if project.config.repo.validate:
         _Worktree(project, record).passed(commit)
 
@@ -463,33 +441,16 @@ class _Worktree:
 def refuse_hidden_changes(record: WorkerRecord) -> None:
     """Make git check all files again; Refused if a file marked as unchanged differs from the commit."""
     worktree = Path(record.worktree_path)
-    hidden = _hidden(worktree)
+    hidden = git.hidden_files(worktree)
     if not hidden:
         return
-    names = "".join(f"{name}\0" for name in hidden).encode("utf-8", "surrogateescape")
-    for bit in ("--no-skip-worktree", "--no-assume-unchanged"):  # one at a time: git uses only the last
-        git.git(worktree, "update-index", bit, "-z", "--stdin", input=names, timeout_s=300)
+    git.unhide(worktree, hidden)
     changed = git.tree_state(worktree, untracked=False).tracked
     if changed:
         raise Refused(
             f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit these files, or restore them.'",
         )
-
-
-def _hidden(worktree: Path) -> list[str]:
-    """Files marked `skip-worktree` (S) or `assume-unchanged` (lower case)."""
-    rows = git.git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout.split("\0")
-    return [row[2:] for row in rows if row and (row[0] == "S" or row[0].islower())]
-
-
-@contextmanager
-def _leaving_nothing(project: Project, record: WorkerRecord, worktree: Path) -> Iterator[None]:
-    before = git.tree_state(worktree)
-    try:
-        yield
-    finally:
-        clear_away(project, record, before)
 
 
 def clear_away(project: Project, record: WorkerRecord, before: git.TreeState) -> str | None:
@@ -513,6 +474,6 @@ def clear_away(project: Project, record: WorkerRecord, before: git.TreeState) ->
 
 def _restore(worktree: Path, names: list[str]) -> None:
     if names:
-        exactly = "".join(f":(literal){name}\0" for name in names).encode("utf-8", "surrogateescape")
+        exactly = git.nul_separated(f":(literal){name}" for name in names)
         flags = ["--source=HEAD", "--staged", "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"]
         git.git(worktree, "restore", "--quiet", *flags, input=exactly, timeout_s=300)

@@ -43,7 +43,7 @@ class Outcome(Struct, frozen=True):
 
     channel: str
     result: Result
-    why: str = ""
+    reason: str = ""
 
 
 class NotTold(Exception):
@@ -85,10 +85,8 @@ def _tried(name: str, channel: Channel, message: Message, timeout_s: float) -> O
         return Outcome(name, Result.SKIPPED, str(error))
     except NotTold as error:
         return Outcome(name, Result.FAILED, str(error))
-    except (
-        Exception
-    ) as error:  # a bug in one channel must not silence the others; its text may contain an address
-        return Outcome(name, Result.FAILED, type(error).__name__)
+    except Exception as error:  # a bug in one channel must not silence the others
+        return Outcome(name, Result.FAILED, type(error).__name__)  # its text may contain an address
     return Outcome(name, Result.TOLD)
 
 
@@ -121,11 +119,8 @@ def command(line: str) -> Channel:
     """The user's command."""
 
     def send(message: Message, timeout_s: float) -> None:
-        _run(
-            ["/bin/sh", "-c", line],
-            f"{json_text(message)}\n".encode(),  # one line, so that `cat >> file` writes JSON lines
-            timeout_s,
-        )
+        # One line, so that `cat >> file` writes JSON lines.
+        _run(["/bin/sh", "-c", line], f"{json_text(message)}\n".encode(), timeout_s)
 
     return send
 

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
-from msgspec.structs import replace as with_
+from msgspec.structs import asdict, replace
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
@@ -41,12 +40,9 @@ PAUSE_S = 60.0
 MOST = 200
 
 
-class Incident(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str
-    key: str
-    title: str
-    body: str = ""
-    facts: dict[str, object] = {}
+class Incident(Notice, frozen=True, kw_only=True):
+    """A notice, and how far its delivery is."""
+
     since_unix: float
     #: channels that still have to deliver it
     due: tuple[str, ...] = ()
@@ -60,10 +56,6 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     tried_unix: float = 0.0
     #: None: not over
     ended_unix: float | None = None
-
-    @property
-    def notice(self) -> Notice:
-        return Notice(self.kind, self.key, self.title, self.body, dict(self.facts))
 
     @property
     def is_open(self) -> bool:
@@ -81,17 +73,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 def opened(notice: Notice, channels: Collection[str]) -> Incident:
     """An incident that this process is about to send."""
-    return Incident(
-        kind=notice.kind,
-        key=notice.key,
-        title=notice.title,
-        body=notice.body,
-        facts=notice.facts,
-        since_unix=now_unix(),
-        due=tuple(channels),
-        pid=os.getpid(),
-        tried_unix=now_unix(),
-    )
+    now = now_unix()
+    return Incident(**asdict(notice), since_unix=now, due=tuple(channels), pid=os.getpid(), tried_unix=now)
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +191,7 @@ def notify(project: Project, kind: str, title: str, body: str, *, key: str, **fa
 def post(project: Project, notice: Notice) -> None:
     """The same in a thread; `flush` waits for it. Never raises."""
     settings, notice = settings_of(project), fit_to_tell(notice)
-    notice = with_(
+    notice = replace(
         notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
     )
     if notice.kind in KINDS and notice.kind not in settings.on:
@@ -319,8 +302,8 @@ def _start(project: Project, incident: Incident, channels: dict[str, Channel]) -
 
 def _deliver(project: Project, incident: Incident, channels: dict[str, Channel]) -> None:
     with fault_step("notify.send"):
-        outcomes = notifiers.tell(channels, _message(project, incident.notice), TIMEOUT_S)
-    failed = {one.channel: one.why for one in outcomes if one.result is Result.FAILED}
+        outcomes = notifiers.tell(channels, _message(project, incident), TIMEOUT_S)
+    failed = {one.channel: one.reason for one in outcomes if one.result is Result.FAILED}
     told = [one.channel for one in outcomes if one.result is Result.TOLD]
     with contextlib.suppress(LlmcError, OSError), fault_step("notify.told"):
         Incidents(project.root).tried(incident, told, failed)
@@ -333,5 +316,5 @@ def _deliver(project: Project, incident: Incident, channels: dict[str, Channel])
 
 
 def _message(project: Project, notice: Notice) -> dict[str, Any]:
-    plain = with_(notice, facts=msgspec.to_builtins(notice.facts, str_keys=True))
+    plain = replace(notice, facts=msgspec.to_builtins(notice.facts, str_keys=True))
     return payload(plain, root=str(project.root.path), host=socket.gethostname(), now=now_unix())

@@ -24,13 +24,13 @@ KINDS: dict[str, str] = {
     "task_quarantined": "a task is quarantined: it failed three times, or cannot be done as written",
     "worker_error": "one of your workers is in error, or its agent crashed",
     "blocked": "any other `blocked` item in `llmc status`: a question, a dialog, a dirty source, a full disk",
-    "waiting": "any other `waiting` item in `llmc status`: a proposed task, a failed accept, a long hold",
+    "waiting": "any other `waiting` item in `llmc status`: a proposed task, a change that did not land, a long hold",
     "notice": "any other `notice` item in `llmc status`: a budget nearly used up, a goal without progress",
     "needs_input": "one of your workers needs an answer or a message",
     "needs_review": "one of your workers has work to review",
     "digest": "auto mode ended, with the digest",
     "goal_asked": "a plan item is blocked by a question",
-    "overseer_failure": "the supervisor found a failure and started a remediation",
+    "overseer_failure": "the supervisor found a failure and started an agent to fix it",
     "overseer_ended": "the supervisor gave up; the fleet is stopped until you intervene",
 }
 

@@ -340,7 +340,7 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
 def _claim(books: Books, claim: Claim, row: Mapping[str, Any]) -> None:
     books.claims[claim.worker] = claim
     books.latest[claim.task] = claim.id
-    # A claim on a task that was just withdrawn fails or is released: nobody else may start it.
+    # A claim on a task that was just withdrawn fails or is released: no other worker may start it.
     if books.kept_back(claim.task) != "withdrawn":
         books.kept.pop(claim.task, None)
     if row.get("subject"):

@@ -14,7 +14,8 @@ from llmc.base.log_reader import LogReader, archives
 
 Row = dict[str, Any]
 
-_BLOCK = 1 << 16
+#: most readers want only the last lines
+_FIRST_BLOCK, _BLOCK = 1 << 12, 1 << 16
 #: a search stops after this many bytes of rows that are too old
 _QUIET = 1 << 18
 #: the start of each row that the store writes
@@ -47,7 +48,7 @@ class EventLog:
         """Follow the log from the first row with a higher number; numbers only grow."""
         place = self._end()
         for before, offset, line in self._backwards():
-            if any((given.number(row.get("seq")) or 0) <= seq for row in rows_of([line])):
+            if any(seq_of(row) <= seq for row in rows_of([line])):
                 break
             place = before, offset
         return LogReader(self._path, *place)
@@ -57,6 +58,11 @@ class EventLog:
         for _, _, line in self._backwards():
             if not marks or any(mark in line for mark in marks):
                 yield from rows_of([line])
+
+    def last_seq(self) -> int:
+        """The number of the latest row; 0 for a new log. For the writer: a last line without its newline counts."""
+        rows = rows_of(line for _, _, line in self._backwards(with_tail=True))
+        return next(filter(None, map(seq_of, rows)), 0)
 
     def _find(self, at: float) -> tuple[int, int]:
         """The position of the first row of this time: the archive before its file, and the offset."""
@@ -79,28 +85,28 @@ class EventLog:
         except FileNotFoundError:
             return newest, 0
 
-    def _backwards(self) -> Iterator[tuple[int, int, bytes]]:
+    def _backwards(self, *, with_tail: bool = False) -> Iterator[tuple[int, int, bytes]]:
         """Every complete line, latest first, with the number of the archive before its file and its offset."""
         old = archives(self._path)
         numbers = [0, *(number for number, _ in old)]
         paths = [*(path for _, path in old), self._path]
         for before, path in zip(reversed(numbers), reversed(paths), strict=True):
-            for offset, line in _lines_backwards(path):
+            for offset, line in _lines_backwards(path, with_tail):
                 yield before, offset, line
 
 
-def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
-    """The complete lines of a file, last first; what follows the last newline is still being written."""
+def _lines_backwards(path: str, with_tail: bool) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of a file, last first. `with_tail`: also what follows the last newline."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        end = os.fstat(fd).st_size
+        end, size = os.fstat(fd).st_size, _FIRST_BLOCK
         tail = b""
-        complete = False
+        complete = with_tail
         while end > 0:
-            start = max(0, end - _BLOCK)
+            start = max(0, end - size)
             block = os.pread(fd, end - start, start) + tail
             tail, *lines = block.split(b"\n")
             at = start + len(block)
@@ -110,7 +116,7 @@ def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
                     yield at, line
                 complete = True
                 at -= 1
-            end = start
+            end, size = start, _BLOCK
         if complete and tail:
             yield 0, tail
     finally:
@@ -120,6 +126,12 @@ def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
 def ts_of(row: Row) -> float:
     """The time of a row; 0 if it has none."""
     return given.number(row.get("ts")) or 0.0
+
+
+def seq_of(row: Row) -> int:
+    """The number of a row; 0 without one, because the state was edited by hand."""
+    value = row.get("seq")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _line_ts(line: bytes) -> float:

@@ -1,13 +1,13 @@
 """The append-only event log, events.jsonl: one JSON object per line, each exactly once and in order."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmc.base.files import append_line, ends_torn, json_row, private_dir
-from llmc.base.log_reader import archives, whole_lines
+from llmc.base.files import append_line, ends_torn, private_dir
+from llmc.base.log_reader import whole_lines
+from llmc.records.event_log import EventLog, seq_of
 
 #: every action with its meaning; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -18,7 +18,7 @@ ACTIONS: dict[str, str] = {
     "held": "the user put the worker on hold: llmc does not type, accept or reset there",
     "released": "the user released the worker",
     "prompt_pending": "a prompt was recorded and is about to be typed (`prompt_id`)",
-    "prompt_delivered": "the receipt of a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
+    "prompt_delivered": "the outcome of sending a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent got a prompt that llmc did not send",
     "session_launched": "an agent was started in its own tmux pane (`instance`, `agent`, `model`)",
     "session_started": "the agent is ready (`source`, `claude_session_id`)",
@@ -29,35 +29,35 @@ ACTIONS: dict[str, str] = {
     "agent_reported": "the agent reported the status of its work (`kind`, `text`; `update`: its options, `message_id`: where in its conversation)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: its text)",
     "question_answered": "the user answered with `llmc answer` (`outcome`, `answer`)",
-    "hook_received": "another hook event of the agent (`hook`)",
+    "hook_received": "the agent sent another hook event (`hook`)",
     "hook_ignored": "a hook event that was ignored: from an old instance, or unreadable",
     "reviewed": "the user reviewed a worker's work (`commit`, `behind`)",
     "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: before it, `ref`: where that is pinned)",
     "rebase_started": "a rebase of a worker's commits started (`commit`: before it, `base`, `ref`: where that is pinned)",
     "rebased": "a worker's commits were rebased onto the latest default branch (`commit`, `base`)",
     "rebase_conflicted": "the rebase has conflicts for the worker to resolve (`files`, `base`)",
-    "rebase_failed": "git refused the rebase; the worktree is unchanged",
+    "rebase_failed": "git refused to rebase; the worktree is unchanged",
     "rebase_resolved": "the worker resolved the conflicts (`ahead`)",
     "rebase_unresolved": "the agent's turn ended with unresolved conflicts (`left`, `round`)",
-    "rebase_aborted": "the worker gave up the rebase; its commits are unchanged",
-    "self_review_failed": "the self-review was not delivered; the work goes to human review as it is",
+    "rebase_aborted": "the worker aborted the rebase; the worker's commits are unchanged",
+    "self_review_failed": "llmc could not deliver the self-review prompt; the work waits for your review",
     "rebase_stalled": "a rebase made no progress for too long (`quiet_s`)",
     "rebase_validated": "rebased work passed `repo.validate`",
     "validation_failed": "rebased work failed `repo.validate` (`code`, `round`: 0 after a clean rebase)",
     "background_ended": "llmc stopped background processes of an agent (`pids`, `commands`)",
-    "accept_step": "an accept reached a step (`step`, `commit`)",
+    "accept_step": "`accept` reached a step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
-    "accepted_nothing": "an accept found every change already on the default branch; the worker is idle (`base`)",
-    "undone": "an accept was reverted (`commit`, `revert`, `reason`: what can be run again)",
-    "undo_failed": "an undo ended without reverting anything (`step`, `commit`)",
+    "accepted_nothing": "`accept` found every change already on the default branch; the worker is idle (`base`)",
+    "undone": "a landed commit was reverted (`commit`, `revert`, `reason`: what can be run again)",
+    "undo_failed": "`undo` ended without reverting anything (`step`, `commit`)",
     "picked": "a worker's commits were copied to a branch in the source (`branch`, `commit`, `base`)",
-    "push_failed": "the source could not be pushed to its remote after an accept",
+    "push_failed": "llmc could not push the source to its remote after work landed",
     "trash_pruned": "old trash entries were deleted permanently (`names`; `refs`: those that were refs)",
     "validation_left": "files left in a worktree by validation were moved to the trash (`files`, `ref`)",
-    "accept_failed": "an accept ended without landing (`step`)",
+    "accept_failed": "`accept` ended without landing anything (`step`)",
     "pinning": "work is about to be saved under a trash ref (`ref`)",
     "work_restored": "work from the trash was restored to a worker (`ref`, `commit`)",
     "work_pinned": "work was saved under a trash ref before a reset (`ref`)",
@@ -78,7 +78,7 @@ ACTIONS: dict[str, str] = {
     "auto_failed": "auto mode failed (`cause`, `worker`, `status`: of that worker, `task_id`, `reason`)",
     "task_assigned": "an auto worker claimed a task (`task_id`, `subject`, `label`, `claim`)",
     "task_completed": "a task's work landed, or needed no changes (`task_id`, `commit`: null without changes)",
-    "task_released": "a task was released; this is not a failed attempt (`task_id`, `cause`)",
+    "task_released": "a task was released without counting as a failed attempt (`task_id`, `cause`)",
     "task_failed": "an attempt at a task failed (`task_id`, `cause`, `attempt`, `retry_in_s`: delay after a crash, `ref`: where unfinished work is pinned)",
     "task_quarantined": "a task failed three times, or cannot be done as written, and is quarantined (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
@@ -92,7 +92,7 @@ ACTIONS: dict[str, str] = {
     "notified": "a notification was sent (`kind`, `key`, `channels`: where it was delivered)",
     "notify_failed": "a channel failed to deliver a notification (`kind`, `key`, `channel`, `attempt`)",
     "fleet_parked": "the fleet is parked (`cause`, `until_unix`)",
-    "fleet_resumed": "the fleet resumed after a park (`cause`)",
+    "fleet_resumed": "the parked fleet resumed (`cause`)",
     "source_dirty": "uncommitted changes in the source prevent landing (`retry_in_s`, `attempt`)",
     "base_failed": "the default branch itself fails `repo.validate`: nothing can land, and auto mode starts no tasks (`commit`, `command`)",
     "base_passed": "the default branch passes again, or is no longer validated (`commit`: the one that failed, `command`)",
@@ -106,14 +106,14 @@ ACTIONS: dict[str, str] = {
     "goal_asked": "a goal needs the user (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question, `deliver`: where its goal wants it sent)",
     "goal_ticked": "a goal tick acted (`reason`: why it ran, `actions`: what it did)",
     "goal_acted": (
-        "something was sent for a goal (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `purpose`, `mode`, "
+        "llmc sent something for a goal (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `purpose`, `mode`, "
         "`result`)"
     ),
     "goal_stalled": "work on a plan item has stalled (`goal_id`, `work_node_id`, `assignment_id`, `reason`)",
     "overseer_failure": "the supervisor found that the daemon failed (`kind`, `cause`, `ran_s`, `reason`)",
     "overseer_daemon_ended": "the supervisor stopped the daemon, or found it stopped (`pid`)",
-    "overseer_remediation": "a remediation started (`attempt`), or ended (`attempt`, `outcome`, `duration_s`, `log`)",
-    "overseer_restart": "the daemon is restarted without a remediation (`after_s`, `workers`: those that were reset)",
+    "overseer_remediation": "the remediation agent started (`attempt`) or ended (`attempt`, `outcome`, `duration_s`, `log`)",
+    "overseer_restart": "the supervisor restarts the daemon without the remediation agent (`after_s`, `workers`: those that were reset)",
     "overseer_stopped": "the supervisor exited (`code`: its exit code, `reason`)",
     "attention_raised": "an item needs the user (`key`, `reason`); `status` lists it until it is resolved",
     "attention_cleared": "an item that needed the user is resolved (`key`)",
@@ -128,7 +128,7 @@ def check_action(action: str) -> None:
 def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     """Append the recent events that the file lacks (under the state lock); returns its last number."""
     last = last_seq(path)
-    missing = [event for event in recent if _number(event) > last]
+    missing = [event for event in recent if seq_of(event) > last]
     if not missing:
         return last
     private_dir(path.parent)
@@ -137,44 +137,11 @@ def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     return int(missing[-1]["seq"])
 
 
-def _number(event: dict[str, Any]) -> int:
-    """Its number; 0 without one, because the state was edited by hand."""
-    value = event.get("seq")
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 def read_lines(path: Path) -> Iterator[bytes]:
     """Every complete line, oldest first, including rotated files, which are never deleted."""
     return whole_lines(str(path))
 
 
 def last_seq(path: Path) -> int:
-    """The number of the last complete line; 0 for a new log."""
-    found = _last_seq_in(path)
-    if found is None:  # right after a rotation there is no line in the new file yet
-        older = [Path(archive) for _, archive in reversed(archives(str(path)))]
-        found = next((seq for file in older if (seq := _last_seq_in(file)) is not None), 0)
-    return found
-
-
-def _last_seq_in(path: Path) -> int | None:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            window = 4096
-            while True:
-                file.seek(max(0, size - window))
-                lines = file.read().splitlines()
-                complete = lines if size <= window else lines[1:]
-                for line in reversed(complete):
-                    if (seq := _seq(line)) is not None:
-                        return seq
-                if size <= window:
-                    return None
-                window *= 8
-    except FileNotFoundError:
-        return None
-
-
-def _seq(line: bytes) -> int | None:
-    return _number(json_row(line) or {}) or None
+    """The number of the latest event in the log; 0 for a new log."""
+    return EventLog(str(path)).last_seq()

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from llmc.base import given
+
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One file of the inbox; `id` is its file name, which gives the order."""
@@ -23,8 +25,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.id.partition("-")[0]) / 1e9
 
     def text(self, key: str) -> str:
-        value = self.payload.get(key)
-        return value if isinstance(value, str) else ""
+        return given.text(self.payload.get(key))
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):

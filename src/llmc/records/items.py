@@ -39,20 +39,20 @@ KINDS: dict[str, str] = {
     "start_failed": "the agent of a worker does not start: it exited immediately, or was not ready in time",
     "error": "a worker stopped with an error",
     "conflict": "a worker gave up on rebase conflicts, or aborted the rebase",
-    "accept_failed": "the last accept of a worker failed; its commits are unchanged",
+    "accept_failed": "the last `accept` of a worker failed; the worker's commits are unchanged",
     "late_work": "a worker committed more while its work landed; the additional work is in the trash",
-    "unconfirmed": "the delivery of a prompt is unconfirmed",
+    "unconfirmed": "the agent did not confirm a prompt",
     "login": "the client is logged out, or the API refuses its account",
     "trust": "the client does not trust the root and would stop at a dialog",
     "person": "a worker cannot continue because of a draft, an open dialog, an attached terminal or a hold",
     "bug": "an internal error in llmc while it handled a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
-    "worktree": "a worktree could not be reset; its worker takes no work until then",
+    "worktree": "llmc could not reset a worktree; the worker takes no tasks until llmc can",
     # of a task or a goal
     "quarantined": "a task failed three times, or cannot be done as written; run it again with `llmc tasks requeue`",
     "parked_task": "a task used up its budget; run it again with `llmc tasks requeue`",
     "proposed": "a worker proposed a task; approve it with `llmc tasks approve`",
-    "task_question": "a task that llmc does not start until you decide about it",
+    "task_question": "a task waits for your decision",
     "stuck": "tasks in a dependency cycle, or that depend on an unknown task; other tasks are not affected",
     "bad_input": "a file or a row that llmc cannot use and skips",
     "goal_question": "a goal or plan item has a question",
@@ -69,7 +69,7 @@ KINDS: dict[str, str] = {
     "disk": "the disk of the root is nearly full",
     "git_config": "settings in the root's clone would have run a program or redirected git; they were removed",
     "base_fails": "the default branch itself fails `repo.validate`: nothing can land, and auto mode starts no tasks",
-    "validation": "no slot is usable, so work is validated in the worktrees",
+    "validation": "no slot is usable, so llmc validates work in the worktrees",
 }
 
 #: items about a worker, removed with it

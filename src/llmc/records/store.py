@@ -56,10 +56,7 @@ class Transaction:
         self.now = now_unix()
 
     def worker(self, name: str) -> WorkerRecord:
-        record = self.state.workers.get(WorkerName(name))
-        if record is None:
-            raise unknown_worker(name, self.state)
-        return record
+        return _worker(self.state, name)
 
     def put(self, record: WorkerRecord) -> WorkerRecord:
         self.state = replace(self.state, workers={**self.state.workers, record.name: record})
@@ -194,24 +191,20 @@ class Store:
         return state, raw
 
     def backup_is_good(self) -> bool:
-        try:
-            self._decode(read_given(self.root.state_backup, MOST_BYTES))
-        except (OSError, LlmcError):
-            return False
-        return True
+        return self._backup() is not None
 
     def backup_has_workers(self) -> bool:
+        backup = self._backup()
+        return backup is not None and bool(backup.workers)
+
+    def _backup(self) -> State | None:
         try:
-            return bool(self._decode(read_given(self.root.state_backup, MOST_BYTES))[0].workers)
+            return self._decode(read_given(self.root.state_backup, MOST_BYTES))[0]
         except (OSError, LlmcError):
-            return False
+            return None
 
     def worker(self, name: str) -> WorkerRecord:
-        state = self.read()
-        record = state.workers.get(WorkerName(name))
-        if record is None:
-            raise unknown_worker(name, state)
-        return record
+        return _worker(self.read(), name)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -362,6 +355,13 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_printable(item) for item in value]
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _worker(state: State, name: str) -> WorkerRecord:
+    record = state.workers.get(WorkerName(name))
+    if record is None:
+        raise unknown_worker(name, state)
+    return record
 
 
 def unknown_worker(name: str, state: State) -> NotFound:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError
+from llmc.base.given import text
 from llmc.base.names import TaskId
 
 DEFAULT_PRIORITY = 3
@@ -50,14 +51,12 @@ class Task(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        value = self.metadata.get("label")
-        return value if isinstance(value, str) else ""
+        return text(self.metadata.get("label"))
 
     @property
     def ours(self) -> Mapping[str, Any]:
         """llmc's own metadata: `metadata.llmc`."""
-        value = self.metadata.get("llmc")
-        return value if isinstance(value, Mapping) else {}
+        return _mapping(self.metadata.get("llmc"))
 
     def with_ours(self, **changes: Any) -> "Task":
         """The task with these values set in llmc's metadata; None removes one. Everything else stays."""
@@ -69,14 +68,13 @@ class Task(Struct, frozen=True):
     @property
     def verify(self) -> str:
         """The task's own verify command."""
-        value = self.ours.get("verify")
-        return value if isinstance(value, str) else ""
+        return text(self.ours.get("verify"))
 
     @property
     def model(self) -> str:
         """The Claude model for this task; "" means the worker's."""
-        value = self.ours.get("model")
-        return value if isinstance(value, str) and is_model(value) else ""
+        value = text(self.ours.get("model"))
+        return value if is_model(value) else ""
 
     @property
     def budget(self) -> dict[str, Any] | None:
@@ -87,40 +85,41 @@ class Task(Struct, frozen=True):
     @property
     def claim(self) -> str:
         """The id of the claim on it; an owner's name is not unique across roots."""
-        value = self.ours.get("claim")
-        return value if isinstance(value, str) else ""
+        return text(self.ours.get("claim"))
 
     @property
     def waits_for_a_person(self) -> str:
         """Why it is held although nothing blocks it: `proposed`, `quarantined`, `parked`; or ""."""
-        value = self.ours.get("hold")
-        return value if isinstance(value, str) else ""
+        return text(self.ours.get("hold"))
 
     @property
     def dispatch(self) -> str:
         """The goal dispatch that made it, which runs at most once; "" for other tasks."""
-        goal = self.ours.get("goal")
-        value = goal.get("dispatchId") if isinstance(goal, Mapping) else None
-        return value if isinstance(value, str) else ""
+        return text(self._goal.get("dispatchId"))
 
     @property
     def part(self) -> str:
         """The plan item that it is for, the same for every attempt; "" for other tasks."""
-        goal = self.ours.get("goal")
-        ids = [goal.get(name) for name in ("goalId", "workNodeId")] if isinstance(goal, Mapping) else []
+        ids = [self._goal.get(name) for name in ("goalId", "workNodeId")]
         return "/".join(map(str, ids)) if all(ids) else ""
 
     @property
     def pool_key(self) -> str:
         """Its key from the task pool command; "" for other tasks."""
-        value = self.ours.get("key")
-        return value if isinstance(value, str) else ""
+        return text(self.ours.get("key"))
 
     @property
     def made_by(self) -> Mapping[str, str]:
         """The worker whose session made it, and that worker's task; empty for other tasks."""
-        value = self.ours.get("by")
-        return value if isinstance(value, Mapping) else {}
+        return _mapping(self.ours.get("by"))
+
+    @property
+    def _goal(self) -> Mapping[str, Any]:
+        return _mapping(self.ours.get("goal"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 #: takes the current task and returns the new one; None: no change
@@ -158,21 +157,21 @@ class Changes(Struct):
     unsettled: set[str] = field(default_factory=set)
 
 
-def is_label(text: str) -> bool:
+def is_label(name: str) -> bool:
     """Whether it is a valid bare key in TOML."""
-    return _LABEL.fullmatch(text) is not None
+    return _LABEL.fullmatch(name) is not None
 
 
-def is_id(text: str) -> bool:
+def is_id(name: str) -> bool:
     """Whether it is a valid task id, which becomes a file name in the list's directory."""
     return (
-        0 < len(text.encode(errors="replace")) <= MOST_ID and text.isprintable() and not _NO_ID.search(text)
+        0 < len(name.encode(errors="replace")) <= MOST_ID and name.isprintable() and not _NO_ID.search(name)
     )
 
 
-def is_model(text: str) -> bool:
+def is_model(name: str) -> bool:
     """Whether it is a valid model name, which becomes an argument of the client."""
-    return re.fullmatch(r"[A-Za-z0-9][!-~]{0,199}", text) is not None
+    return re.fullmatch(r"[A-Za-z0-9][!-~]{0,199}", name) is not None
 
 
 def is_number(task_id: str) -> bool:

@@ -369,7 +369,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     validation_due: bool = False
     #: the end of the output of a validation that failed after the conflicts were resolved
     validation_output: str = ""
-    #: other work landed: rebase this worker's when that disturbs nobody
+    #: other work landed: rebase this worker's commits when neither its agent nor the user is active
     rebase_due: bool = False
     #: when patrol first saw commits of a turn that has not ended yet
     commits_seen_unix: float = 0.0
@@ -410,6 +410,13 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     def waits_for_a_person(self) -> bool:
         """Whether it is on hold, or the user left something in its way."""
         return self.held or self.person is not None
+
+    @property
+    def landing_waits_for(self) -> str:
+        """What a pending landing of its work waits for, with no process working on it; "" if none is pending."""
+        if self.accept is None or self.accept.step != "wait":
+            return ""
+        return self.accept.waits_for or "an answer"
 
     @property
     def has_branch(self) -> bool:

@@ -18,6 +18,8 @@ from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.output import note, paint, say, say_lines
 from llmc.rehearsal import sample
 
+_LLMC = (sys.executable, "-m", "llmc")
+
 
 class Show:
     """Runs commands and shows each with its real output."""
@@ -33,12 +35,8 @@ class Show:
         say("")
         say(paint(text, "cyan", bold=True))
 
-    def file(self, name: str, text: str) -> None:
-        """Write a file beside the repository, for commands that read one."""
-        (self.source.parent / name).write_text(text)
-
     def llmc(self, *args: str) -> None:
-        self.run([sys.executable, "-m", "llmc", *args], f"llmc {shlex.join(args)}")
+        self.run([*_LLMC, *args], f"llmc {shlex.join(args)}")
 
     def until(self, worker: str, action: str) -> None:
         """Wait for an event of the worker."""
@@ -57,12 +55,24 @@ class Show:
 
     def output(self, *args: str) -> str:
         """The output of a command that is not shown."""
-        argv = [sys.executable, "-m", "llmc", *args]
-        return proc.run(argv, cwd=self.source, env=self.env, timeout_s=60).stdout
+        return proc.run([*_LLMC, *args], cwd=self.source, env=self.env, timeout_s=60).stdout
 
-    def quietly(self, *args: str) -> None:
-        argv = [sys.executable, "-m", "llmc", "--root", str(self.root), *args]
+    def stop(self) -> None:
+        """Stop the fleet, whatever state it is in."""
+        argv = [*_LLMC, "--root", str(self.root), "down", "--force"]
         proc.run(argv, env=self.env, timeout_s=60, check=False)
+
+    def begin(self) -> None:
+        self.title("A sample repository, and a root for it")
+        sample.create(self.source)
+        validate = ["--validate", "python3 -m unittest -q"]
+        self.llmc("init", "--target", str(self.root), "--agent", self.agent, *validate)
+
+    def history(self, *options: str) -> None:
+        self.title("A linear history, and the tests pass")
+        log = ["git", "log", "--oneline", "--graph", *options]
+        self.run(log, shlex.join(log))
+        self.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
 
 
 WORKERS = 3
@@ -82,11 +92,7 @@ _TOLD = {
 
 
 def tell_auto(show: Show) -> None:
-    show.title("A sample repository, and a root for it")
-    sample.create(show.source)
-    show.llmc(
-        "init", "--target", str(show.root), "--agent", show.agent, "--validate", "python3 -m unittest -q"
-    )
+    show.begin()
     show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
     show.title("A plan: nine tasks in Markdown files, with labels and dependencies")
     sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
@@ -95,9 +101,7 @@ def tell_auto(show: Show) -> None:
     show.title("Three auto workers run the tasks and land the results: rebased, validated, one commit each")
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
     watch(show, LIMITS_S[show.agent])
-    show.title("A linear history, and the tests pass")
-    show.run(["git", "log", "--oneline", "--graph"], "git log --oneline --graph")
-    show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
+    show.history()
     show.title("The digest")
     show.llmc("digest")
     show.llmc("status")
@@ -129,28 +133,20 @@ def _tell_one(event: dict[str, object]) -> None:
         say(f"{when}  " + paint(text.format(**values), colour))
 
 
-#: each worker's task: its file and its text
-TASKS = {
-    "adam": ("by-name.md", sample.BY_NAME),
-    "baker": ("warmer.md", sample.WARMER),
-    "clara": ("farewell.md", sample.FAREWELL),
-}
+#: each worker's task
+TASKS = {"adam": "by-name", "baker": "warmer", "clara": "farewell"}
 
 
 def tell_by_hand(show: Show) -> None:
-    show.title("A sample repository, and a root for it")
-    sample.create(show.source)
-    show.llmc(
-        "init", "--target", str(show.root), "--agent", "scripted", "--validate", "python3 -m unittest -q"
-    )
+    show.begin()
     show.title("Three workers: each an agent in tmux with its own git worktree")
     for worker in TASKS:
         show.llmc("add", worker)
     show.llmc("up", "--detach")
     show.title("A task for each; the agent's hook confirms the delivery")
-    for worker, (name, text) in TASKS.items():
-        show.file(name, text)
-        show.llmc("start", "--worker", worker, "--prompt-file", f"../{name}")
+    for worker, task in TASKS.items():
+        (show.source.parent / f"{task}.md").write_text(sample.prompt(task))
+        show.llmc("start", "--worker", worker, "--prompt-file", f"../{task}.md")
     for worker in TASKS:
         show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
     show.llmc("status")
@@ -168,9 +164,7 @@ def tell_by_hand(show: Show) -> None:
     show.llmc("review", "clara", "--interface", "diff")
     show.llmc("accept", "clara")
     show.llmc("accept", "baker")
-    show.title("A linear history, and the tests pass")
-    show.run(["git", "log", "--oneline", "--graph", "--stat"], "git log --oneline --graph --stat")
-    show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
+    show.history("--stat")
     show.llmc("status")
 
 
@@ -210,7 +204,7 @@ def demo(by_hand: bool, agent: str, keep: bool) -> None:
         if not keep:
             show.llmc("down")
     except BaseException:
-        show.quietly("down", "--force")
+        show.stop()
         note(f"the demo did not finish; its files are in {directory}")
         raise
     if keep:

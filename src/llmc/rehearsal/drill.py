@@ -97,7 +97,7 @@ def _list(as_json: bool) -> int:
 
 def _line(report: Report) -> str:
     word = paint(f"{report.outcome:<7}", _COLOURS[report.outcome])
-    parts = [f"{word} {report.name:<21} {report.kind:<8}"]
+    parts = [f"{word} {report.drill.name:<21} {report.drill.kind:<8}"]
     if report.skipped:
         return f"{parts[0]} {report.skipped}"
     if report.detected_s is not None:

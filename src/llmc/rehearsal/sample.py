@@ -19,34 +19,6 @@ FILES = {
     ".gitignore": "__pycache__/\n",
 }
 
-#: three tasks, each with directives for the scripted agent
-BY_NAME = """\
-Let greet() take a name, and keep greeting the world without one.
-
-@sh printf 'def greet(name="world"):\\n    return f"Hello, {name}!"\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py
-@sh printf '\\n    def test_greets_by_name(self):\\n        self.assertEqual(greet("Ada"), "Hello, Ada!")\\n' >> test_greeter.py
-@sh git add -A && git commit -q -m "Greet by name" -m "greet() takes a name and defaults to the world."
-@say greet() takes a name now; the tests cover it.
-"""
-
-WARMER = """\
-Make the greeting warmer: it should say that it is nice to see you.
-
-@sh printf 'def greet():\\n    return "Hello! Nice to see you."\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py
-@sh git commit -q -a -m "Greet more warmly"
-@say It says that it is nice to see you.
-@on-conflict printf 'def greet(name="world"):\\n    return f"Hello, {name}! Nice to see you."\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py && sed -i 's/Hello, Ada!/Hello, Ada! Nice to see you./' test_greeter.py && git add -A && git -c core.editor=: rebase --continue
-"""
-
-FAREWELL = """\
-Add farewell(), which says goodbye.
-
-@sh printf 'def farewell():\\n    return "Goodbye!"\\n' > farewell.py
-@sh git add -A && git commit -q -m "Say goodbye" -m "farewell() is the counterpart of greet()."
-@say farewell() is there.
-@on-reject printf 'import unittest\\n\\nfrom farewell import farewell\\n\\n\\nclass FarewellTest(unittest.TestCase):\\n    def test_says_goodbye(self):\\n        self.assertEqual(farewell(), "Goodbye!")\\n' > test_farewell.py && git add -A && git commit -q --amend --no-edit
-"""
-
 
 def create(path: Path) -> None:
     path.mkdir(parents=True)
@@ -62,6 +34,7 @@ def create(path: Path) -> None:
 _COMMIT = "git add -A && git commit -q -m"
 _MAIN = 'if __name__ == "__main__":\\n    print(greet())\\n'
 _BOTH = 'def greet(name="world"):\\n    return f"Hello, {name}! Nice to see you."\\n\\n\\n' + _MAIN
+_FAREWELL_TEST = """printf 'import unittest\\n\\nfrom farewell import farewell\\n\\n\\nclass FarewellTest(unittest.TestCase):\\n    def test_a_name(self):\\n        self.assertEqual(farewell("Ada"), "Goodbye, Ada!")\\n' > test_farewell.py"""
 
 TASKS = {
     "by-name": f"""\
@@ -115,7 +88,7 @@ verify: python3 -m unittest -q test_farewell
 
 Cover farewell() in test_farewell.py, with and without a name.
 
-@sh printf 'import unittest\\n\\nfrom farewell import farewell\\n\\n\\nclass FarewellTest(unittest.TestCase):\\n    def test_a_name(self):\\n        self.assertEqual(farewell("Ada"), "Goodbye, Ada!")\\n' > test_farewell.py
+@sh {_FAREWELL_TEST}
 @sh {_COMMIT} "Test farewell()"
 """,
     "command-line": f"""\
@@ -188,3 +161,11 @@ def write(folder: Path, *, scripted: bool) -> None:
     for name, text in TASKS.items():
         lines = [line for line in text.splitlines() if scripted or not line.startswith("@")]
         (folder / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+def prompt(name: str) -> str:
+    """A task of the plan as a prompt, without its fields. The first version of `farewell` has no test."""
+    text = TASKS[name].split("---\n", 2)[2].removeprefix("# ")
+    if name == "farewell":
+        text += f"@on-reject {_FAREWELL_TEST} && git add -A && git commit -q --amend --no-edit\n"
+    return text

@@ -112,7 +112,7 @@ class CloneGuard:
         if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
             raise LlmcError(
                 f"{self._git} is not the clone that llmc made: it points elsewhere",
-                hint="Check it; an agent may have replaced it. No command was run there.",
+                hint=f"An agent may have replaced {self._git}. Check it; llmc ran no command there.",
             )
         self._settings(f"{self._git}/config", Place.CLONE)
         self._settings(f"{self._git}/config.worktree", Place.ROOT)
@@ -122,16 +122,13 @@ class CloneGuard:
         """A worktree of the clone, or a repository inside one: a submodule or an agent's own."""
         pointer = f"{top}/.git"
         place = self._led_to(top)
+        is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
         if place == pointer:  # a separate repository
             self._inner(top, place)
-        elif os.path.dirname(place) == f"{self._git}/worktrees":
-            if not self._linked(top, place):
+        elif is_entry or os.path.dirname(top) == f"{self._root}/.worktrees":
+            if not is_entry or not self._linked(top, place):
                 self._lead_back(top)
                 place = self._led_to(top)
-            self._settings(f"{place}/config.worktree", Place.WORKTREE)
-        elif os.path.dirname(top) == f"{self._root}/.worktrees":
-            self._lead_back(top)
-            place = self._led_to(top)
             self._settings(f"{place}/config.worktree", Place.WORKTREE)
         elif place.startswith(f"{self._root}/"):
             self._inner(top, place)
@@ -176,7 +173,7 @@ class CloneGuard:
                 f"{top} is no longer a worktree of this root: its .git points elsewhere",
                 hint=f"Run `llmc doctor --repair` to recreate it; the files in {top} are kept.",
             )
-        self._say(Undone(f"{top}/.git", "it redirected git to another repository"))
+        self._say(Undone(f"{top}/.git", "redirected git to another repository"))
         for path, text in (
             (f"{top}/.git", f"gitdir: {entry}"),
             (f"{entry}/gitdir", f"{top}/.git"),
@@ -206,7 +203,7 @@ class CloneGuard:
             data = git_config.read_plainly(Path(path))
             rows = data if isinstance(data, Broken) else git_config.rows_of(data)
             if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(Undone(f"{top}/.git", f"it points to {place}, whose settings run programs"))
+                self._say(Undone(f"{top}/.git", f"pointed to {place}, whose settings run programs"))
                 self._aside(f"{top}/.git")
                 return
 
@@ -257,12 +254,12 @@ class CloneGuard:
         if kept == text:
             self._remember(path, before)
             return
-        self._say(Undone(path, "it passed files to programs, or excluded them from diffs and merges"))
+        self._say(Undone(path, "passed files to programs, or excluded them from diffs and merges"))
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
         """Recreate an unusable settings file as llmc made it."""
-        self._say(Undone(str(file), f"it was unusable and has been recreated: {why}"))
+        self._say(Undone(str(file), f"was unusable and has been recreated: {why}"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
                 self._aside(str(file))
@@ -286,13 +283,7 @@ class CloneGuard:
 
     def _identity(self) -> list[tuple[str, str]]:
         """The source's own user, which `init` copies."""
-        if not os.path.isdir(self.source):
-            return []
-        asked = ("config", "--local", "--get")
-        found = {
-            key: git.git(Path(self.source), *asked, key, check=False) for key in ("user.name", "user.email")
-        }
-        return [(key, done.stdout.strip()) for key, done in found.items() if done.ok and done.stdout.strip()]
+        return list(git.own_user(Path(self.source)).items()) if os.path.isdir(self.source) else []
 
     def _expected(self, path: str, tree: str) -> Expected:
         if not self.source:

@@ -85,10 +85,9 @@ def _wanted(project: Project, source: Path) -> list[str]:
     flags = [f"--exclude={pattern}" for pattern in patterns]
     if include.is_file():
         flags.append(f"--exclude-from={include}")
-    matching = git.git(source, "ls-files", "-z", "--others", "--ignored", *flags, timeout_s=300).stdout
-    if not matching:
-        return []
-    ignored = git.ignored_of(source, matching)
+    done = git.git(source, "ls-files", "-z", "--others", "--ignored", *flags, timeout_s=300)
+    matching = git.rows(done.stdout)
+    ignored = git.ignored_of(source, matching) if matching else []
     return [name for name in ignored if not name.endswith("/")]  # a slash: a repository inside the source
 
 
@@ -142,9 +141,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: list[str]) -> None:
     """Files ignored by the source's own settings, which the clone lacks, are added to its exclude list."""
-    listed = "".join(f"{name}\0" for name in names)
-    shown = set(names) - set(git.ignored_of(worktree, listed))
-    exclude(project, sorted(shown))
+    exclude(project, sorted(set(names) - set(git.ignored_of(worktree, names))))
 
 
 def _read(manifest: Path) -> Copied:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -32,13 +32,24 @@ class TreeState(Struct, frozen=True):
     branch: str | None = None
 
     @property
+    def files(self) -> tuple[str, ...]:
+        return (*self.tracked, *self.untracked)
+
+    @property
     def clean(self) -> bool:
-        return not self.tracked and not self.untracked
+        return not self.files
 
 
 #: settings that may move or remove a repository's checkout
 _NOT_PLAIN = pattern(r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE)
 _COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+#: for commits that llmc makes on its own
+OWN_IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "llmc"), ("EMAIL", "llmc@localhost"))
+}
 
 #: a hooks directory that cannot contain anything
 NO_HOOKS = ("core.hooksPath", "/dev/null")
@@ -124,6 +135,11 @@ def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, s
 
 def out(repo: Path, *args: str) -> str:
     return git(repo, *args).stdout.strip()
+
+
+def nul_separated(names: Iterable[str]) -> bytes:
+    """Names as input for -z, which may contain any other character."""
+    return "".join(f"{name}\0" for name in names).encode("utf-8", "surrogateescape")
 
 
 def rows(said: str) -> list[str]:
@@ -274,20 +290,27 @@ def show_hidden_changes(worktree: Path) -> bool:
 
     Files that a sparse checkout left out stay out.
     """
-    listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z").stdout))
-    hidden = [name for tag, _, name in listed if tag == "S" or tag.islower()]
-    here = "".join(f"{name}\0" for name in hidden if os.path.lexists(worktree / name))
-    for flag in ("--no-assume-unchanged", "--no-skip-worktree") if here else ():
-        names = here.encode("utf-8", "surrogateescape")
-        git(worktree, "update-index", flag, "-z", "--stdin", input=names)
+    here = [name for name in hidden_files(worktree) if os.path.lexists(worktree / name)]
+    if here:
+        unhide(worktree, here)
     return bool(here)
 
 
-def ignored_of(repo: Path, names: str) -> list[str]:
-    """The NUL-separated names that git ignores here; a tracked file is not ignored."""
-    done = git(
-        repo, "check-ignore", "-z", "--stdin", input=names.encode("utf-8", "surrogateescape"), check=False
-    )
+def hidden_files(worktree: Path) -> list[str]:
+    """Files marked `skip-worktree` (S) or `assume-unchanged` (lower case)."""
+    listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout))
+    return [name for tag, _, name in listed if tag == "S" or tag.islower()]
+
+
+def unhide(worktree: Path, names: Iterable[str]) -> None:
+    listed = nul_separated(names)
+    for flag in ("--no-assume-unchanged", "--no-skip-worktree"):  # one at a time: git uses only the last
+        git(worktree, "update-index", flag, "-z", "--stdin", input=listed, timeout_s=300)
+
+
+def ignored_of(repo: Path, names: Iterable[str]) -> list[str]:
+    """The names that git ignores here; a tracked file is not ignored."""
+    done = git(repo, "check-ignore", "-z", "--stdin", input=nul_separated(names), check=False)
     if done.returncode > 1:
         raise ToolFailed(done.argv, done.returncode, done.stderr)
     return rows(done.stdout)
@@ -298,11 +321,6 @@ _REBASES = ("rebase-merge", "rebase-apply")
 
 def rebase_in_progress(worktree: Path) -> bool:
     return any(path.exists() for path in git_paths(worktree, *_REBASES))
-
-
-def rebase_and_head(worktree: Path) -> tuple[bool, str]:
-    """Whether a rebase is in progress, and the commit of HEAD."""
-    return rebase_in_progress(worktree), head(worktree)
 
 
 def operations_in_progress(worktree: Path) -> list[str]:
@@ -503,6 +521,13 @@ def fetch(repo: Path, source: str, branch: str) -> None:
         if not _MOVED_MEANWHILE.search(done.stderr):
             break
     raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def own_user(repo: Path) -> dict[str, str]:
+    """`user.name` and `user.email` in the repository's own settings."""
+    which = ["--local", "-z", "--get-regexp", r"^user\.(name|email)$"]
+    found = (row.partition("\n") for row in rows(git(repo, "config", *which, check=False).stdout))
+    return {key: value.strip() for key, _, value in found if value.strip()}
 
 
 def config_get(repo: Path, key: str) -> str | None:

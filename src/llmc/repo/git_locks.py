@@ -4,6 +4,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError
@@ -12,7 +14,26 @@ from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.repo import git
 from llmc.repo.project import Project
-from llmc.repo.rules.git_lock import GitLock
+
+#: how long a git command may take to finish before an unused lock counts as stale
+STALE_LOCK_S = 10.0
+
+
+class GitLock(Struct, frozen=True):
+    """A git lock file, in the root's clone or in the source."""
+
+    path: str
+    age_s: float
+    in_use: bool = False
+    of_source: bool = False
+
+    @property
+    def trouble(self) -> str:
+        """Why it is stale; "" while a command may still need it."""
+        if self.in_use or self.age_s < STALE_LOCK_S:
+            return ""
+        return f"stale git lock file {self.path}, {self.age_s / 60:.0f} minutes old"
+
 
 #: object directories are large and have no relevant locks
 _NO_LOCKS_IN = ("objects", "logs")
@@ -62,20 +83,20 @@ def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:
         age = age_s(path.stat().st_mtime, now_unix())
     except OSError:
         return GitLock(str(path), 0.0, in_use=True, of_source=of_source)
-    return GitLock(str(path), age, in_use=lock_in_use(path, works_in), of_source=of_source)
+    return GitLock(str(path), age, in_use=bool(lock_holders(works_in, path)), of_source=of_source)
 
 
-def lock_in_use(path: Path, works_in: Path) -> bool:
-    """Whether a process has it open, or a git command is running in the repository."""
-    at_work = [pid for pid in processes.works_in(str(works_in)) if processes.name_of(pid).startswith("git")]
-    return bool(at_work or processes.works_in(os.path.realpath(path)))
+def lock_holders(repo: Path, lock: Path) -> list[int]:
+    """The git commands that run in a repository or worktree, and the processes that have the lock open."""
+    return [*git_commands_in(repo), *processes.works_in(os.path.realpath(lock))]
+
+
+def git_commands_in(place: Path) -> list[int]:
+    return [pid for pid in processes.works_in(str(place)) if processes.name_of(pid).startswith("git")]
 
 
 def _git_dir(source: str) -> Path | None:
-    if not os.path.isdir(source):
-        return None
     try:
-        done = git.git(Path(source), "rev-parse", "--absolute-git-dir", check=False)
+        return git.git_dir(Path(source)) if os.path.isdir(source) else None
     except LlmcError:
         return None
-    return Path(done.stdout.strip()) if done.ok else None

@@ -165,10 +165,10 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     furnish(project, record)
     left = git.tree_state(worktree)
     if left.tracked:
-        _write_anew(worktree, left.tracked)
+        _rewrite(worktree, left.tracked)
         left = git.tree_state(worktree)
     if not left.clean:
-        names = some_files([*left.tracked, *left.untracked])
+        names = some_files(left.files)
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
@@ -233,14 +233,13 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
 
 
-def _write_anew(worktree: Path, names: Sequence[str]) -> None:
+def _rewrite(worktree: Path, names: Sequence[str]) -> None:
     """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
         if (worktree / name).is_file():
             (worktree / name).unlink()
-    listed = "".join(f"{name}\0" for name in names).encode(errors="surrogateescape")
     index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
-    git.git(worktree, *index, input=listed, check=False, timeout_s=300)
+    git.git(worktree, *index, input=git.nul_separated(names), check=False, timeout_s=300)
     git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)
 
 

@@ -96,7 +96,7 @@ def _change_list(change: "Callable[[_Projects], _Projects]") -> list[str]:
             found = _read_list(read_text(path))
             if found is None:
                 return [
-                    f"cannot register the worktree with Serena: `projects` in {path} is not a plain list; add it there"
+                    f"cannot register the worktree with Serena: `projects` in {path} is not a plain list; add the worktree by hand"
                 ]
             # Resolve links: users often link such files.
             write_atomic(Path(os.path.realpath(path)), change(found).text.encode())

@@ -47,7 +47,7 @@ def find_source(given: str | None, cwd: Path) -> Source:
     if not done.ok:
         raise NotFound(
             f"{start} is not in a git repository",
-            hint="Run `llmc init` inside one, or pass it with --source PATH.",
+            hint="Run `llmc init` in a git repository, or pass one with --source PATH.",
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
     # Ask the repository itself: in a worktree of a bare one the answer would be no.
@@ -209,11 +209,8 @@ def _copy_identity(source: Source, target: Path) -> None:
     """Copy the source's own identity, so that the workers' commits use it."""
     if not source.local:
         return
-    which = ["--local", "-z", "--get-regexp", r"^user\.(name|email)$"]
-    rows = git.git(Path(source.location), "config", *which, check=False).stdout.split("\0")
-    identity = dict(row.split("\n", 1) for row in rows if "\n" in row)
-    for key, value in identity.items():
-        git.git(target, "config", key, value.strip())
+    for key, value in git.own_user(Path(source.location)).items():
+        git.git(target, "config", key, value)
 
 
 def _default_branch(source: Source, target: Path) -> str:

@@ -81,14 +81,14 @@ def scrub(worktree: Path, *, ignored: bool) -> None:
 
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
-    """Refuse a submodule commit that only the worker has: nobody else could fetch it."""
+    """Refuse a submodule commit that only the worker has: it could not be fetched anywhere else."""
     worktree = Path(record.worktree_path)
     store = _store(project) if (worktree / ".gitmodules").exists() else None
     if store is None:
         return
     for module in _listed(worktree):
         place = worktree / module.path
-        known = _knows(store / module.name, module.commit)
+        known = git.has_commit(store / module.name, module.commit)
         if (store / module.name).is_dir() and not known and (place / ".git").exists():
             theirs = Path(project.source) / module.path
             raise Refused(
@@ -124,18 +124,14 @@ def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store
     """Pin ignored files that checking out another commit of a submodule would overwrite."""
     if not (place / ".git").exists():
         return
-    if not _knows(place, module.commit) and store is not None:
+    if not git.has_commit(place, module.commit) and store is not None:
         git.git(
             place, *["fetch", "--quiet", "--no-tags", str(store / module.name), module.commit], check=False
         )
-    if _knows(place, module.commit):
+    if git.has_commit(place, module.commit):
         blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
         if blocked:
             trash.pin(root, place, worker, "submodule", ignored=sorted(blocked))
-
-
-def _knows(repo: Path, commit: str) -> bool:
-    return git.git(repo, "cat-file", "-e", f"{commit}^{{commit}}", check=False).ok
 
 
 def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:

@@ -29,13 +29,6 @@ _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 #: subject prefix of commits that save uncommitted files
 PINNED = "llmc: pinned before"
 
-_IDENTITY = {
-    "GIT_AUTHOR_NAME": "llmc",
-    "GIT_AUTHOR_EMAIL": "llmc@localhost",
-    "GIT_COMMITTER_NAME": "llmc",
-    "GIT_COMMITTER_EMAIL": "llmc@localhost",
-}
-
 
 def pin(
     root: Root,
@@ -60,7 +53,7 @@ def pin(
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without commits
     state = known or git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
-    forced = [*_files_at(worktree, ignored), *(_staged_anew(worktree, head) if state.tracked else ())]
+    forced = [*_files_at(worktree, ignored), *(_newly_staged(worktree, head) if state.tracked else ())]
     unfit = _unfit(worktree, untracked)
     too_much = _unfit(worktree, forced) if move_out else [name for name in forced if name.endswith("/")]
     forced = [name for name in forced if name not in too_much]
@@ -153,7 +146,7 @@ def _sweep(
 ) -> str | None:
     """Remove directories without files. A damaged `.git` in one, which git does not list, goes to the trash."""
     left = [name for place in places if place.endswith("/") for name in _odd(worktree, place.rstrip("/"))]
-    ignored = set(git.ignored_of(worktree, "".join(f"{name}\0" for name in left))) if left else set()
+    ignored = set(git.ignored_of(worktree, left)) if left else set()
     damaged = [name for name in left if name.endswith("/.git") and name not in ignored]
     if damaged:
         kept = kept or pin_commit(root, worker, why, git.head(worktree))
@@ -263,14 +256,14 @@ def _snapshot(
 
 def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
     flags = [flag for parent in parents for flag in ("-p", parent)]
-    made = git.git(worktree, *_DURABLE, "commit-tree", tree, *flags, "-m", message, env=_IDENTITY)
+    made = git.git(worktree, *_DURABLE, "commit-tree", tree, *flags, "-m", message, env=git.OWN_IDENTITY)
     return made.stdout.strip()
 
 
 def is_pin(repo: Path, commit: str) -> bool:
     """Whether llmc made this commit to save uncommitted files."""
     made = git.out(repo, "show", "--no-patch", "--format=%ae %s", commit)
-    return made.startswith(f"{_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
+    return made.startswith(f"{git.OWN_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
 
 
 def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
@@ -295,9 +288,9 @@ def _tree_of_files(
     try:
         git.git(worktree, "read-tree", head or "--empty", env=env)
         if rest:
-            git.git(worktree, *add, "--all", env=env, input=_nul_separated(fit), timeout_s=300)
+            git.git(worktree, *add, "--all", env=env, input=git.nul_separated(fit), timeout_s=300)
         if exactly:
-            git.git(worktree, *add, "--force", env=env, input=_nul_separated(exactly), timeout_s=300)
+            git.git(worktree, *add, "--force", env=env, input=git.nul_separated(exactly), timeout_s=300)
         return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
     finally:
         index.unlink(missing_ok=True)
@@ -313,7 +306,7 @@ def _tree_of_index(worktree: Path) -> str | None:
         shutil.copyfile(index, copy)
         unmerged = git.rows(git.git(worktree, "ls-files", "--unmerged", "-z", env=env).stdout)
         if unmerged:
-            names = _nul_separated([row.partition("\t")[2] for row in unmerged])
+            names = git.nul_separated([row.partition("\t")[2] for row in unmerged])
             git.git(worktree, "update-index", "--force-remove", "-z", "--stdin", env=env, input=names)
         return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
     except FileNotFoundError:
@@ -322,7 +315,7 @@ def _tree_of_index(worktree: Path) -> str | None:
         copy.unlink(missing_ok=True)
 
 
-def _staged_anew(worktree: Path, head: str | None) -> list[str]:
+def _newly_staged(worktree: Path, head: str | None) -> list[str]:
     """Files that are staged and not in HEAD: git may ignore them and would save only the staged version."""
     flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
     since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
@@ -340,10 +333,6 @@ def _files_at(worktree: Path, names: Sequence[str]) -> list[str]:
     folders = [name for name in names if not _is_file(worktree / name)]
     inside = git.untracked_files(worktree, *folders, ignored=True) if folders else ()
     return [*(name for name in names if name not in folders), *inside]
-
-
-def _nul_separated(names: Sequence[str]) -> bytes:
-    return "\0".join(names).encode("utf-8", "surrogateescape")
 
 
 def _unfit(worktree: Path, names: Iterable[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """The user's commands from config.toml, and their logs."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -63,7 +62,7 @@ class CommandFailed(ToolFailed):
 
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
     """Run a command; returns its result with the end of its output. The full output goes to the worker's log."""
-    return _run(project, worker, command, cwd, timeout_s, {"LLMC_WORKER": worker})
+    return run_in_log(project, worker, command, cwd=cwd, timeout_s=timeout_s, LLMC_WORKER=worker)
 
 
 def run_in_log(
@@ -78,7 +77,19 @@ def run_in_log(
     **env: str,
 ) -> proc.Done:
     """The same for a command with its own log, of that name; `answer` and `about` as in `run_logged`."""
-    return _run(project, log, command, cwd, timeout_s, env, answer, about)
+    if not command:
+        return proc.Done([], 0, "", "")
+    rotate_log(project, project.root.log(log))
+    return proc.run_logged(
+        command,
+        cwd=cwd,
+        env={**proc.command_env(), **project.config.defaults.env, **env},
+        log=project.root.log(log),
+        timeout_s=timeout_s,
+        stopping=project.stopping,
+        answer=answer,
+        about=about,
+    )
 
 
 def callers_place(project: Project) -> Path:
@@ -110,32 +121,6 @@ def run_in_slot(
         if output.exists():
             proc.copy_log(output, project.root.log(worker), os.fsencode(slot), os.fsencode(shown_as))
     return replace(done, stdout=done.stdout.replace(str(slot), str(shown_as)))
-
-
-def _run(
-    project: Project,
-    log: str,
-    command: str,
-    cwd: Path,
-    timeout_s: float,
-    more: Mapping[str, str],
-    answer: Path | None = None,
-    about: str = "",
-) -> proc.Done:
-    if not command:
-        return proc.Done([], 0, "", "")
-    rotate_log(project, project.root.log(log))
-    env = {**proc.command_env(), **project.config.defaults.env, **more}
-    return proc.run_logged(
-        command,
-        cwd=cwd,
-        env=env,
-        log=project.root.log(log),
-        timeout_s=timeout_s,
-        stopping=project.stopping,
-        answer=answer,
-        about=about,
-    )
 
 
 def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:

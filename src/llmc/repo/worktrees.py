@@ -8,12 +8,21 @@ from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, trash
+from llmc.repo.git_locks import lock_holders
 from llmc.repo.project import Project
 
 #: how long another git command may hold a lock before we check which process it is
 LOCK_S = 2.0
 #: how long a git command that only reads may delay that check
 READER_S = 1.0
+
+
+def refuse_if_missing(record: WorkerRecord) -> None:
+    if not Path(record.worktree_path, ".git").exists():
+        raise Refused(
+            f"the worktree of {record.name} is missing",
+            hint="Run `llmc up --detach` to recreate it from its branch.",
+        )
 
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
@@ -77,12 +86,6 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     return dropped
 
 
-def lock_holders(worktree: Path, lock: Path) -> list[int]:
-    """The git commands running in a worktree, and processes that have the lock open."""
-    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
-    return [*at_work, *processes.works_in(os.path.realpath(lock))]
-
-
 def _drop(name: str, worktree: Path, lock: Path) -> bool:
     """Whether there was a stale lock."""
     before = os.lstat(lock).st_ino
@@ -92,7 +95,7 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
             f"{name}: a git command is running in its worktree and holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for it or stop it, then try again.",
+            hint="Wait for that command or stop it, then try again.",
         )
     try:
         if os.lstat(lock).st_ino != before:

@@ -7,9 +7,7 @@ or did not go ahead.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from llmc.attention import raising
 from llmc.base import given
@@ -23,18 +21,9 @@ SHOWN_CHARS = 60
 _PREFIX = "rows "
 
 
-class BadRow(Struct, frozen=True):
-    path: Path
+class BadRow(NamedTuple):
     offset: int
     line: bytes
-
-    @property
-    def beginning(self) -> str:
-        return given.written_out(self.line[:SHOWN_CHARS].decode(errors="replace"))
-
-
-def bad_rows(root: Root) -> list[BadRow]:
-    return [row for path in (root.tasks_ledger, root.events) for row in _in(root, path)]
 
 
 def _in(root: Root, path: Path) -> Iterator[BadRow]:
@@ -52,7 +41,7 @@ def _in(root: Root, path: Path) -> Iterator[BadRow]:
     can_be_used = is_entry if path == root.tasks_ledger else _is_event
     for line in whole.split(b"\n"):
         if line.strip() and not _is_torn(line) and not can_be_used(given.row(line) or {}):
-            yield BadRow(path, start, line)
+            yield BadRow(start, line)
         start += len(line) + 1
 
 
@@ -66,14 +55,13 @@ def _is_event(row: dict[str, Any]) -> bool:
 
 def words(path: Path, rows: list[BadRow]) -> str:
     many = f"{len(rows)} rows" if len(rows) > 1 else "1 row"
-    return f"{many} in {path} cannot be read and will be skipped, starting with: {rows[0].beginning}"
+    beginning = given.written_out(rows[0].line[:SHOWN_CHARS].decode(errors="replace"))
+    return f"{many} in {path} cannot be read and will be skipped, starting with: {beginning}"
 
 
 def by_file(root: Root) -> dict[Path, list[BadRow]]:
-    found: dict[Path, list[BadRow]] = {}
-    for row in bad_rows(root):
-        found.setdefault(row.path, []).append(row)
-    return found
+    """The unreadable rows of each file that has any."""
+    return {path: rows for path in (root.tasks_ledger, root.events) if (rows := list(_in(root, path)))}
 
 
 def tell(project: Project) -> None:

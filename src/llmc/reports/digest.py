@@ -12,11 +12,9 @@ from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, json_row, write_atomic
-from llmc.goals import status
-from llmc.goals.drive.liveness import held_up_by
-from llmc.goals.drive.questions import questions
-from llmc.goals.goals import open_store
-from llmc.goals.work import open_views
+from llmc.goals.drive.by_hand import questions
+from llmc.goals.goals import of_goal, open_store, open_views, question_key, tell
+from llmc.goals.plan.plan import held_up_by
 from llmc.records import sight
 from llmc.records.event_log import EventLog
 from llmc.records.items import Item
@@ -192,11 +190,9 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
     if store.damage:
         problems.append(f"goals: {store.damage}")
     problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
-    status.tell(project, map(status.of_goal, views), views)
+    tell(project, map(of_goal, views), views)
     return {
-        status.question_key(one): held_up_by(view, one.work_node_id)
-        for view in views
-        for one in questions(view)
+        question_key(one): held_up_by(view, one.work_node_id) for view in views for one in questions(view)
     }
 
 

@@ -42,7 +42,7 @@ def put_on_list(tx: Transaction, name: str, obstacle: Obstacle, words: str) -> N
 
 
 def left(project: Project, record: WorkerRecord) -> bool:
-    """Record that nobody is in the way any more; whether that is new."""
+    """Record that the user is no longer in the way; whether that is new."""
     if record.person is None:
         return False
     with project.store.transaction() as tx:

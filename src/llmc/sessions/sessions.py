@@ -5,6 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shlex import join as shell_join
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from llmc.base.given import written_out
 from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
-from llmc.base.tmux import Unknown, answered, shell_join
+from llmc.base.tmux import Unknown, answered
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Cause, Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for

@@ -96,7 +96,7 @@ def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = R
     return None
 
 
-def begin_anew(project: Project, record: WorkerRecord) -> None:
+def start_new_conversation(project: Project, record: WorkerRecord) -> None:
     """`/clear` without a prompt after it; a Refusal if no new conversation started."""
     typist = Typist(project, record, _no_prompt())
     was_busy = typist._refuse_if_a_dialog_or_person_is_there()

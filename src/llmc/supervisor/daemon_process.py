@@ -3,14 +3,12 @@
 import contextlib
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import Struct
 
 from llmc.base import proc, processes
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, NotFound
-from llmc.base.files import private_dir
 from llmc.base.processes import Process
 from llmc.daemon import control
 from llmc.records import sight
@@ -22,8 +20,6 @@ COMMAND = "llmc up --auto"
 REGISTER_S = 60.0
 GRACE_S = 30.0
 REAPED_S = 2.0
-#: how much of the daemon's output is shown
-SAID_CHARS = 4000
 
 
 class Running(Struct):
@@ -81,18 +77,12 @@ def adopt(project: Project, known: Identity | None) -> Running | None:
 
 def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGISTER_S) -> Running | Failure:
     """Run `llmc up --auto` through the shell; returns the daemon once it registers, or how it failed."""
-    output = private_dir(project.root.logs) / "daemon.out"
-    begin = output.stat().st_size if output.exists() else 0
     if not project.daemon_runs():  # the registration of a killed daemon must not be taken for the new one
         for path in (project.root.daemon, project.root.heartbeat):
             path.unlink(missing_ok=True)
     before = registered(project)
-    env = {
-        **proc.command_env(),
-        "LLMC_ROOT": str(project.root.path),
-        proc.CALLER_DIR: str(proc.caller_dir()),
-    }
-    child = proc.spawn_detached(["/bin/sh", "-c", f"exec {COMMAND}"], output, env)
+    env = {**proc.command_env(), "LLMC_ROOT": str(project.root.path)}
+    child, begin = control.spawn(project, ["/bin/sh", "-c", f"exec {COMMAND}"], env)
     since = monotonic()
 
     def new() -> Identity | None:
@@ -110,27 +100,13 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     how = f"exited with code {code}" if code is not None else f"did not register within {limit_s:g} s"
     if code is None and (process := processes.identify(child.pid)) is not None:
         end(process, child, GRACE_S)
-    said = _said(output, begin)
-    last = next((line for line in reversed(said.splitlines()) if line.strip()), "no output")
-    text = f"`{COMMAND}` {how}: {last.strip().removeprefix('llmc: ')}"
-    return Failure(FailureKind.START, text, output=said)
+    said = control.said(project, begin)
+    return Failure(FailureKind.START, f"`{COMMAND}` {how}: {control.last_line(said)}", output=said)
 
 
 def _is_of(child: int, pid: int) -> bool:
     """Whether it is our child, or a child of it (a wrapper around llmc)."""
     return pid == child or child in processes.ancestors(pid)
-
-
-def last_words(project: Project) -> str:
-    """The end of the daemon's output."""
-    return _said(project.root.logs / "daemon.out", 0)
-
-
-def _said(output: Path, begin: int) -> str:
-    try:
-        return proc.tail(output, begin, SAID_CHARS)
-    except OSError:
-        return ""
 
 
 def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
@@ -142,7 +118,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
     if process.is_alive:
         raise LlmcError(
             f"the daemon ({process.pid}) is still running after SIGKILL",
-            hint="Check with `ps` what it is waiting for.",
+            hint=f"See what it waits for: ps -o pid,stat,wchan {process.pid}",
         )
 
 

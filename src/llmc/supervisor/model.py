@@ -95,10 +95,5 @@ class Failure(Struct, frozen=True):
 
 def failures(lines: Iterable[bytes]) -> list[Record]:
     """The records of lines at WARN and above; a line that is not a JSON object is truncated, and ignored."""
-    found = []
-    for line in lines:
-        row = given.row(line)
-        record = Record.read(row) if row is not None else None
-        if record is not None:
-            found.append(record)
-    return found
+    rows = (row for line in lines if (row := given.row(line)) is not None)
+    return [record for row in rows if (record := Record.read(row)) is not None]

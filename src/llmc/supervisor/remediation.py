@@ -2,20 +2,18 @@
 
 The functions that run workers run its session too; only its record, inbox, locks and socket are its own
 (`OverseerRoot`).
-
-Its session is launched, told and listened to by the same functions as a worker's; only its record, inbox, locks and
-socket are its own (`OverseerRoot`).
 """
 
 import contextlib
 import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
@@ -218,55 +216,58 @@ def remediate(
         log = RemediationLog.create(project.root)
         log.section("prompt", prompt)
         with own_session(project) as own:
-            end = _Turn(own, log, limit_s, stopping, say).run(remedy.printable(prompt))
+            with _hooks(own) as hooks:
+                end = _Turn(own, log, limit_s, stopping, say, hooks).run(remedy.printable(prompt))
             with contextlib.suppress(LlmcError):  # accounting must not hide how it ended
                 record_usage(own, OVERSEER)
     except LlmcError as error:
         end = End(Outcome.FAILED, f"{error.message}. {error.hint}".rstrip(". "))
     except OSError as error:
         end = End(Outcome.FAILED, str(error))
+    except Exception as error:
+        end = End(Outcome.FAILED, f"bug in the remediation: {type(error).__name__}: {error}")
     duration_s = monotonic() - began
     if log is not None:
         with contextlib.suppress(LlmcError):  # a full disk must not hide how it ended
-            log.section("outcome", _outcome_text(end, duration_s))
+            problem = f"\nproblem: {end.problem}" if end.problem else ""
+            log.section("outcome", f"{end.outcome}{problem}\nduration: {duration_s:.1f} s")
     say(decide.outcome(end.outcome, duration_s, end.problem))
     path = log.path if log is not None else project.root.logs
     return Remediation(end.outcome, duration_s, end.problem, path, end.cause)
 
 
-class _Turn:
+@contextmanager
+def _hooks(own: Project) -> Iterator[socket.socket]:
+    """The socket that hooks of the session wake."""
+    sock = listen(own.root.wake_socket())
+    try:
+        yield sock
+    finally:
+        sock.close()
+        own.root.wake_socket().unlink(missing_ok=True)
+
+
+class _Turn(Struct):
     """One remediation, from the prompt to its end."""
 
-    def __init__(
-        self,
-        own: Project,
-        log: RemediationLog,
-        limit_s: float,
-        stopping: Callable[[], bool],
-        say: Callable[[str], None],
-    ) -> None:
-        self.own = own
-        self.log = log
-        self.limit_s = limit_s
-        self.stopping = stopping
-        self.say = say
-        self.spent_s = 0.0
-        self.looked = monotonic()
+    own: Project
+    log: RemediationLog
+    limit_s: float
+    stopping: Callable[[], bool]
+    say: Callable[[str], None]
+    hooks: socket.socket
+    spent_s: float = 0.0
+    looked: float = field(default_factory=monotonic)
 
     def run(self, prompt: str) -> End:
         """How it ended; a session that crashes is restarted and gets the prompt again."""
-        self.socket = listen(self.own.root.wake_socket())
-        try:
-            for attempt in range(1, remedy.TRIES + 1):
-                self.log.section(f"session {self.own.session(OVERSEER)}, attempt {attempt}")
-                end = self._attempt(prompt)
-                if not end.crashed or attempt == remedy.TRIES:
-                    break
-                self._tell(f"restarting the remediation session: {end.problem}")
-            return end
-        finally:
-            self.socket.close()
-            self.own.root.wake_socket().unlink(missing_ok=True)
+        for attempt in range(1, remedy.TRIES + 1):
+            self.log.section(f"session {self.own.session(OVERSEER)}, attempt {attempt}")
+            end = self._attempt(prompt)
+            if not end.crashed or attempt == remedy.TRIES:
+                break
+            self._tell(f"restarting the remediation session: {end.problem}")
+        return end
 
     def _attempt(self, prompt: str) -> End:
         end = self._wait_for_people()
@@ -312,7 +313,7 @@ class _Turn:
             if self.stopping():
                 return End(Outcome.INTERRUPTED)
             if not told:
-                self._tell(f"remediation is waiting: {taken}")
+                self._tell(f"waiting before the remediation: {taken}")
                 told = True
             self._pause(attached=True)
 
@@ -337,8 +338,8 @@ class _Turn:
 
     def _pause(self, attached: bool) -> None:
         """Wait for a hook, or a moment; the limit is paused while a terminal is attached."""
-        select.select([self.socket], [], [], TICK_S)
-        while receive(self.socket) is not None:
+        select.select([self.hooks], [], [], TICK_S)
+        while receive(self.hooks) is not None:
             pass
         now = monotonic()
         if not attached:
@@ -369,7 +370,7 @@ class _Turn:
         record = intake.apply_pending(self.own, OVERSEER)
         record, pane = look(self.own)
         if sessions.is_taken(record, pane):
-            return "its turn was not interrupted because a terminal is attached"
+            return "the agent continues, because a terminal is attached"
         if not reset.quieten(self.own, record, pane):
             sessions.end(self.own, OVERSEER, "its turn was interrupted")
         return ""
@@ -377,8 +378,3 @@ class _Turn:
     def _tell(self, text: str) -> None:
         self.log.section("note", text)
         self.say(text)
-
-
-def _outcome_text(end: End, duration_s: float) -> str:
-    problem = f"\nproblem: {end.problem}" if end.problem else ""
-    return f"{end.outcome}{problem}\nduration: {duration_s:.1f} s"

@@ -5,25 +5,29 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from llmc.base import locks
-from llmc.base.clock import monotonic, now_unix
+from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, Refused, UsageError
+from llmc.daemon import control
 from llmc.doctor import canary
+from llmc.doctor.checks.what_runs import manual_notes
+from llmc.notifications.notify import notify
 from llmc.repo.project import Project, open_project
-from llmc.supervisor import daemon_process, watch
+from llmc.supervisor import daemon_process, remediation, watch
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, FailureKind, Identity
-from llmc.supervisor.roles import Broke, Ended, Remedy, Show, Tell, Timing
 from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.prompt import cleaned, remediation_prompt
+from llmc.supervisor.rules.remedy import Outcome
 from llmc.supervisor.supervisor_record import Journal, former
 from llmc.supervisor.watch import LogTail, Watch
+from llmc.tasks import queue
 from llmc.workers.reset import reset_unattended
 
 #: failures that only show that the daemon has exited
@@ -39,24 +43,17 @@ def check(project: Project) -> None:
             hint='Set the instructions for the remediation agent: llmc config set overseer.remediation_prompt "..."',
         )
     if not project.config.auto.task_list_id:
-        raise UsageError(
-            "auto mode needs a task list, but auto.task_list_id is not set",
-            hint="Set one: llmc config set auto.task_list_id my-project",
-        )
+        raise queue.no_task_list()
     daemon_process.check_program()
 
 
 class Supervisor:
     """One per root; runs until it is stopped or the user is needed."""
 
-    def __init__(
-        self, project: Project, remedy: Remedy, tell: Tell, show: Show, timing: Timing | None = None
-    ) -> None:
+    def __init__(self, project: Project, show: Callable[[str, str], None]) -> None:
+        """`show` prints a line in a color; "" for none."""
         self._project = project
-        self._remedy = remedy
-        self._tell = tell
         self._show = show
-        self._timing = timing or Timing()
         self._stop = threading.Event()
         self._journal = Journal(project)
         self._history = decide.History()
@@ -65,17 +62,15 @@ class Supervisor:
     def run(self) -> int:
         """Keep a daemon running; the exit code."""
         check(self._project)
-        claim = locks.hold_forever(self._project.root.lock("overseer"))
-        if claim is None:
-            raise Refused(
-                f"a supervisor is already running for this root: {locks.holder(self._project.root.lock('overseer'))}",
-                hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
-            )
-        try:
+        lock = self._project.root.lock("overseer")
+        with locks.claim(lock) as ours:
+            if not ours:
+                raise Refused(
+                    f"a supervisor is already running for this root: {locks.holder(lock)}",
+                    hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
+                )
             with self._signals():
                 return self._run()
-        finally:
-            os.close(claim)
 
     def _run(self) -> int:
         self._begin()
@@ -93,10 +88,8 @@ class Supervisor:
         before = former(self._project.root)
         self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
-            raise Refused(
-                f"a daemon is already running for this root: {locks.holder(self._project.root.lock('daemon'))}",
-                hint="Stop it with `llmc down`; the supervisor starts its own.",
-            )
+            hint = "Stop it with `llmc down`; the supervisor starts its own."
+            raise control.already_runs(self._project, hint)
         self._history = decide.History(remediations=before.remediations)
         identity = self._daemon.identity if self._daemon else None
         self._journal.begin(identity, before.remediations)
@@ -110,7 +103,7 @@ class Supervisor:
     def _open_session(self) -> None:
         """Start the remediation session early; if it fails, the next remediation retries, so this is not fatal."""
         try:
-            problem = self._remedy.open_session(self._project, self._repeat)
+            problem = remediation.open_session(self._project, self._repeat)
         except LlmcError as error:
             problem = error.message
         if problem:
@@ -138,13 +131,13 @@ class Supervisor:
 
     def _start(self) -> Running | Failure | decide.End | None:
         """Start a daemon; None if we are told to stop in the meantime."""
-        ended = decide.before_start(watch.manual_notes(self._project.root))
+        ended = decide.before_start(manual_notes(self._project.root))
         if ended is not None:
             return ended
         self._reload()
         if refused := self._refused_by_canary():
             return refused
-        found = daemon_process.start(self._project, self._stop.is_set, self._timing.register_s)
+        found = daemon_process.start(self._project, self._stop.is_set)
         if isinstance(found, Failure):
             return None if self._stop.is_set() else found
         self._daemon = found
@@ -171,14 +164,13 @@ class Supervisor:
     def _watch(self, daemon: Running, tail: LogTail) -> Failure | None:
         """Wait for a failure; None if we are told to stop."""
         settings = self._project.config.overseer
-        limits = decide.HealthLimits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
-        looks = Watch(self._project, daemon, tail, settings.check_interval_secs)
+        looks = Watch(self._project, daemon, tail, settings)
         while not self._stop.is_set():
             if jump := looks.clock_jump():
                 text = f"{jump}: timeouts are suspended for one full interval"
                 self._say(text)
                 self._journal.log(text)
-            failure = decide.judge(daemon.identity, looks.look(limits), limits)
+            failure = decide.judge(daemon.identity, looks.look(), settings)
             if failure is not None:
                 return failure
             self._stop.wait(settings.check_interval_secs)
@@ -190,7 +182,7 @@ class Supervisor:
         if said is not None:
             failure = replace(failure, cause=said.cause, record=said.record)
         if failure.kind is FailureKind.PROCESS:
-            failure = replace(failure, output=daemon_process.last_words(self._project))
+            failure = replace(failure, output=control.said(self._project))
         if not failure.cause and watch.disk_is_full(self._project.root):
             failure = replace(failure, cause="disk")
         return failure
@@ -212,7 +204,7 @@ class Supervisor:
         if self._stop.is_set():
             return None
         verdict, self._history = decide.after_failure(
-            failure, self._history, ran_s, now_unix(), self._limits()
+            failure, self._history, ran_s, now_unix(), self._project.config
         )
         match verdict:
             case decide.End():
@@ -223,19 +215,10 @@ class Supervisor:
                 self._restart(failure.text, verdict, stalled if verdict.resets else [])
         return None
 
-    def _limits(self) -> decide.Limits:
-        overseer, auto = self._project.config.overseer, self._project.config.auto
-        return decide.Limits(
-            overseer.restart_cooldown_secs,
-            overseer.max_remediations_per_day,
-            auto.limit_backoff_secs,
-            auto.api_backoff_secs,
-        )
-
     def _end_daemon(self) -> None:
         """SIGTERM, SIGKILL after the grace period; raises if a daemon is still running."""
         running, self._daemon = self._daemon, None
-        daemon_process.end_all(self._project, running, self._timing.grace_s)
+        daemon_process.end_all(self._project, running, daemon_process.GRACE_S)
         self._journal.daemon(None)
         if running is not None:
             pid = running.identity.pid
@@ -246,7 +229,13 @@ class Supervisor:
         self._journal.remediating(attempt, self._history.remediations)
         self._journal.note("overseer_remediation", f"remediation {attempt} started", attempt=attempt)
         self._notify("overseer_failure", "llmc: the daemon failed; remediation started", failure.text)
-        done = self._tried(remediation_prompt(watch.situation(self._project, failure, identity)))
+        done = remediation.remediate(
+            self._project,
+            remediation_prompt(watch.situation(self._project, failure, identity)),
+            limit_s=self._project.config.overseer.remediation_timeout_secs,
+            stopping=self._stop.is_set,
+            say=self._repeat,
+        )
         self._journal.note(
             "overseer_remediation",
             f"remediation {attempt}: {done.outcome}",
@@ -254,35 +243,20 @@ class Supervisor:
             attempt=attempt,
             outcome=done.outcome,
             duration_s=round(done.duration_s, 1),
-            log=str(done.log) if done.log else None,
+            log=str(done.log),
         )
         self._journal.running()
         if self._stop.is_set():
             return None
-        if done.outcome == "completed":
+        if done.outcome is Outcome.COMPLETED:
             self._repeat(decide.RESTARTING)
             return None
         verdict, self._history = decide.after_remediation(
-            done.cause, done.problem, self._history, self._limits()
+            done.cause, done.problem, self._history, self._project.config
         )
         if isinstance(verdict, decide.Restart):
             self._restart(done.problem, verdict, [])
         return verdict if isinstance(verdict, decide.End) else None
-
-    def _tried(self, prompt: str) -> Ended:
-        """Run a remediation; an exception counts as a failed one."""
-        began, limit_s = monotonic(), self._project.config.overseer.remediation_timeout_secs
-        try:
-            return self._remedy.remediate(
-                self._project, prompt, limit_s=limit_s, stopping=self._stop.is_set, say=self._repeat
-            )
-        except LlmcError as error:
-            problem = f"{error.message} {error.hint}".strip()
-        except Exception as error:
-            problem = f"bug in the remediation: {type(error).__name__}: {error}"
-        broke = Broke(problem, monotonic() - began)
-        self._repeat(decide.outcome(broke.outcome, broke.duration_s, broke.problem))
-        return broke
 
     def _restart(self, reason: str, verdict: decide.Restart, workers: list[str]) -> None:
         """Restart without a remediation, and reset the workers without progress."""
@@ -318,7 +292,7 @@ class Supervisor:
 
     def _shut_down(self) -> int:
         """Stop as requested: first the daemon, then us."""
-        self._say("stopping the daemon ... (Ctrl-C again to kill it)")
+        self._say("stopping the daemon ... (press Ctrl-C again to exit without waiting)")
         try:
             self._end_daemon()
         except LlmcError as error:
@@ -343,7 +317,7 @@ class Supervisor:
 
     def _close_session(self) -> None:
         with contextlib.suppress(LlmcError):
-            self._remedy.close_session(self._project)
+            remediation.close_session(self._project)
 
     def _note(self, action: str, text: str, style: str = "", *, reason: str = "", **fields: Any) -> None:
         self._say(text, style)
@@ -355,7 +329,7 @@ class Supervisor:
     def _notify(self, kind: str, title: str, body: str) -> None:
         """A failed notification must not keep the daemon from being restarted."""
         with contextlib.suppress(Exception):
-            self._tell(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
+            notify(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import time
 import uuid
 from typing import Any
 
@@ -13,7 +12,7 @@ from msgspec.structs import asdict
 from llmc.base import locks
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.files import append_line, json_record, private_dir, write_atomic
+from llmc.base.files import json_record, private_dir, write_atomic
 from llmc.base.given import number
 from llmc.base.processes import start_of
 from llmc.config.paths import Root
@@ -57,80 +56,61 @@ class Journal:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._instance_id = str(uuid.uuid4())
-        self._state = RUNNING
-        self._started_unix = now_unix()
-        self._daemon: Identity | None = None
-        self._attempt: int | None = None
-        self._remediations: tuple[float, ...] = ()
-        self._events: list[dict[str, Any]] = []
-        self._why = ""
-        self._code: int | None = None
-        self._ended_unix: float | None = None
+        #: overseer.json
+        self._body: dict[str, Any] = {
+            "state": RUNNING,
+            "pid": os.getpid(),
+            "start_ticks": start_of(os.getpid()),
+            "start_time_unix": now_unix(),
+            "instance_id": str(uuid.uuid4()),
+            "log_file": str(project.root.log("overseer")),
+            "daemon": None,
+            "attempt": None,
+            "remediations": (),
+            "events": [],
+            "why": "",
+            "code": None,
+            "ended_unix": None,
+        }
 
     def begin(self, adopted: Identity | None, remediations: tuple[float, ...]) -> None:
-        self._remediations = remediations
-        self._daemon = adopted
+        self._body |= {"daemon": asdict(adopted) if adopted else None, "remediations": remediations}
         self._active(True)
         self.note("overseer_started", "supervisor started", pid=os.getpid(), adopted=adopted and adopted.pid)
 
     def daemon(self, identity: Identity | None) -> None:
-        self._daemon = identity
-        self.save()
+        self._save(daemon=asdict(identity) if identity else None)
 
     def remediating(self, attempt: int, remediations: tuple[float, ...]) -> None:
         """Record a remediation before its prompt is sent, so that it counts even if the supervisor is killed."""
-        self._state, self._attempt, self._remediations = REMEDIATING, attempt, remediations
-        self.save()
+        self._save(state=REMEDIATING, attempt=attempt, remediations=remediations)
 
     def running(self) -> None:
-        self._state, self._attempt = RUNNING, None
-        self.save()
+        self._save(state=RUNNING, attempt=None)
 
     def end(self, code: int, why: str) -> None:
-        self._state, self._attempt, self._daemon, self._why = TERMINATED, None, None, why
-        self._code, self._ended_unix = int(code), now_unix()
-        self.note(
-            "overseer_stopped",
-            f"supervisor stopped: {why.partition(chr(10))[0]}",
-            reason=why[:1000],
-            code=int(code),
-        )
+        ended = {"why": why, "code": int(code), "ended_unix": now_unix()}
+        self._body |= {"state": TERMINATED, "attempt": None, "daemon": None, **ended}
+        text = f"supervisor stopped: {why.partition(chr(10))[0]}"
+        self.note("overseer_stopped", text, reason=why[:1000], code=int(code))
         self._active(False)
 
     def note(self, action: str, text: str, *, reason: str = "", **fields: Any) -> None:
         """Record an event in the log, in overseer.json and in the event log."""
-        self._events = [*self._events, {"ts": now_unix(), "action": action, "text": text[:500]}][-EVENTS:]
-        self.save()
+        event = {"ts": now_unix(), "action": action, "text": text[:500]}
+        self._save(events=[*self._body["events"], event][-EVENTS:])
         self.log(reason or text)
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.emit(action, reason=reason[:1000], **fields)
 
     def log(self, text: str) -> None:
-        with contextlib.suppress(LlmcError, OSError):
-            private_dir(self._project.root.logs)
-            line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
-            append_line(self._project.root.log("overseer"), line.encode(errors="replace"))
+        self._project.store.note("overseer", text)
 
-    def save(self) -> None:
-        body = {
-            "state": self._state,
-            "pid": os.getpid(),
-            "start_ticks": start_of(os.getpid()),
-            "start_time_unix": self._started_unix,
-            "instance_id": self._instance_id,
-            "log_file": str(self._project.root.log("overseer")),
-            "daemon": asdict(self._daemon) if self._daemon else None,
-            "attempt": self._attempt,
-            "remediations": list(self._remediations),
-            "events": self._events,
-            "why": self._why,
-            "code": self._code,
-            "ended_unix": self._ended_unix,
-        }
+    def _save(self, **changes: Any) -> None:
+        self._body |= changes
         with contextlib.suppress(LlmcError):
             private_dir(self._project.root.private)
-            write_atomic(self._project.root.overseer_file, json.dumps(body, indent=1).encode())
+            write_atomic(self._project.root.overseer_file, json.dumps(self._body, indent=1).encode())
 
     def auto_not_wanted(self) -> None:
         """Stopped by the user, so that auto mode not running is not an attention item."""

@@ -3,18 +3,20 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
+from llmc.base import proc
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.files import json_row, read_text
+from llmc.base.files import json_record
 from llmc.base.log_reader import LogReader, archives
+from llmc.config.model import Overseer
 from llmc.config.paths import Root
+from llmc.doctor.checks.what_runs import MANUAL
 from llmc.records import sight
 from llmc.records.event_log import EventLog
 from llmc.records.items import Registration
@@ -25,7 +27,7 @@ from llmc.repo.project import Project
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity, Record, failures
 from llmc.supervisor.rules import decide
-from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine
+from llmc.supervisor.rules.prompt import LINES, Situation
 from llmc.tasks.task_list import left_to_do
 from llmc.workers.rules import clock_jump
 
@@ -33,13 +35,19 @@ from llmc.workers.rules import clock_jump
 DISK_FULL_BYTES = 4 * 1024 * 1024
 #: how much of a log's end is read for its last lines
 TAIL_BYTES = 256 * 1024
-MANUAL = "manual_intervention_needed_"
 
 
 def at_work(state: State) -> list[WorkerRecord]:
-    """Auto workers with a task, except those that wait for the user."""
+    """Auto workers with a task, except those that wait for the user or for their work to land."""
+    return [record for record in _able_to_work(state) if record.assignment is not None]
+
+
+def _able_to_work(state: State) -> list[WorkerRecord]:
+    """A landing may be pending for hours; the daemon only polls it."""
     return [
-        r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
+        record
+        for record in state.workers.values()
+        if record.auto and not record.waits_for_a_person and not record.landing_waits_for
     ]
 
 
@@ -58,12 +66,6 @@ def disk_is_full(root: Root) -> bool:
         return False
 
 
-def manual_notes(root: Root) -> list[decide.Note]:
-    """The files that request manual intervention."""
-    found = sorted(root.private.glob(f"{MANUAL}*.txt"))
-    return [decide.Note(str(path), read_text(path)) for path in found]
-
-
 def situation(project: Project, failure: Failure, daemon: Identity | None) -> Situation:
     """The facts for the remediation prompt; what cannot be read is described as text."""
     root = project.root
@@ -76,55 +78,37 @@ def situation(project: Project, failure: Failure, daemon: Identity | None) -> Si
         root=str(root.path),
         source=project.source,
         daemon=daemon,
-        logs={str(path): last_lines(path) for path in logs},
+        logs={str(path): _last_lines(path) for path in logs},
         workers=workers,
         state_problem=problem,
-        git_status=_in_words(lambda: _git_status(project)),
+        git_status=_git_status(project),
         manual_file=str(root.private / f"{MANUAL}{stamp}.txt"),
     )
 
 
-def last_lines(path: Path, count: int = LINES) -> tuple[str, ...]:
+def _last_lines(path: Path) -> tuple[str, ...]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+        return tuple(proc.tail(path, 0, TAIL_BYTES).splitlines()[-LINES:])
     except OSError:
         return ()
-    return tuple(text.splitlines()[-count:])
 
 
-def _workers(project: Project) -> tuple[tuple[WorkerLine, ...] | None, str]:
+def _workers(project: Project) -> tuple[tuple[WorkerRecord, ...] | None, str]:
     try:
         state = project.store.read()
     except LlmcError as error:
         return None, f"{error.message} {error.hint}".strip()
-    return tuple(
-        WorkerLine(
-            name=r.name,
-            status=r.status,
-            reason=r.reason,
-            task_id=r.assignment.task_id if r.assignment else "",
-            error=r.error_reason,
-            worktree=r.worktree_path,
-        )
-        for _, r in sorted(state.workers.items())
-    ), ""
+    return tuple(record for _, record in sorted(state.workers.items())), ""
 
 
 def _git_status(project: Project) -> str:
     if not os.path.isdir(project.source):
         return f"{project.source} is not a local directory"
-    done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
-    return done.stdout if done.ok else done.stderr
-
-
-def _in_words(probe: Callable[[], str]) -> str:
     try:
-        return probe()
+        done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
     except LlmcError as error:
         return error.message
+    return done.stdout if done.ok else done.stderr
 
 
 #: checks closer together than this prove nothing if they are late
@@ -209,19 +193,19 @@ def _transcripts(record: WorkerRecord) -> list[Transcript]:
 class Watch:
     """Watches one daemon from start to end."""
 
-    def __init__(self, project: Project, daemon: Running, tail: LogTail, interval_s: float) -> None:
+    def __init__(self, project: Project, daemon: Running, tail: LogTail, settings: Overseer) -> None:
         now = monotonic()
         self._project = project
         self._daemon = daemon
         self._tail = tail
-        self._interval_s = max(LEAST_INTERVAL_S, interval_s)
+        self._settings = settings
         self._looked = (now, now_unix())
         self._registered = Since(now)
         self._beat = Since(now)
         self._progress = Progress(Since(now))
         self._was_ready = False
 
-    def look(self, limits: decide.HealthLimits) -> decide.Seen:
+    def look(self) -> decide.Seen:
         """Observe the daemon."""
         now = monotonic()
         # Check first whether it is alive: if another daemon takes over meanwhile, that is the finding.
@@ -243,14 +227,15 @@ class Watch:
             beat_age_s=self._beat.see(beat, now),
             records=tuple(self._tail.read()),
             quiet_s=quiet_s,
-            has_work=decide.is_quiet_for_long(quiet_s, limits) and self._has_work(limits),
+            has_work=decide.is_quiet_for_long(quiet_s, self._settings) and self._has_work(),
         )
 
     def clock_jump(self) -> str:
         """Why timeouts are suspended for one full interval; "" if they are not."""
         now, wall = monotonic(), now_unix()
+        interval_s = max(LEAST_INTERVAL_S, self._settings.check_interval_secs)
         (before, wall_before), self._looked = self._looked, (now, wall)
-        why = clock_jump(self._interval_s, now - before, wall - wall_before)
+        why = clock_jump(interval_s, now - before, wall - wall_before)
         if why:
             self._beat.at = self._registered.at = now
             self._progress.forget(now)
@@ -265,10 +250,8 @@ class Watch:
         return str(ours[-1].get("reason")) if ours else ""
 
     def _beat_now(self) -> tuple[str, float] | None:
-        row = json_row(_bytes(self._project.root.heartbeat))
-        if row is None:
-            return None
-        return str(row.get("instance_id")), float(row.get("timestamp_unix") or 0.0)
+        row = json_record(self._project.root.heartbeat)
+        return (str(row.get("instance_id")), float(row.get("timestamp_unix") or 0.0)) if row else None
 
     def _quiet_s(self, now: float) -> float:
         try:
@@ -276,14 +259,14 @@ class Watch:
         except LlmcError:
             return 0.0  # the daemon reports an unreadable state
 
-    def _has_work(self, limits: decide.HealthLimits) -> bool:
+    def _has_work(self) -> bool:
         """A worker has a task or could start one; not while commits still arrive."""
         try:
             state = self._project.store.read()
-            if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
+            stall_s = self._settings.stall_timeout_secs
+            if any(self._committed_s(record) <= stall_s for record in at_work(state)):
                 return False
-            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
-            return bool(at_work(state)) or (free and _is_ready_work(self._project))
+            return bool(at_work(state)) or (bool(_able_to_work(state)) and _is_ready_work(self._project))
         except (LlmcError, OSError):
             return False
 
@@ -296,10 +279,3 @@ class Watch:
 def _is_ready_work(project: Project) -> bool:
     left = left_to_do(project)
     return len(left.open) > len(left.held) and not left.stuck
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -18,7 +18,7 @@ from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir
 from llmc.base.names import TaskKey
-from llmc.base.wake import Watch
+from llmc.base.wake import Watch, open_watch
 from llmc.records.books import Action, Books, Claim, entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import Changes, Edit, Listing, NoTask, Task, Unreadable
@@ -115,7 +115,7 @@ class ClaudeTasks(TaskSource):
 
     def watch(self) -> "_Watching":
         self.prepare()
-        watching = _Watching(self, Watch(self.files.directory))
+        watching = _Watching(self, open_watch(self.files.directory))
         with self._noting:
             self._is_watched, self._changed = True, None  # files may have changed before the watch began
         return watching
@@ -150,12 +150,12 @@ class ClaudeTasks(TaskSource):
             except (NotFound, NoTask):
                 won = False
             except LlmcError:
-                self.write("released", claim, reason="its file could not be written")
+                self.write("released", claim, reason="cannot write the task file")
                 raise
         if task.list == self.list_name:  # the watch may report it only after the next worker has asked
             self.note_changed([file_name(task.id)])
         if not won:
-            self.write("released", claim, reason="another worker claimed it first")
+            self.write("released", claim, reason="another worker claimed the task first")
         return claim if won else None
 
     def renew(self, claim_id: str) -> bool:
@@ -177,19 +177,19 @@ class ClaudeTasks(TaskSource):
                 "failed" if counts else "released", claim, reason=reason, cause=cause, **_given(hold=hold)
             )
         books = self.books()
-        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
+        edit = partial(claims.released, claim=claim, hold=books.kept_back(claim.task))
         self._edit_if_there(claim.task, edit)
         return books
 
     def settle(self) -> list[TaskKey]:
-        """Only files with our own claim: other contents may be somebody's edit (see `is_in_question`)."""
+        """Only files with our own claim: other contents may be the user's edit (see `is_in_question`)."""
         put_right, books = [], self.books()
         for task in self.listing().tasks.values():
             key = self.key(task.id)
             claim = Claim(task.claim, key, task.owner)
             if not books.has_ended(task.claim, key):
                 continue
-            edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
+            edit = partial(claims.released, claim=claim, hold=books.kept_back(key))
             if books.is_completed(key):
                 edit = partial(claims.done, claim=claim)
             self._edit_if_there(key, edit)

@@ -3,31 +3,30 @@
 import contextlib
 import threading
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, NotFound, UsageError
-from llmc.base.faults import step as fault_step
+from llmc.base.errors import LlmcError, UsageError
 from llmc.base.given import written_out
-from llmc.base.names import TaskId, TaskKey, WorkerName
+from llmc.base.names import TaskId, WorkerName
 from llmc.records.books import Books, Claim
 from llmc.records.task import Changes, Task, TaskStatus, in_order
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 from llmc.tasks import task_list
-from llmc.tasks.rules import claims, draft
+from llmc.tasks.rules import draft
 from llmc.tasks.rules.claims import (
     believed,
-    is_nobodys,
+    is_abandoned,
     is_ours,
     is_out_of_date,
     is_unowned,
     pending_again,
     still_at_it,
 )
-from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
+from llmc.tasks.rules.graph import Index, choose, stuck
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.worker_tasks import Origins, show_made
 
@@ -45,44 +44,19 @@ def complete_for(project: Project, worker: WorkerName, assignment: Assignment, c
     source_of(project).finish(claim_of(worker, assignment), commit)
 
 
-def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
+def release_task_of(project: Project, record: WorkerRecord, reason: str) -> None:
     """Release the task of a worker that the user took off it, unless it was released before."""
     task = record.assignment
-    if task is not None and source_of(project).books().holds(task.claim):
-        free(project, claim_of(record.name, task), reason)
+    if task is not None and (source := source_of(project)).books().holds(task.claim):
+        release(project, source, claim_of(record.name, task), reason)
 
 
-def free(project: Project, claim: Claim, reason: str) -> None:
-    """Release an abandoned claim and report it."""
-    source_of(project).release(claim, reason)
+def release(project: Project, source: TaskSource, claim: Claim, reason: str) -> None:
+    """Release a claim, not as a failed attempt, and report it."""
+    source.release(claim, reason)
     with project.store.transaction() as tx:
         about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
         tx.emit("task_released", **about, cause="", ref=None)
-
-
-def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
-    """Make a task pending again after its work was undone, in books and list. Safe to repeat after a crash.
-
-    None if the task is gone: it stays completed, so that its dependents can run.
-    """
-    source = source_of(project)
-    task = source.books().whole(task)
-    try:
-        seen = source.one(task)
-    except NotFound:
-        return None
-    if source.books().is_completed(task):
-        with fault_step("claim.take_back"):
-            source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
-    if seen.status is not TaskStatus.COMPLETED:
-        return seen  # done before a crash, or started again since
-    return source.edit(task, partial(claims.freed, seen=seen))
-
-
-#: receives the list and its stuck tasks at each scan; returns those held for the user
-Tell = Callable[[TaskSource, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
-#: called when a task is pending again because it had no owner
-Freed = Callable[[TaskSource, Task], None]
 
 
 class BrokenList(LlmcError):
@@ -92,26 +66,19 @@ class BrokenList(LlmcError):
 class TaskQueue:
     """One per daemon. Workers may ask concurrently; requests are served one at a time."""
 
-    def __init__(
-        self,
-        source: TaskSource,
-        origins: Origins | None = None,
-        tell: Tell | None = None,
-        on_freed: Freed | None = None,
-    ) -> None:
-        """`origins`: tells which tasks may be a worker's; None: none. `tell`: updates the attention list."""
+    def __init__(self, source: TaskSource, project: Project | None = None) -> None:
+        """`project`: the root whose workers may make tasks, and whose attention list is updated; None: neither."""
         self.source = source
-        self._origins = origins
-        self._tell = tell
-        self._on_freed = on_freed
+        self._project = project
+        self._origins = Origins(project, source) if project is not None else None
         #: in progress by their files, but without an owner
         self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._index = Index()
         self._is_first_look = True
-        #: tasks that the last `take_next` left waiting
-        self._waits_s = 0.0
+        #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
+        self.waits_s = 0.0
 
     @property
     def unsettled(self) -> bool:
@@ -127,12 +94,7 @@ class TaskQueue:
         """
         with self._turn:
             books = self._look()
-            ready = [
-                task
-                for task in self._index.ready
-                if task.id not in self._undecided and not books.kept_back(self.source.key(task.id))
-            ]
-            ready = self._without_waiting(ready, books, crash_backoff_s)
+            ready = self._startable(books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
                 self.source.note(f"selected from {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)
@@ -143,23 +105,19 @@ class TaskQueue:
                 ready.remove(chosen)
             return None
 
-    def _without_waiting(self, ready: list[Task], books: Books, backoff_s: float) -> list[Task]:
-        now = now_unix()
-        waits = {task.id: books.waits_s(self.source.key(task.id), backoff_s, now) for task in ready}
-        self._waits_s = min((wait for wait in waits.values() if wait), default=0.0)
-        return [task for task in ready if not waits[task.id]]
-
-    @property
-    def waits_s(self) -> float:
-        """Seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task."""
-        return self._waits_s
+    def _startable(self, books: Books, backoff_s: float) -> list[Task]:
+        """Ready tasks that are not held back, and do not wait after a crash."""
+        now, ready = now_unix(), self._index.ready - self._undecided
+        keys = {task_id: self.source.key(task_id) for task_id in ready}
+        waits = {i: books.waits_s(key, backoff_s, now) for i, key in keys.items() if not books.kept_back(key)}
+        self.waits_s = min((wait for wait in waits.values() if wait), default=0.0)
+        return [self._index.tasks[task_id] for task_id, wait in waits.items() if not wait]
 
     def count_ready(self) -> int:
         """Number of tasks that could start now."""
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)
-            held = self._undecided | proposed
-            return self._index.count_ready - sum(map(self._index.is_ready, held))
+            return len(self._index.ready - self._undecided - proposed)
 
     def check(self) -> None:
         """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
@@ -176,14 +134,20 @@ class TaskQueue:
         if self._origins is not None:
             self._undecided = self._origins.undecided(found.tasks, self._index.tasks)
             books = self.source.books()
-        self._free_nobodys(found, books)
+        self._free_abandoned(found, books)
         unreadable = {bad.task_id for bad in self.source.unreadable}
-        wrong = stuck(self._index.circles, self._index.dangling, unreadable)
+        wrong = stuck(self._index, unreadable)
         held: Collection[TaskId] = ()
-        if self._tell is not None:
-            held = self._tell(self.source, books, self._index.tasks, wrong, starting)
-        if starting:
-            _refuse_broken([said for task, said in wrong.items() if task not in held])
+        if self._project is not None:
+            held = task_list.tell_running(
+                self._project, self.source, books, self._index.tasks, wrong, starting
+            )
+        problems = [said for task, said in wrong.items() if task not in held]
+        if starting and problems:
+            raise BrokenList(
+                f"cannot use the task list: {'; '.join(problems)}",
+                hint="Run `llmc tasks list` to see the problems.",
+            )
         return books
 
     def _note_new(self, found: Changes) -> None:
@@ -210,18 +174,18 @@ class TaskQueue:
             if task is not None and made is not None and is_out_of_date(task, made):
                 found.tasks[task_id] = show_made(self.source, books, task_id) or task
 
-    def _free_nobodys(self, found: Changes, books: Books) -> None:
-        """Make tasks pending again that are in progress without an owner: nobody would do them."""
+    def _free_abandoned(self, found: Changes, books: Books) -> None:
+        """Make tasks pending again that are in progress without an owner: no worker would take them."""
         for task_id, task in found.tasks.items():
             marked = task is not None and is_unowned(task)
             (self._unowned.add if marked else self._unowned.discard)(task_id)
         at_work = self._origins.at_work() if self._unowned and self._origins is not None else ()
-        nobodys = [
+        abandoned = [
             task_id
             for task_id in self._unowned - self._undecided
-            if is_nobodys(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
+            if is_abandoned(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
         ]
-        for task_id in sorted(nobodys, key=in_order):
+        for task_id in sorted(abandoned, key=in_order):
             with contextlib.suppress(LlmcError):  # locked by a client, or gone: the next scan handles it
                 self._free(task_id, books)
 
@@ -230,31 +194,22 @@ class TaskQueue:
         self._unowned.discard(task_id)
         self._index.apply({task_id: after}, books.completed_in(self.source.list_name))
         if after.status is TaskStatus.PENDING:
-            self.source.note("was in progress without an owner: pending again", task=task_id)
-            if self._on_freed is not None:
-                self._on_freed(self.source, after)
+            self.source.note("pending again: was in progress without an owner", task=task_id)
+            if self._project is not None:
+                reason, about = "the task was in progress without an owner", self.source.key(task_id).fields()
+                with self._project.store.transaction() as tx:
+                    tx.emit("task_released", **about, reason=reason, cause="", ref=None)
 
 
 def no_task_list() -> UsageError:
     return UsageError(
-        "auto mode needs a task list, and auto.task_list_id is not set",
+        "auto mode needs a task list, but auto.task_list_id is not set",
         hint="Set one: llmc config set auto.task_list_id my-project",
     )
 
 
 def open_queue(project: Project) -> TaskQueue:
-    source = source_of(project)
-    tell = partial(task_list.tell_running, project)
-    freed = partial(task_list.note_freed, project)
-    return TaskQueue(source, Origins(project, source), tell, freed)
-
-
-def _refuse_broken(problems: list[str]) -> None:
-    if problems:
-        raise BrokenList(
-            "the task list cannot be used: " + "; ".join(problems),
-            hint="Run `llmc tasks list` to see the problems.",
-        )
+    return TaskQueue(source_of(project), project)
 
 
 def contexts(project: Project) -> dict[str, draft.Context]:
@@ -266,7 +221,7 @@ def contexts(project: Project) -> dict[str, draft.Context]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, draft.BadContext) as error:
-        raise LlmcError(f"the task context {path} cannot be used: {error}") from error
+        raise LlmcError(f"cannot use the task context {path}: {error}") from error
 
 
 def text_of(project: Project, task: Task) -> str:

@@ -94,7 +94,7 @@ class TaskSource(Protocol):
     def claim(
         self, task: TaskKey, worker: str, subject: str = "", dispatch: str = "", part: str = ""
     ) -> Claim | None:
-        """Claim a task for a worker if it is free and not held back; None: another worker claimed it first."""
+        """Claim a task for a worker if it is free and not held back; None: another worker claimed the task first."""
         ...
 
     def renew(self, claim_id: str) -> bool:

@@ -19,6 +19,7 @@ from llmc.tasks.rules import draft as drafts
 from llmc.tasks.rules.claims import believed
 from llmc.tasks.rules.draft import BadDraft, Draft
 from llmc.tasks.rules.graph import (
+    Index,
     Needs,
     Stuck,
     completed_ids,
@@ -27,7 +28,7 @@ from llmc.tasks.rules.graph import (
     is_in_question,
     needs,
     states,
-    stuck_in,
+    stuck,
 )
 from llmc.tasks.source import TaskSource, source_of
 
@@ -46,7 +47,7 @@ def tell(project: Project, source: TaskSource, books: Books, tasks: Mapping[Task
     held, wrong = _held_before(project, source), dict[TaskId, str]()
     if held:
         unreadable = {bad.task_id for bad in source.unreadable}
-        found = stuck_in(tasks, books.completed_in(source.list_name), unreadable)
+        found = stuck(Index(tasks, books.completed_in(source.list_name)), unreadable)
         wrong = {task: said for task, said in found.items() if task in held}
     _tell(project, source, books, tasks, wrong)
 
@@ -86,36 +87,23 @@ def _held_before(project: Project, source: TaskSource) -> frozenset[TaskId]:
     return frozenset(TaskId(one.removeprefix(key)) for one in raised if one.startswith(key))
 
 
+def _item(kind: str, who: str, text: str, command: str) -> dict[str, str]:
+    return {"kind": kind, "severity": "waiting", "who": who, "text": text, "next": command}
+
+
 def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
+    fix = f"Other tasks are not affected. To fix this, {source.how_to_unblock}"
     return {
-        _stuck_key(source, task): {
-            "kind": "stuck",
-            "severity": "waiting",
-            "who": task,
-            "text": f"{said}. Other tasks are not affected. To fix it, {source.how_to_unblock}"[:1000],
-            "next": f"llmc tasks show {task}",
-        }
+        _stuck_key(source, task): _item("stuck", task, f"{said}. {fix}"[:1000], f"llmc tasks show {task}")
         for task, said in wrong.items()
     }
 
 
-def note_freed(project: Project, source: TaskSource, task: Task) -> None:
-    """Report a task that is pending again because it was in progress without an owner."""
-    with project.store.transaction() as tx:
-        reason = "it was in progress without an owner"
-        tx.emit("task_released", **source.key(task.id).fields(), reason=reason, cause="", ref=None)
-
-
 def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
+    texts = {bad.file: f"{bad.where} is not a valid task: {bad.problem}"[:1000] for bad in source.unreadable}
     return {
-        _file_key(source, bad.file): {
-            "kind": "bad_input",
-            "severity": "waiting",
-            "who": bad.file,
-            "text": f"{bad.where} is not a valid task: {bad.problem}"[:1000],
-            "next": "llmc tasks list",
-        }
-        for bad in source.unreadable
+        _file_key(source, file): _item("bad_input", file, text, "llmc tasks list")
+        for file, text in texts.items()
     }
 
 
@@ -124,22 +112,13 @@ def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, 
     completed = books.completed_in(source.list_name)
     found = {}
     for task in tasks:
-        hold = _HOLDS.get(books.kept_back(source.key(task.id)) or task.waits_for_a_person)
+        key = source.key(task.id)
+        hold = _HOLDS.get(books.kept_back(key) or task.waits_for_a_person)
         if hold is None or task.status is TaskStatus.COMPLETED or task.id in completed:
             continue
         kind, words, verb = hold
-        said = (
-            f"task {task.id} {words}: {task.subject}"
-            if words
-            else _quarantined(task, source.key(task.id), books)
-        )
-        found[_task_key(source, task.id)] = {
-            "kind": kind,
-            "severity": "waiting",
-            "who": task.id,
-            "text": said[:500],
-            "next": f"llmc tasks {verb} {task.id}",
-        }
+        said = f"task {task.id} {words}: {task.subject}" if words else _quarantined(task, key, books)
+        found[_task_key(source, task.id)] = _item(kind, task.id, said[:500], f"llmc tasks {verb} {task.id}")
     return found
 
 
@@ -152,18 +131,16 @@ def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
 
 def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
     completed = books.completed_in(source.list_name)
-    return {
-        _task_key(source, task.id): {
-            "kind": "task_question",
-            "severity": "waiting",
-            "who": task.id,
-            "text": f"task {task.id} is pending in its file, but a task with this number was completed before. "
-            f"Run it again? If not: llmc tasks done {task.id}",
-            "next": f"llmc tasks requeue {task.id}",
-        }
-        for task in tasks
-        if is_in_question(task, completed)
-    }
+    found = {}
+    for task in tasks:
+        if is_in_question(task, completed):
+            text = (
+                f"task {task.id} is pending in its file, but llmc completed a task with this number. "
+                f"Run the task again? If not: llmc tasks done {task.id}"
+            )
+            item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
+            found[_task_key(source, task.id)] = item
+    return found
 
 
 def _file_key(source: TaskSource, name: str) -> str:
@@ -204,7 +181,10 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     wanted = landed if recent is None else _newest(source, books, landed, recent)
     gone = [
         Task(
-            task_id, books.subjects.get(source.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
+            task_id,
+            books.subjects.get(source.key(task_id)) or "(task file deleted)",
+            "",
+            TaskStatus.COMPLETED,
         )
         for task_id in wanted
         if task_id not in found.tasks
@@ -215,12 +195,9 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     completed = completed_ids(tasks, landed, books.claimed_in(source.list_name))
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
     known = completed | {bad.task_id for bad in found.unreadable}
-    problems += [
-        f"task {row.task} depends on task {row.missing}, which does not exist"
-        for row in dangling(tasks, known)
-    ]
-    if circle := cycle(edges):
-        problems.append(f"dependency cycle: {', '.join(circle)}")
+    problems += map(str, dangling(tasks, known))
+    if found_cycle := cycle(edges):
+        problems.append(f"dependency cycle: {', '.join(found_cycle)}")
     words = states(tasks, edges, completed, lambda task_id: books.kept_back(source.key(task_id)), landed)
     return Overview(
         source.list_name,
@@ -288,7 +265,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
         return TaskId(name)
 
     new = drafts.new_task(draft, existing)
-    _refuse_circle(known.values(), [replace(draft, name="the new task")])
+    _refuse_cycle(known.values(), [replace(draft, name="the new task")])
     return source.add(new, draft.by)
 
 
@@ -319,7 +296,7 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
         ordered = drafts.in_order(wanted)
     except BadDraft as error:
         raise UsageError(f"nothing was imported: {error}") from error
-    _refuse_circle(known.values(), wanted)
+    _refuse_cycle(known.values(), wanted)
     made: dict[str, TaskId] = {}
     waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
     result = []
@@ -334,14 +311,14 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     return result
 
 
-def _refuse_circle(known: Iterable[Task], new: Iterable[Draft]) -> None:
+def _refuse_cycle(known: Iterable[Task], new: Iterable[Draft]) -> None:
     """New tasks must not create a dependency cycle."""
     planned = [
         Task(TaskId(d.name), d.subject, "", TaskStatus.PENDING, _ids(d.before), _ids(d.after)) for d in new
     ]
-    circle = cycle(needs([*known, *planned]))
-    if {task.id for task in planned} & set(circle):
-        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(circle)}")
+    found = cycle(needs([*known, *planned]))
+    if {task.id for task in planned} & set(found):
+        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(found)}")
 
 
 def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:

@@ -4,54 +4,111 @@ import shlex
 from functools import partial
 
 from llmc.base.errors import NotFound, Refused, UsageError
-from llmc.base.names import TaskId, WorkerName
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskId, TaskKey, WorkerName
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.repo.project import Project
 from llmc.tasks import task_list
-from llmc.tasks.queue import take_back
 from llmc.tasks.rules import claims
-from llmc.tasks.source import TaskSource, source_of
+from llmc.tasks.source import source_of
 from llmc.tasks.task_list import Overview, overview
 
-_MEANWHILE = "Run `llmc tasks show {}` to see its current state."
+
+class _Order:
+    """A user's command on one task."""
+
+    def __init__(self, project: Project, task_id: str) -> None:
+        self._project, self.source = project, source_of(project)
+        self.key = self.source.key(task_id)
+
+    def unattended(self) -> tuple[Task, str]:
+        """The task and its state; refuses while a worker of this root works on it. Releases claims of lost workers."""
+        books, task_id = self.source.books(), self.key.id
+        for claim in [claim for claim in books.claims.values() if claim.task == self.key]:
+            if _is_at_it(self._project, claim):
+                raise _has_it(self._project, claim)
+            self.source.write("released", claim, reason="the worker is not working on the task", cause="")
+        try:
+            task = self.source.one(self.key)
+        except NotFound as error:
+            if not books.is_completed(self.key):
+                raise
+            hint = "Add the task again: llmc tasks add"
+            raise NotFound(f"task {task_id} is completed and the task file is gone", hint=hint) from error
+        return task, self.state(task)
+
+    def state(self, task: Task) -> str:
+        return overview(self.source).states.get(task.id, str(task.status))
+
+    def refused(self, state: str, but: str = "") -> Refused:
+        is_so = "waits for other tasks" if state == "waits" else f"is {state}"
+        return Refused(f"task {self.key.id} {is_so}{but}", hint=_hint(self.key.id, state))
+
+    def set(self, seen: Task, status: TaskStatus, action: str, reason: str, **more: str) -> Task:
+        """Change the task as the user saw it, and report it."""
+        after = self.source.edit(self.key, partial(claims.set_by_user, seen=seen, status=status))
+        if after.status is not status or (status is TaskStatus.PENDING and after.owner):
+            hint = f"To see its current state: llmc tasks show {seen.id}"
+            raise Refused(f"task {seen.id} was changed in the meantime", hint=hint)
+        self.report(action, after, reason, **more)
+        return after
+
+    def report(self, action: str, task: Task, reason: str, **more: str) -> None:
+        with self._project.store.transaction() as tx:
+            tx.emit(action, **self.key.fields(), subject=task.subject, reason=reason, **more)
+        task_list.tell(self._project, self.source, self.source.books(), self.source.listing().tasks)
 
 
 def release(project: Project, task_id: str) -> Task:
     """Release a task that is claimed, but not worked on."""
-    source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
-    state = _state(source, task)
+    order = _Order(project, task_id)
+    task, state = order.unattended()
     if state != TaskStatus.IN_PROGRESS:
-        raise Refused(f"task {task_id} {_is(state)}, not in progress", hint=_hint(task_id, state))
-    had = Claim(task.claim, source.key(task.id), task.owner)
-    source.write("released", had, reason="by user", cause="")
-    freed = _free(source, task)
-    _say(
-        project,
-        source,
-        "task_released",
-        freed,
-        reason=f"by user; claimed by {task.owner or 'nobody'} before",
-        cause="",
-    )
-    return freed
+        raise order.refused(state, ", not in progress")
+    order.source.write("released", Claim(task.claim, order.key, task.owner), reason="by user", cause="")
+    reason = f"by user, claimed by {task.owner or 'no worker'} before"
+    return order.set(task, TaskStatus.PENDING, "task_released", reason, cause="")
 
 
 def requeue(project: Project, task_id: str) -> Task:
     """Run a task again that was quarantined, parked or completed; its failed attempts no longer count."""
-    source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
-    books = source.books()
-    state = _state(source, task)
+    order = _Order(project, task_id)
+    task, state = order.unattended()
     if state == claims.PROPOSED:
-        raise Refused(f"task {task_id} is proposed", hint=_hint(task_id, state))
-    if state in ("ready", "waits") and not books.attempts(source.key(task_id)):
-        raise Refused(f"task {task_id} {_is(state)} and has not run yet", hint=_hint(task_id, state))
-    source.write("requeued", Claim(task.claim, source.key(task.id), task.owner))
-    freed = _free(source, task)
-    _say(project, source, "task_requeued", freed, reason=f"by user; it was {state}")
-    return freed
+        raise order.refused(state)
+    if state in ("ready", "waits") and not order.source.books().attempts(order.key):
+        raise order.refused(state, " and has not run yet")
+    order.source.write("requeued", Claim(task.claim, order.key, task.owner))
+    return order.set(task, TaskStatus.PENDING, "task_requeued", f"by user, was {state}")
+
+
+def done(project: Project, task_id: str) -> Task:
+    """Mark a task as completed, so that its dependents can start."""
+    order = _Order(project, task_id)
+    task, state = order.unattended()
+    if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
+        raise order.refused(state)
+    order.source.write("completed", Claim(task.claim, order.key, ""), reason="by user")
+    return order.set(task, TaskStatus.COMPLETED, "task_done", f"by user, was {state}")
+
+
+def approve(project: Project, task_id: str) -> Task:
+    """Approve a task proposed by a worker, as it is now; later changes to its metadata are ignored."""
+    order = _Order(project, task_id)
+    source, key = order.source, order.key
+    task, books = source.one(key), source.books()
+    if claims.PROPOSED not in (books.kept_back(key), task.waits_for_a_person):
+        raise order.refused(order.state(task), ", not proposed")
+    made, root = books.made.get(key), task.made_by.get("root")
+    if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
+        hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
+        raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
+    seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
+    source.write("approved", Claim("", key, made.worker if made else ""), **seen)
+    approved = source.edit(key, partial(claims.approved, seen=task))
+    order.report("task_approved", approved, "by user")
+    return approved
 
 
 def pending_again(project: Project, commit: str) -> tuple[str, str]:
@@ -67,42 +124,27 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     except (NotFound, Refused, UsageError) as error:
         return "", f"task {task} was not requeued: {error.message}"
     if back is None:
-        return "", f"task {task} was not requeued: its file is gone; add it again with `llmc tasks add`"
+        return "", f"task {task} was not requeued: the task file is gone. Add the task again: llmc tasks add"
     return task.id, f"task {task} is pending again"
 
 
-def done(project: Project, task_id: str) -> Task:
-    """Mark a task as completed, so that its dependents can start."""
-    source = source_of(project)
-    task = _of_nobody_here(project, source, task_id)
-    state = _state(source, task)
-    if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
-        raise Refused(f"task {task_id} {_is(state)}", hint=_hint(task_id, state))
-    source.write("completed", Claim(task.claim, source.key(task.id), ""), reason="by user")
-    after = source.edit(source.key(task_id), partial(claims.said_done, seen=task))
-    if after.status is not TaskStatus.COMPLETED:
-        raise Refused(f"task {task_id} was changed in the meantime", hint=_MEANWHILE.format(task_id))
-    _say(project, source, "task_done", after, reason=f"by user; it was {state}")
-    return after
+def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
+    """Make a task pending again after its work was undone, in books and list. Safe to repeat after a crash.
 
-
-def approve(project: Project, task_id: str) -> Task:
-    """Approve a task proposed by a worker, as it is now; later changes to its metadata are ignored."""
+    None if the task is gone: it stays completed, so that its dependents can run.
+    """
     source = source_of(project)
-    task, books = source.one(source.key(task_id)), source.books()
-    if claims.PROPOSED not in (books.kept_back(source.key(task_id)), task.waits_for_a_person):
-        state = _state(source, task)
-        raise Refused(f"task {task_id} {_is(state)}, not proposed", hint=_hint(task_id, state))
-    made, root = books.made.get(source.key(task_id)), task.made_by.get("root")
-    if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
-        hint = f"Approve it in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
-        raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
-    who = Claim("", source.key(task_id), made.worker if made else "")
-    seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
-    source.write("approved", who, **seen)
-    approved = source.edit(source.key(task_id), partial(claims.approved, seen=task))
-    _say(project, source, "task_approved", approved, reason="by user")
-    return approved
+    task = source.books().whole(task)
+    try:
+        seen = source.one(task)
+    except NotFound:
+        return None
+    if source.books().is_completed(task):
+        with fault_step("claim.take_back"):
+            source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
+    if seen.status is not TaskStatus.COMPLETED:
+        return seen  # done before a crash, or started again since
+    return source.edit(task, partial(claims.set_by_user, seen=seen))
 
 
 def releasable(project: Project, found: Overview) -> list[TaskId]:
@@ -112,65 +154,34 @@ def releasable(project: Project, found: Overview) -> list[TaskId]:
     return [i for i, state in found.states.items() if state == TaskStatus.IN_PROGRESS and i not in at_it]
 
 
-def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
-    """The task; refuses while a worker of this root works on it. Releases the claims of lost workers."""
-    books = source.books()
-    for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:
-        if _is_at_it(project, claim):
-            hint = f"Run `llmc reset {claim.worker}` to stop it and release the task."
-            raise Refused(f"{claim.worker} is working on task {task_id}", hint=hint)
-        source.write("released", claim, reason="its worker is not working on it", cause="")
-    try:
-        return source.one(source.key(task_id))
-    except NotFound as error:
-        if not books.is_completed(source.key(task_id)):
-            raise
-        hint = "Add it again: llmc tasks add"
-        raise NotFound(f"task {task_id} is completed and its file is gone", hint=hint) from error
+def _has_it(project: Project, claim: Claim) -> Refused:
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if record is not None and record.landing_waits_for:
+        return Refused(
+            f"the work of {claim.worker} on task {claim.task.id} is waiting for {record.landing_waits_for} "
+            "and may still land",
+            hint=f"Wait for the answer; to check now: llmc accept {claim.worker}",
+        )
+    hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
+    return Refused(f"{claim.worker} is working on task {claim.task.id}", hint=hint)
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
     """By its record; or a daemon is running, which may be about to record it."""
     record = project.store.read().workers.get(WorkerName(claim.worker))
-    if record is None:
-        return False
-    written = record.assignment is not None and record.assignment.claim == claim.id
-    return written or project.daemon_runs()
-
-
-def _state(source: TaskSource, task: Task) -> str:
-    return overview(source).states.get(task.id, str(task.status))
-
-
-def _free(source: TaskSource, seen: Task) -> Task:
-    after = source.edit(source.key(seen.id), partial(claims.freed, seen=seen))
-    if after.status is not TaskStatus.PENDING or after.owner:
-        raise Refused(f"task {seen.id} was changed in the meantime", hint=_MEANWHILE.format(seen.id))
-    return after
-
-
-def _is(state: str) -> str:
-    return "waits for other tasks" if state == "waits" else f"is {state}"
+    return claims.holds(record, claim) or (record is not None and project.daemon_runs())
 
 
 def _hint(task_id: str, state: str) -> str:
     match state:
         case "question":
-            return (
-                f"To run it again: llmc tasks requeue {task_id}; to mark it done: llmc tasks done {task_id}"
-            )
+            return f"To run the task again: llmc tasks requeue {task_id}; to mark the task done: llmc tasks done {task_id}"
         case "quarantined" | "parked" | "completed":
-            return f"To run it again: llmc tasks requeue {task_id}"
+            return f"To run the task again: llmc tasks requeue {task_id}"
         case "proposed":
-            return f"To approve it: llmc tasks approve {task_id}"
+            return f"To approve the task: llmc tasks approve {task_id}"
         case "in_progress":
-            return f"To release it: llmc tasks release {task_id}"
+            return f"To release the task: llmc tasks release {task_id}"
         case "waits":
-            return "Run `llmc tasks graph` to see its dependencies."
-    return "It starts as soon as a worker is free."
-
-
-def _say(project: Project, source: TaskSource, action: str, task: Task, reason: str, **more: str) -> None:
-    with project.store.transaction() as tx:
-        tx.emit(action, **source.key(task.id).fields(), subject=task.subject, reason=reason, **more)
-    task_list.tell(project, source, source.books(), source.listing().tasks)
+            return "To see its dependencies: llmc tasks graph"
+    return "The task starts as soon as a worker is free."

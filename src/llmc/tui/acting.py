@@ -21,11 +21,15 @@ class Acting(Reviewing):
             asks = "asks a question; A answers it" if row.look.name == "asks" else f"is {row.status}"
             self._say("", f"{name} {asks}: there is nothing to accept yet", PLAIN)
             return
+        commit = workers.commit_of(self.project, name)
+        if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
+            self._say("", f"{name} has changed since you opened this diff; it is read again", PLAIN)
+            self._read_diff(name)
+            return
         size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
-        seen = "" if row.reviewed else "  not reviewed"
+        seen = "" if row.reviewed or self.view == "diff" else "  not reviewed"
         branch = self.project.config.repo.default_branch
-        question = f"Land {name} on {branch}?  {row.subject}  {row.commit[:9]}{size}{seen}"
-        commit = row.commit
+        question = f"Land {name} on {branch}?  {row.subject}  {commit[:9]}{size}{seen}"
         self._ask(
             question,
             "land",

@@ -8,7 +8,7 @@ from llmc.api.roots import Project
 from llmc.tui import keys
 from llmc.tui.acting import Acting
 from llmc.tui.draw import Brush
-from llmc.tui.frame import DEAF_S, TYPING_S, Command
+from llmc.tui.frame import TYPING_S, Command
 from llmc.tui.lines import Lines
 from llmc.tui.said import PLAIN
 
@@ -60,7 +60,7 @@ class FleetApp(Acting):
 
     def _confirm_key(self, key: str) -> None:
         confirm = self.confirm
-        if confirm is None or time.monotonic() - confirm.since < DEAF_S:
+        if confirm is None or not confirm.listens:
             return
         if key == "y":
             self.confirm = None

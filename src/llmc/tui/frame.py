@@ -50,6 +50,11 @@ class Confirm(Struct, frozen=True):
     since: float
     look: bool = False
 
+    @property
+    def listens(self) -> bool:
+        """Whether it takes a key already."""
+        return time.monotonic() - self.since >= DEAF_S
+
 
 class Command(Struct, frozen=True):
     """How a typed command runs: its output, or on the terminal itself."""
@@ -321,7 +326,8 @@ class Frame(App[str | None]):
         if self.confirm is not None:
             text = Text(f" {printable(self.confirm.question)} ", style=f"bold {theme.text}")
             look = "  d look first" if self.confirm.look else ""
-            text.append(f" y {self.confirm.yes}{look}  Esc back", style=brush_bold(theme.text))
+            if self.confirm.listens:  # not before: a key that repeats must not confirm
+                text.append(f" y {self.confirm.yes}{look}  Esc back", style=brush_bold(theme.text))
             text.append(f"   {self.confirm.way_back}", style=theme.muted)
             return text
         if self.form.display:
@@ -416,6 +422,7 @@ class Frame(App[str | None]):
         self, question: str, yes: str, way_back: str, act: Callable[[], None], *, look: bool = False
     ) -> None:
         self.confirm = Confirm(question, yes, way_back, act, time.monotonic(), look)
+        self.set_timer(DEAF_S, self._draw_bars)
         self.redraw()
 
     def _terminal(self, argv: list[str], env: dict[str, str] | None) -> None:

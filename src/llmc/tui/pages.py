@@ -71,7 +71,7 @@ def tasks_page(project: Project, width: int, brush: Brush) -> list[Text]:
 
 def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
     lines: list[Text] = []
-    for view in goal_views.goals(project, strict=False).views:
+    for view in goal_views.goals(project).views:
         row = goal_views.summary(view)
         lines.append(
             Text(shortened(f"{row['title']}  [{row['status']}]  {row['percent']}%", width), style="bold")

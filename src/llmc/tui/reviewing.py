@@ -33,6 +33,7 @@ class Reviewing(Moving):
                 self.call_from_thread(self._no_diff, name, error)
                 return
             self.call_from_thread(self._show_diff, page)
+            commenting.remember(self.project, page)
 
         self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
 

@@ -40,7 +40,7 @@ def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
     """The worker's question and its options; Refused if `answer` cannot answer it."""
     record = project.store.worker(name)
     if _is_blocked(record):
-        return record.error_reason or "it reported that it is blocked", ()
+        return record.error_reason or "the worker reported a blocker", ()
     asked = _answerable(project, record)
     return asked.text, asked.options
 
@@ -77,7 +77,7 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
     if not told and (found := open_question(record, said)) is not None:
         return found
     raise Refused(
-        f"{name} {_why_not_here(record, told)}; answer it in its terminal", hint=f"llmc attach {name}"
+        f"{name} {_why_not_here(record, told)}: answer in the worker's terminal", hint=f"llmc attach {name}"
     )
 
 
@@ -111,7 +111,10 @@ class _Dialog:
         began = time.monotonic()
         choice = self._choice(words)
         if not wait_until(lambda: self._shown() is not None, DRAWN_S, interval_s=0.05):
-            raise self._not_recognised()
+            raise Refused(
+                f"answer not sent: {self.record.name} may be showing a different dialog now",
+                hint=f"llmc attach {self.record.name}",
+            )
         self._choose(choice) if choice else self._write(words)
         wait_until(lambda: bool(self._proof()), AFTER_S if not self._waits() else 0.0, interval_s=0.02)
         wanted = self.asked.options[choice - 1] if choice else words
@@ -133,14 +136,14 @@ class _Dialog:
         if len(words) > MOST_CHARS:
             raise UsageError(
                 f"the answer is longer than {MOST_CHARS} characters",
-                hint="Attach to the worker to type a longer one.",
+                hint="To type a longer answer: llmc attach WORKER",
             )
         return 0
 
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name} has no running agent", hint="Run `llmc up --detach` to start it.")
+            raise Refused(f"{name} has no running agent", hint="To start the agent: llmc up --detach")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)
@@ -156,13 +159,6 @@ class _Dialog:
             return None
         shown = self.project.tmux.capture(self.pane)
         return self.screen.recognise(shown, self.asked.text, self.asked.options)
-
-    def _not_recognised(self) -> Refused:
-        name = self.record.name
-        return Refused(
-            f"answer not sent: {name} may be showing a different dialog now",
-            hint=f"llmc attach {name}",
-        )
 
     def _choose(self, number: int) -> None:
         for _ in range(TRIES):
@@ -223,5 +219,5 @@ class _Dialog:
 
     def _why_not(self) -> str:
         if self.given:
-            return f"it was already answered differently: {self.given[:100]}"
-        return f"the answer is unconfirmed; check: llmc attach {self.record.name}"
+            return f"the question already has another answer: {self.given[:100]}"
+        return f"the answer is unconfirmed. To check: llmc attach {self.record.name}"

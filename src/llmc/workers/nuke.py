@@ -150,7 +150,9 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
         worktrees.prune(project)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
-            raise Refused(f"{record.branch} was not removed: it is not in the trash yet", hint="Try again.")
+            raise Refused(
+                f"{record.branch} was not removed: the branch is not in the trash yet", hint="Try again."
+            )
         if tip:
             git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
     pointer = folder / ".git" if folder else None

@@ -10,15 +10,14 @@ from llmc.agents.protocol import ClientStatus
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, ToolFailed
 from llmc.base.panes import Pane
-from llmc.base.tmux import Unknown
 from llmc.landing import accept, accept_journal, rebase
 from llmc.records.statuses import UNDER_WAY
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project, open_project
 from llmc.sessions import intake, leftovers, sessions, submit
+from llmc.sessions.persons import is_person_there
 from llmc.sessions.rules import decide
-from llmc.sessions.sessions import is_taken
 from llmc.workers import rules, self_review
 
 
@@ -28,8 +27,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     Waits while the user has the worker.
     """
     record = intake.apply_pending(project, name)
-    pane = project.pane(record)
-    if isinstance(pane, Unknown) or is_taken(record, pane):
+    if is_person_there(project, record):
         return record
     record = rebase.resolved_by_hand(project, record)
     if record.accept is not None and project.others_accept(name):
@@ -99,7 +97,7 @@ def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: flo
 
 
 def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
-    """Rebase this worker after other work landed, if that disturbs nobody; returns why it failed."""
+    """Rebase this worker after other work landed, unless its user or agent is busy; returns why it failed."""
     record = project.store.worker(name)
     if not record.rebase_due:
         return None
@@ -201,14 +199,12 @@ def catch_up(root: str) -> None:
     """Apply pending events to every worker. A worker whose lock is busy is updated by the holder."""
     project = open_project(root)
     for name in project.store.read().workers:
-        try:
-            with project.worker_lock(name, timeout_s=0.05):
-                rebase.resolved_by_hand(project, project.store.worker(name))
-                sessions.reconcile(project, name)
-                with suppress(LlmcError):  # still due: the next command tries again
-                    self_review.attend(project, project.store.worker(name))
-        except (LockTimeout, NotFound):  # another process has it, or has just removed it
-            continue
+        # Another process may have the worker, or may have just removed it.
+        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))
+            sessions.reconcile(project, name)
+            with suppress(LlmcError):  # still due: the next command tries again
+                self_review.attend(project, project.store.worker(name))
 
 
 def see_what_was_resolved(root: str) -> None:

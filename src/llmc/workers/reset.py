@@ -78,19 +78,24 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if journal is not None and project.others_accept(record.name):
         raise Refused(
             f"{record.name} is being accepted (step {journal.step})",
-            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+            hint=f"Wait, or cancel with: llmc message {record.name} ...",
+        )
+    if record.landing_waits_for:
+        raise Refused(
+            f"{record.name}: its work is waiting for {record.landing_waits_for} and may still land",
+            hint=f"Wait for the answer; to check it now: llmc accept {record.name}",
         )
     if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
-            f"{record.name}: its accept reached the step {journal.step!r} and may have landed",
-            hint=f"Finish it first: llmc accept {record.name}",
+            f"{record.name}: `llmc accept` reached the step {journal.step!r}, so the work may have landed",
+            hint=f"Finish first: llmc accept {record.name}",
         )
     return pane
 
 
 def cancel(project: Project, record: WorkerRecord, why: str) -> None:
     """Release its task, and drop an open delivery and an accept that cannot have landed."""
-    queue.let_go(project, record, f"{why} of {record.name}")
+    queue.release_task_of(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
     with project.store.transaction() as tx:

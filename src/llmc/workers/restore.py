@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.base import proc
 from llmc.base.clock import age_s, now_unix
@@ -17,7 +18,7 @@ from llmc.base.files import explain, json_row, write_atomic
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
-from llmc.landing import rebase
+from llmc.landing import at_rest
 from llmc.records.events import read_lines
 from llmc.records.transitions import step
 from llmc.records.worker import Status, WorkerRecord
@@ -66,7 +67,7 @@ class Restored(Struct, frozen=True):
     repositories: tuple[str, ...]
 
 
-class GivenBack(Struct, frozen=True):
+class RestoredToWorker(Struct, frozen=True):
     """What was restored to a worker: commits in review, or uncommitted files."""
 
     worker: str
@@ -87,8 +88,7 @@ def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
         worker, stamp = parse_directory(folder.name)
         key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
         at = found.get(key, Entry(worker, stamp))
-        size = size_of(folder) if sizes else None
-        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size)
+        found[key] = replace(at, directory=folder, size_bytes=size_of(folder) if sizes else None)
     return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
 
 
@@ -166,7 +166,7 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
     if entry.ref is None or entry.commit is None:
         raise UsageError(
             f"{entry.name} is a directory",
-            hint=f"Pass --to to copy it: llmc trash restore {entry.name} --to PATH",
+            hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
     root = project.root.path
@@ -191,7 +191,7 @@ def restore_directory(entry: Entry, target: Path) -> Path:
 
     if entry.directory is None:
         raise UsageError(
-            f"{entry.name} has no directory in the trash", hint="Leave out --to to restore it as a branch."
+            f"{entry.name} has no directory in the trash", hint="To restore a branch, leave out --to."
         )
     target = Path(os.path.abspath(target.expanduser()))
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
@@ -211,7 +211,7 @@ def restore_directory(entry: Entry, target: Path) -> Path:
     return target
 
 
-def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
+def restore_to_worker(project: Project, entry: Entry, name: str) -> RestoredToWorker:
     """Restore commits and uncommitted changes to a worker's worktree and branch. Takes its lock.
 
     The worker must have no work of its own. The entry stays in the trash. After a crash in between, the worker has work
@@ -229,7 +229,7 @@ def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
             if work != entry.commit:
                 source = ["restore", "--quiet", f"--source={entry.commit}", "--worktree", "--", "."]
                 git.git(worktree, *source, timeout_s=300)
-        return _told(project, record, entry)
+        return _report(project, record, entry)
 
 
 def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
@@ -237,22 +237,17 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     if record.auto:
         raise Refused(
             f"{name} is an auto worker",
-            hint="Restore it to a worker that is not an auto worker, or as a branch.",
+            hint="Choose a worker that is not an auto worker, or restore a branch.",
         )
+    hint = f"Run `llmc reset {name}` first, which moves the work to the trash."
     if not record.status.is_free and record.status is not Status.OFFLINE:
-        raise Refused(
-            f"cannot restore to {name}: its status is {record.status}, not idle",
-            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
-        )
-    rebase.refuse_if_disturbed(project, record)
+        raise Refused(f"cannot restore to {name}: its status is {record.status}, not idle", hint=hint)
+    at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
     if facts.ahead or facts.dirty or facts.rebasing:
-        raise Refused(
-            f"{name} has other work in its worktree",
-            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
-        )
+        raise Refused(f"{name} has other work in its worktree", hint=hint)
 
 
 def _committed(project: Project, commit: str) -> str:
@@ -260,12 +255,15 @@ def _committed(project: Project, commit: str) -> str:
     while is_pin(project.root.path, commit):
         parent = git.resolve(project.root.path, f"{commit}^1")
         if parent is None:
-            raise Refused("this work was on a branch without commits", hint="Restore it as a branch.")
+            raise Refused(
+                "this work was on a branch without commits",
+                hint="To restore a branch: llmc trash restore NAME",
+            )
         commit = parent
     return commit
 
 
-def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
+def _report(project: Project, record: WorkerRecord, entry: Entry) -> RestoredToWorker:
     worktree = Path(record.worktree_path)
     found = git.tree_state(worktree)
     dirty = (*found.tracked, *found.untracked)
@@ -279,7 +277,7 @@ def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
         elif record.status is not Status.OFFLINE:
             after = tx.move(record.name, step(Status.NEEDS_INPUT, RESTORED))
     seen(project, entry)
-    return GivenBack(record.name, head, after.status, dirty)
+    return RestoredToWorker(record.name, head, after.status, dirty)
 
 
 def _names(entry: Entry) -> list[str]:
@@ -331,9 +329,9 @@ def plan(project: Project, days: int) -> Plan:
         for entry in old:
             files_s, log_s = _age_by_clock(root, entry, now), seen_s.get(entry.ref or "")
             if files_s < limit_s:
-                doubts[entry.name] = f"its files are {format_duration(files_s)} old"
+                doubts[entry.name] = f"the files are {format_duration(files_s)} old"
             elif log_s is None:
-                doubts[entry.name] = "it is not in the event log"
+                doubts[entry.name] = "not in the event log"
             elif log_s < limit_s:
                 doubts[entry.name] = f"the event log covers only {format_duration(log_s)} since then"
     return Plan(tuple(old), doubts)

@@ -151,11 +151,11 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock
     if seen.dialog_open:
         why = "a dialog is open"
     elif record.conflict_prompt_due:
-        why = f"its conflicts could not be sent to it: {record.delivery.reason if record.delivery else ''}"
+        why = f"cannot send the conflicts to the agent: {record.delivery.reason if record.delivery else ''}"
     else:
         why = "no turn in progress"
-    text = f"no progress in its rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
-    failed = step(Status.ERROR, "no progress in its rebase", error_reason=text, cause=Cause.GIT)
+    text = f"no progress in the rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
+    failed = step(Status.ERROR, "no progress in the rebase", error_reason=text, cause=Cause.GIT)
     return Move(failed, "rebase_stalled", {"quiet_s": round(quiet_s)})
 
 

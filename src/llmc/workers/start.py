@@ -21,16 +21,8 @@ from llmc.workers.patrol import finish_interrupted
 
 #: how long `start` waits for the lock of an idle worker
 IDLE_WAIT_S = 60.0
-CAN_TAKE_MESSAGES = (
-    Status.IDLE,
-    Status.WORKING,
-    Status.NEEDS_INPUT,
-    Status.NEEDS_REVIEW,
-    Status.REVIEWING,
-    Status.REJECTED,
-    Status.REBASING,
-    Status.ERROR,
-)
+#: statuses without a conversation that a message could continue
+NO_MESSAGES = (Status.OFFLINE, Status.NO_CHANGES)
 
 
 def start_task(
@@ -43,15 +35,11 @@ def start_task(
     """
     before = intake.apply_pending(project, name)
     record = finish_interrupted(project, name)
-    if (
-        before.delivery
-        and before.delivery.outcome.open
-        and record.delivery
-        and record.delivery.outcome.arrived
-    ):
+    was_open = before.delivery is not None and before.delivery.outcome.open
+    if was_open and record.delivery and record.delivery.outcome.arrived:
         raise Refused(
-            f"{name} is working on a prompt whose delivery was just completed ({record.delivery.prompt_id})",
-            hint=f"llmc status; llmc wait {name} --status needs_review",
+            f"{name} is working on a prompt that just arrived ({record.delivery.prompt_id})",
+            hint=f"Wait for the result: llmc wait {name} --status needs_review",
         )
     if not record.status.is_free:
         raise Refused(
@@ -121,14 +109,14 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
         f"{name} is being accepted (step {step})",
-        hint=f"Wait for it; if it was interrupted, run `llmc accept {name}` to finish it.",
+        hint=f"Wait. After an interruption, run `llmc accept {name}` to finish.",
     )
 
 
 def send_message(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> submit.Receipt:
     """Send a message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
-    if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
+    if record.accept is not None or record.status in NO_MESSAGES:
         raise Refused(
             f"cannot send a message to {name}: its status is {record.status}",
             hint=advice(project, record.name),
@@ -163,7 +151,7 @@ def idle_worker(project: Project) -> Iterator[WorkerName]:
     with ExitStack() as held:
         while (name := _take_idle(project, held)) is None:
             if monotonic() > deadline:
-                raise LockTimeout("every idle worker is locked by another command", hint="Try again.")
+                raise LockTimeout("another command has locked every idle worker", hint="Try again.")
             sleep(0.05)
         yield name
 
@@ -197,13 +185,10 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
     free = [record.name for record in state.workers.values() if _is_free(project, record)]
     if free:
         return free
-    by_hand = any(not record.auto for record in state.workers.values())
-    raise NotFound(
-        "no idle worker" if by_hand else "no workers yet",
-        hint="Run `llmc status` to see all workers; to add one: `llmc add NAME`, then `llmc up --detach`."
-        if by_hand
-        else "Add one with `llmc add NAME`, then `llmc up --detach`.",
-    )
+    add = "To add one: `llmc add NAME`, then `llmc up --detach`."
+    if all(record.auto for record in state.workers.values()):
+        raise NotFound("no workers yet", hint=add)
+    raise NotFound("no idle worker", hint=f"Run `llmc status` to see all workers. {add}")
 
 
 def _is_free(project: Project, record: WorkerRecord) -> bool:

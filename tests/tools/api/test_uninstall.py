@@ -10,8 +10,8 @@ from llmc.agents.claude.trusted_dirs import ClaudeTrust
 from llmc.api import uninstall
 from llmc.base.names import TaskId
 from llmc.config.edit import set_value
-from llmc.goals import goals
-from llmc.goals.goals import NewGoal
+from llmc.goals import goals, planning
+from llmc.goals.goals import new_goal
 from llmc.landing import pick
 from llmc.records.worker import AcceptJournal, Assignment
 from llmc.repo import provision, setup
@@ -69,7 +69,7 @@ def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
     """Break: leave out files that git does not track, a task in progress, or goals that are not over."""
     _, worktree = add_worker(project)
     assert listed(project) == []
-    goal = goals.create(project, NewGoal("Import"), None).view.goal
+    goal = planning.create(project, new_goal("Import"), None).view.goal
     assert listed(project) == ["goal: Import (active)"]
     goals.pause(project, goal.goal_id)
     assert listed(project) == ["goal: Import (paused)"]
@@ -100,7 +100,7 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
         restore.restore_branch(project, restore.find(project.root, name), None)
         assert listed(project) == []
 
-    to_trash = "llmc reset w1 (moves it to the trash), then llmc uninstall --dry-run"
+    to_trash = "llmc reset w1 (moves the work to the trash), then llmc uninstall --dry-run"
     worktree.write("new.txt", "not tracked\n")
     assert save() == to_trash
     cleared()

@@ -8,7 +8,6 @@ import pytest
 
 from llmc.auto import attend as auto
 from llmc.auto.auto_run import BEGINS, HardFailure, Run
-from llmc.auto.parks import Parks
 from llmc.auto.rules.steps import GiveUp
 from llmc.auto.usage import Spending
 from llmc.base import processes
@@ -38,7 +37,6 @@ def run_of(project: Project, worker: str) -> Run:
         look_again=lambda _, __: None,
         say=lambda _: None,
         spending=Spending(),
-        parks=Parks(lambda _, __: None, lambda _: None),
     )
 
 
@@ -130,7 +128,6 @@ def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(
         look_again=lambda _, delay_s: later.append(delay_s),
         say=lambda _: None,
         spending=Spending(),
-        parks=Parks(lambda _, __: None, lambda _: None),
     )
     done = []
     monkeypatch.setattr(auto, "_do", lambda *_: done.append(1) or True)

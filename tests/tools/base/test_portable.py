@@ -71,7 +71,7 @@ def test_a_directory_that_is_looked_at_again_and_again(
     folder = tmp_path / "tasks"
     folder.mkdir()
     (folder / "1.json").write_text("{}")
-    watch = wake.Watch(folder)
+    watch = wake.open_watch(folder)
     seen: set[str] = set()
 
     def sees(name: str) -> bool:

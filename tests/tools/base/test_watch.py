@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.base.wake import Watch
+from llmc.base.wake import open_watch
 from llmc.hook_client import PORTABLE
 
 pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
     """Break: leave IN_MOVED_TO out; a file written by rename, as all are here, is not seen."""
     (tmp_path / "old").touch()
-    watch = Watch(tmp_path)
+    watch = open_watch(tmp_path)
     assert watch.changed() == set()
     (tmp_path / "new.tmp").write_text("x")
     os.rename(tmp_path / "new.tmp", tmp_path / "new")
@@ -34,7 +34,7 @@ def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
 def test_more_than_the_kernel_keeps_is_unknown(tmp_path: Path) -> None:
     """Break: ignore IN_Q_OVERFLOW; what was dropped would never be read."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    watch = Watch(tmp_path)
+    watch = open_watch(tmp_path)
     for _ in range(
         limit // 2 + 10
     ):  # a write, twice: events that are not alike, so the kernel cannot join them
@@ -48,9 +48,9 @@ def test_more_than_the_kernel_keeps_is_unknown(tmp_path: Path) -> None:
 def test_a_directory_that_goes_is_unknown(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    watch = Watch(folder)
+    watch = open_watch(folder)
     folder.rmdir()
     assert watch.changed() is None
     watch.close()
     with pytest.raises(FileNotFoundError):
-        Watch(folder)
+        open_watch(folder)

@@ -59,7 +59,7 @@ def kinds(project: Project) -> list[str]:
     return [finding.kind for finding in diagnose(examine(project.root))]
 
 
-def mend(project: Project) -> None:
+def repair(project: Project) -> None:
     facts = examine(project.root)
     done = repair_all(project, facts, diagnose(facts))
     assert [one.text for one in done if not one.done] == []
@@ -93,7 +93,7 @@ def test_a_lock_that_is_in_use_is_left_alone(
     with running([sys.executable, "-c", program, str(lock)], tree if cwd else Path("/")):
         assert kinds(project) == []
     assert kinds(project) == ["index_lock"]
-    mend(project)
+    repair(project)
     assert not lock.exists()
     assert kinds(project) == []
 
@@ -121,7 +121,7 @@ def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) 
     found = set(kinds(project))  # what would lead git elsewhere is undone at once, and only told
     assert found
     assert found <= {"setting", "git_config"}
-    mend(project)
+    repair(project)
     assert kinds(project) == []
     assert run_git(project.root.path, "rev-parse", "--is-bare-repository") == "true"
     _, tree = add_worker(project, "later")
@@ -149,7 +149,7 @@ def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) 
     facts = examine(project.root)
     assert [stray.is_worktree for stray in facts.strays] == [False, True]
     assert kinds(project) == ["worktree_stray", "worktree_stray"]
-    mend(project)
+    repair(project)
     assert where.is_dir()
     (project.root.worktrees / "plain").rmdir()
     add_worker(project, "stray")
@@ -176,7 +176,7 @@ def test_specs_that_no_agent_came_to_read_are_removed(project: Project) -> None:
     assert kinds(project) == [], "it may be read just now"
     os.utime(spec, (HOUR_AGO, HOUR_AGO))
     assert kinds(project) == ["daemon_crashed"]
-    mend(project)
+    repair(project)
     assert not spec.exists()
 
 
@@ -192,7 +192,7 @@ def test_a_daemon_that_came_meanwhile_keeps_its_files(project: Project) -> None:
     assert not one.done
     assert project.root.daemon.exists()
     wait_until(lambda: not project.daemon_runs())
-    mend(project)
+    repair(project)
     assert not project.root.daemon.exists()
 
 
@@ -229,14 +229,14 @@ def test_locks_of_the_clone_are_removed_those_of_the_source_are_said(
     assert kinds(project) == ["git_lock"] * 3
     with running([sys.executable, "-c", HOLD_OPEN, str(ref)], project.root.path.parent):
         assert kinds(project) == ["git_lock"] * 2
-    mend(project)
+    repair(project)
     assert [path.exists() for path in (ref, packed, persons)] == [False, False, True]
     os.utime(persons)
     assert kinds(project) == [], "a young one may be in use"
 
 
 def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
-    """Break: look for directories that are too open only; or mend records before anything can be written."""
+    """Break: look for directories that are too open only; or fix records before anything can be written."""
     for path, mode in (
         (project.root.private, 0o500),
         (project.root.state, 0o400),
@@ -244,7 +244,7 @@ def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
     ):
         path.chmod(mode)
     assert kinds(project) == ["permissions"] * 3
-    mend(project)
+    repair(project)
     assert kinds(project) == []
     assert project.root.state.stat().st_mode & 0o777 == 0o600
 
@@ -256,7 +256,7 @@ def test_what_a_supervisor_left(project: Project) -> None:
     os.utime(registration)
     assert kinds(project) == []
     registration.write_text('{"pid": 0')
-    mend(project)
+    repair(project)
     assert not registration.exists()
 
     note = project.root.private / "manual_intervention_needed_20260101.txt"
@@ -264,7 +264,7 @@ def test_what_a_supervisor_left(project: Project) -> None:
     (found,) = diagnose(examine(project.root))
     assert (found.kind, found.repairable) == ("manual_intervention", False)
     assert "the disk has to be changed" in found.text
-    mend(project)
+    repair(project)
     assert note.exists(), "a person's word is a person's to put away"
     note.rename(project.root.logs / note.name)
     assert kinds(project) == []
@@ -283,7 +283,7 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
     )
     source.claim(files.key("1"), "auto-1")
     assert kinds(project) == ["claim"]
-    mend(project)
+    repair(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
     assert open_files(project).books().claims == {}
     assert kinds(project) == []
@@ -355,7 +355,7 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
     assert items["rows tasks.jsonl"].text.startswith(f"6 rows in {project.root.tasks_ledger} cannot be read")
     assert kinds(project) == ["bad_rows"] * 2
     size, events = project.root.tasks_ledger.stat().st_size, len(list(read_lines(project.root.events)))
-    mend(project)
+    repair(project)
     assert (kinds(project), project.store.read().attention) == ([], {})
     aside = (project.root.logs / "bad-rows.log").read_bytes()
     assert [line.partition(b": ")[2] for line in aside.splitlines()] == [*_BAD, _BAD[0]]

@@ -23,7 +23,7 @@ from llmc.goals.model import (
 from llmc.goals.plan.plan import shape_of
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store.goal_store import GoalStore
-from llmc.goals.store.tables import VERSION
+from llmc.goals.store.rows import VERSION
 from tests.support.goal_records import assignment, crystallization, dispatch, goal, node
 from tests.support.goal_workshop import Workshop
 
@@ -257,12 +257,17 @@ def test_another_store_in_its_place_is_read_from_the_beginning(tmp_path: Path, a
     if another == "older":
         shop.store.path.write_bytes(copy)  # the same file, as it was before
     else:
-        revision = shop.store.changed_since(0)[0]
+        revision = _revision(shop.store)
         fresh = GoalStore(tmp_path / "fresh")
         fresh.apply(Change(goal=goal(goal_id="goal_9"), nodes=(node("P1", goal_id="goal_9"),)))
-        while fresh.changed_since(0)[0] < revision:
+        while _revision(fresh) < revision:
             fresh.apply(Change(events=(Event(ts=1.0, type="x"),)))
         fresh.path.rename(shop.store.path)
     assert shop.runner.tick(shop.project, "test").ok
     check(shop.runner._desk, shop.store)
     assert list(shop.runner._desk.goals()) == ["goal_1" if another == "older" else "goal_9"]
+
+
+def _revision(store: GoalStore) -> int:
+    with store.reading() as found:
+        return found.revision()

@@ -15,7 +15,7 @@ from llmc.base import faults
 from llmc.base.names import PromptId, TaskId
 from llmc.config.model import GoalPlanner
 from llmc.goals import dispatch as goal_dispatch
-from llmc.goals import goals, runner, work
+from llmc.goals import goals, planning, runner, work
 from llmc.goals.desk import Aside
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
 from llmc.goals.runner import Runner
@@ -310,7 +310,7 @@ def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
     where = DeliveryContext(channel="pigeon")
     asked = shop.perform(action(purpose="escalate", mode=Mode.ESCALATE, delivery_context=where))
     assert asked.result is Result.ERROR
-    assert "no recipient on channel 'pigeon'" in asked.notes
+    assert "channel 'pigeon' is not configured" in asked.notes
     assert shop.told("goal_asked") == []
     assert shop.perform(action(purpose="escalate", mode=Mode.ESCALATE)).result is Result.OK
     assert len(shop.told("goal_asked")) == 1
@@ -509,14 +509,14 @@ def test_what_comes_after_a_damaged_store_is_driven(
     shop.store.path.write_text("no database " * 500)
     if seen:  # else a person is quicker than the next tick
         assert "damaged" in shop.tick().problem
-    goals.create(shop.project, goals.NewGoal(title="Whoever writes sets it aside"), None)
+    planning.create(shop.project, goals.new_goal(title="Whoever writes sets it aside"), None)
     if seen:
         assert "safe mode" in shop.tick().problem
     shop.store.clear_safe_mode()
     nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
     shop.store.apply(Change(goal=goal(goal_id="goal_2"), nodes=tuple(nodes)))
     for _ in range(writes):  # as many as the damaged one had, and more
-        goals.create(shop.project, goals.NewGoal(title="Another one"), None)
+        planning.create(shop.project, goals.new_goal(title="Another one"), None)
     assert shop.tick().actions == ("work S1.1.1: accepted (task 2)",), "of the new goal, and of it alone"
     assert not shop.tick().did_work
 

@@ -17,12 +17,22 @@ from llmc.config.paths import Root
 from llmc.goals import dispatch as goal_dispatch
 from llmc.goals import runner as goal_runner
 from llmc.goals.dispatch import Done, perform
-from llmc.goals.drive.intents import Action, pending
+from llmc.goals.drive.intents import Action
+from llmc.goals.drive.ladder import session_key
 from llmc.goals.drive.liveness import Message, Run, Signals
-from llmc.goals.drive.policy import session_key
 from llmc.goals.drive.updates import Claim, Update
-from llmc.goals.goals import NewGoal, create, open_store, reply_to
-from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
+from llmc.goals.goals import new_goal, open_store, reply_to
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Change,
+    DeliveryContext,
+    Mode,
+    NodeStatus,
+    Origin,
+    Result,
+)
+from llmc.goals.planning import create
 from llmc.goals.runner import Runner
 from llmc.notifications.notify import _wanted, channels_of
 from llmc.notifications.rules import Notice, of_event
@@ -160,7 +170,7 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
     assert "nudge S1.1.1: later" in done.actions[0]
     after = open_store(project).view(GOAL).assignments["A_1"]
     assert after.status is S.STALLED, "what was seen is kept"
-    assert (waits := pending(after)) is not None, "and what was to be sent is not lost"
+    assert (waits := after.pending) is not None, "and what was to be sent is not lost"
     # Free again: the same intent is brought to its end, under its own id.
     driven(project, Seen(A_1=signals))
     tried = open_store(project).view(GOAL).assignments["A_1"].dispatch_history[-1]
@@ -176,7 +186,8 @@ def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Projec
     """
     where = reply_to("webhook:ada", "t-1", "main")
     assert where == DeliveryContext(channel="webhook", to="ada", thread="t-1", account="main")
-    made = create(project, NewGoal(title="Import", reply_to=where), None).view.goal
+    goal = new_goal("Import", origin=Origin(origin_delivery_context=where))
+    made = create(project, goal, None).view.goal
     stalls = given("A_1", "S1.1.1", S.STALLED, retry_count=9)
     kept(project, stalls, origin=made.origin)
     signals = Signals(run=Run.NONE, run_id="17", session_key=stalls.session_key, messages=())
@@ -184,7 +195,7 @@ def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Projec
     after = open_store(project).view(GOAL).assignments["A_1"]
     asked = after.dispatch_history[-1]
     assert (asked.mode, asked.delivery_context) == (Mode.ESCALATE, where)
-    assert (asked.result, "no recipient on channel 'webhook'" in asked.notes) == (Result.ERROR, True)
+    assert (asked.result, "channel 'webhook' is not configured" in asked.notes) == (Result.ERROR, True)
     assert after.status is S.BLOCKED, "it is in the inbox"
     assert not asked_events(project), "not another way"
 
@@ -215,7 +226,6 @@ def action(mode: Mode, **fields: object) -> Action:
         "purpose": "nudge",
         "mode": mode,
         "text": "How does it stand?",
-        "agent_id": "auto",
         "session_key": session_key("auto", "auto-1"),
     }
     return Action(**{**base, **fields})  # type: ignore[arg-type]

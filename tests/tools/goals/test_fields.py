@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from llmc.config.model import GoalPlanner
-from llmc.goals import dispatch, goals, model, work
+from llmc.goals import dispatch, goals, model, planning, work
 from llmc.goals.dispatch import Done
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row
-from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
+from llmc.goals.planning import replan_by_hand
 from llmc.goals.store.rows import Writer
 from tests.support.goal_workshop import Clock, Workshop, worker_at
 
@@ -150,30 +150,32 @@ def test_every_field_is_filled_by_what_llmc_does(tmp_path: Path, monkeypatch: py
         (tmp_path / name).write_text(json.dumps(value))
     command = f"if [ -e {tmp_path}/mute ]; then false; elif [ $LLMC_PLAN_ATTEMPT = 1 ] && [ $LLMC_PLAN_KIND = plan ]; then echo no; else cat {tmp_path}/$LLMC_PLAN_KIND; fi"
     shop = Made(tmp_path / "root", tick_every=300.0, planner=GoalPlanner(command=command, diagnose=True))
-    wish = goals.NewGoal(
+    wish = goals.new_goal(
         title="Import CSV files",
-        problem="by hand",
-        criteria=("docs",),
+        problem_statement="by hand",
+        success_criteria=("docs",),
         non_goals=("Excel",),
         constraints=("no new dependency",),
         assumptions=("small files",),
-        risks=("odd encodings | wrong names | detect",),
+        risks=(goals.risk_of("odd encodings | wrong names | detect"),),
         tags=("import",),
         stakeholders=("finance",),
-        priority="high",
+        priority=model.Priority.HIGH,
         owner="ada",
         budget_usd=5.0,
-        from_session="agent:adam:worker:adam",
-        reply_to=goals.reply_to("webhook:ada", "t1", "main"),
+        origin=model.Origin(
+            source_session_key="agent:adam:worker:adam",
+            origin_delivery_context=goals.reply_to("webhook:ada", "t1", "main"),
+        ),
     )
-    made = goals.create(shop.project, wish, ConfiguredPlanner())
+    made = planning.create(shop.project, wish, planning.first_plan)
     assert made.planned, made
     shop.goal_id = made.view.goal.goal_id
     assert shop.view.goal.origin.origin_delivery_context == DeliveryContext(
         channel="webhook", to="ada", thread="t1", account="main"
     )
     (tmp_path / "mute").touch()
-    goals.create(shop.project, goals.NewGoal(title="Unplanned"), ConfiguredPlanner())
+    planning.create(shop.project, goals.new_goal(title="Unplanned"), planning.first_plan)
     (tmp_path / "mute").unlink()
 
     _drive(shop, clock, tmp_path, monkeypatch)

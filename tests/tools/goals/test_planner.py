@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ from msgspec.structs import replace
 
 from llmc.agents.claude.client import ClaudeCode
 from llmc.base import proc
-from llmc.goals.drive.ladder import Diagnosis, Nudge
 from llmc.goals.model import Change, Goal, GoalView
 from llmc.goals.plan.plan import Limits, Plan, Split
 from llmc.goals.plan.plan_check import check_plan
-from llmc.goals.plan.plan_prompt import PLAN
+from llmc.goals.plan.plan_prompt import PLAN, Diagnosis, Nudge
 from llmc.goals.plan.replan import merge_plan
 from llmc.goals.planner import (
     Failure,
@@ -152,8 +152,7 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert failed.text == (
         "the planner gave no valid answer after 3 attempts; last problem: $: starts with text; expected only JSON"
     )
-    assert failed.validation_errors[-1] == "attempt 3: $: starts with text; expected only JSON"
-    assert len(failed.validation_errors) == 3
+    assert [one.problems for one in failed.attempts] == [("$: starts with text; expected only JSON",)] * 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
     assert isinstance(once, PlanFailed)
@@ -233,9 +232,10 @@ def test_what_a_planner_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path
     """Break: read until the pipe is closed, or leave the group alone once its leader has ended."""
     (tmp_path / "plan").write_text(json.dumps(small_plan()))
     command = f"sleep 300 & echo $! > {tmp_path}/pid; cat {tmp_path}/plan"
+    begun = time.monotonic()
     made = plan_goal(PlannerSetup(cwd=tmp_path, command=command, timeout_s=100), goal("x" * 500_000))
     assert isinstance(made, Planned), made
-    assert made.attempts[0].elapsed_s < 60
+    assert time.monotonic() - begun < 60
     child = int((tmp_path / "pid").read_text())
     wait_until(lambda: not alive(child), 10)
 

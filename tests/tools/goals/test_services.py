@@ -14,7 +14,7 @@ from llmc.config.model import GoalPlanner
 from llmc.config.paths import Root
 from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused
-from llmc.goals.goals import NewGoal, open_store
+from llmc.goals.goals import new_goal, open_store
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
 from llmc.records.store import Store
 from llmc.repo.project import Project, bare_project
@@ -35,7 +35,7 @@ class Stub:
     asked: int = 0
     file: Path | None = None
 
-    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
+    def __call__(self, project: Project, view: GoalView, file: Path | None) -> Change:
         self.asked += 1
         self.file = file
         return self.answer(view)
@@ -65,7 +65,7 @@ def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
         return two_tasks(view)
 
     planner = Stub(look)
-    made = goals.create(project, NewGoal("Import"), planner)
+    made = planning.create(project, new_goal("Import"), planner)
     assert (made.planned, made.problem, planner.file) == (True, "", None)
     assert list(made.view.nodes) == ["P1", "T1.1", "T1.2"]
     assert made.view.goal.planner.model_ref == "stub"
@@ -73,7 +73,7 @@ def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
     assert seen[0].goal.title == "Import"
     assert types(project, goal_id) == ["goal.created", "plan.generated"]
     with pytest.raises(Refused, match="has a plan"):
-        goals.plan(project, goal_id, planner)
+        planning.plan(project, goal_id, make_plan=planner)
     assert planner.asked == 1
 
 
@@ -87,29 +87,29 @@ def test_a_goal_is_kept_whatever_its_planner_does(project: Project) -> None:
     def crash(view: GoalView) -> Change:
         raise RuntimeError("a bug")
 
-    failed = goals.create(project, NewGoal("Import"), Stub(fail))
+    failed = planning.create(project, new_goal("Import"), Stub(fail))
     assert (failed.planned, failed.problem, failed.hint) == (False, "the model is away", "Try later.")
     goal_id = failed.view.goal.goal_id
     assert types(project, goal_id) == ["goal.created", "plan.failed"]
     with pytest.raises(RuntimeError):
-        goals.create(project, NewGoal("Export"), Stub(crash))
+        planning.create(project, new_goal("Export"), Stub(crash))
     with open_store(project).reading() as found:
-        assert [one.title for one in found.goals()] == ["Import", "Export"]
-        assert len({one.goal_id for one in found.goals()}) == 2
-    view = goals.plan(project, goal_id, Stub(two_tasks))
+        assert [one.goal.title for one in found.views()] == ["Import", "Export"]
+        assert len(set(found.goal_ids())) == 2
+    view = planning.plan(project, goal_id, make_plan=Stub(two_tasks))
     assert len(view.nodes) == 3
 
 
 def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> None:
     """Break: leave the second look at `nodes` out of `plan`."""
-    goal_id = goals.create(project, NewGoal("Import"), None).view.goal.goal_id
+    goal_id = planning.create(project, new_goal("Import"), None).view.goal.goal_id
 
     def slow(view: GoalView) -> Change:
-        goals.plan(project, goal_id, Stub(two_tasks))
+        planning.plan(project, goal_id, make_plan=Stub(two_tasks))
         return two_tasks(view)
 
     with pytest.raises(Refused, match="in the meantime"):
-        goals.plan(project, goal_id, Stub(slow))
+        planning.plan(project, goal_id, make_plan=Stub(slow))
     assert types(project, goal_id).count("plan.generated") == 1
 
 
@@ -117,7 +117,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     """As the first plan does. Break: only write down that it failed, and the goal goes on as if nobody had wanted another."""
     project, prompts = planned_by("cat; exit 3", tmp_path), tmp_path / "prompt"
     Store(project.root).create()
-    goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
+    goal_id = planning.create(project, new_goal("Import"), Stub(two_tasks)).view.goal.goal_id
     bad = tmp_path / "bad.md"
     bad.write_text("no plan")
     with pytest.raises(LlmcError):
@@ -160,7 +160,7 @@ def planned_by(command: str, folder: Path) -> Project:
 
 def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the look at `_questions` out of `answer`."""
-    goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
+    goal_id = planning.create(project, new_goal("Import"), Stub(two_tasks)).view.goal.goal_id
     work.block(project, "T1.1", reason="which?")
     work.block(project, "T1.2", reason="and this?")
     asked = work.inbox(project)
@@ -183,10 +183,10 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
         return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
 
     with pytest.raises(SecretRefused, match=r"found a secret in the objective \(GitHub token"):
-        goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
+        planning.create(project, new_goal("Import"), Stub(loose), tmp_path / "plan.md")
     with open_store(project).reading() as found:
         assert found.goal_ids() == [], "a goal and its plan file are kept together, or neither is"
-    by_machine = goals.create(project, NewGoal("Import"), Stub(loose))
+    by_machine = planning.create(project, new_goal("Import"), Stub(loose))
     assert by_machine.view.nodes["P1"].objective == "push with [GitHub token removed]"
 
 
@@ -194,8 +194,9 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
 def test_an_id_is_never_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave out the loop that looks whether the id is taken."""
     numbers = iter(["goal_1", "goal_1", "goal_1", "goal_2"])
-    monkeypatch.setattr(goals, "new_id", lambda kind: next(numbers))
-    first = goals.create(project, NewGoal("First"), None).view.goal.goal_id
-    second = goals.create(project, NewGoal("Second"), None).view.goal.goal_id
+    for module in (goals, planning):
+        monkeypatch.setattr(module, "new_id", lambda kind: next(numbers))
+    first = planning.create(project, new_goal("First"), None).view.goal.goal_id
+    second = planning.create(project, new_goal("Second"), None).view.goal.goal_id
     assert (first, second) == ("goal_1", "goal_2")
     assert open_store(project).view("goal_1").goal.title == "First"

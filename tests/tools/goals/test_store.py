@@ -15,13 +15,11 @@ from msgspec.structs import replace
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, StateError
 from llmc.goals.drive.moves import move_node
 from llmc.goals.model import AssignmentStatus, Change, Event, GoalStatus, GoalView, NodeStatus, Result
-from llmc.goals.report.crystals import MILESTONE
 from llmc.goals.report.handoff import export
 from llmc.goals.store import goal_store
 from llmc.goals.store import rows as goal_rows
-from llmc.goals.store.goal_store import CORRUPT, GoalStore
-from llmc.goals.store.store_errors import Damaged, NewerStore
-from llmc.goals.store.tables import VERSION
+from llmc.goals.store.goal_store import CORRUPT, Damaged, GoalStore, NewerStore
+from llmc.goals.store.rows import MILESTONE, VERSION
 from tests.support.goal_records import GOAL, assignment, dispatch, full_change, goal, node
 
 
@@ -62,7 +60,6 @@ def test_every_field_of_every_record_comes_back(store: GoalStore) -> None:
         assert found.crystallizations(GOAL) == list(change.crystallizations)
         assert [one for _, one in found.events()] == list(change.events)
         assert found.assignment("A_1") == change.assignments[0]
-        assert found.dispatch("D_2") == change.assignments[0].dispatch_history[1]
         assert [one.assignment_id for one in found.open_assignments()] == ["A_1"]
 
 
@@ -188,14 +185,14 @@ def test_a_reader_loads_only_the_goals_that_changed(store: GoalStore) -> None:
     """Break: leave the UPDATE of goals.revision out of `_put_goals`."""
     for number in range(3):
         store.apply(Change(goal=goal(goal_id=f"goal_{number}")))
-    seen, changed = store.changed_since(0)
+    seen, changed = changed_since(store, 0)
     assert changed == ["goal_0", "goal_1", "goal_2"]
-    assert store.changed_since(seen) == (seen, [])
+    assert changed_since(store, seen) == (seen, [])
     store.apply(Change(events=(event(goal_id="goal_1"),)))
     store.apply(Change(assignments=(assignment(goal_id="goal_2"),)))
-    assert store.changed_since(seen) == (seen + 2, ["goal_1", "goal_2"])
+    assert changed_since(store, seen) == (seen + 2, ["goal_1", "goal_2"])
     store.apply(Change())
-    assert store.changed_since(seen)[0] == seen + 2, "nothing to write is no write"
+    assert changed_since(store, seen)[0] == seen + 2, "nothing to write is no write"
 
 
 def test_nodes_that_left_the_plan_are_kept(store: GoalStore) -> None:
@@ -229,7 +226,7 @@ def test_an_empty_file_is_damage_and_never_a_new_store(
     store.path.write_bytes(b"")
     looking = GoalStore(store.directory)
     with looking.reading() as found:
-        assert found.goals() == []
+        assert found.views() == []
     assert "is empty" in looking.damage
     with pytest.raises(Damaged, match="is empty"):
         looking.view(GOAL)
@@ -242,7 +239,7 @@ def test_an_empty_file_is_damage_and_never_a_new_store(
 def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
     """Break: make a file before there is anything to write."""
     with store.reading() as found:
-        assert (found.goals(), found.safe_mode(), found.revision()) == ([], None, 0)
+        assert (found.views(), found.safe_mode(), found.revision()) == ([], None, 0)
     assert not store.path.exists(), "who only reads makes nothing"
     with pytest.raises(NotFound, match="no goal"):
         store.view(GOAL)
@@ -257,10 +254,14 @@ def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
     db.close()
 
 
+def changed_since(store: GoalStore, revision: int) -> tuple[int, list[str]]:
+    """The current revision, and the goals written since `revision`."""
+    with store.reading() as found:
+        return found.revision(), found.changed_since(revision)
+
+
 def older(store: GoalStore) -> dict[str, Any]:
     """A store of version 1, as it could have been written: dispatches inside their assignments."""
-    from llmc.goals.store import tables
-
     filled(store)
     with store.reading() as found:
         rows = {
@@ -273,7 +274,7 @@ def older(store: GoalStore) -> dict[str, Any]:
     store.path.unlink()
     db = sqlite3.connect(store.path, isolation_level=None)
     db.execute("BEGIN")
-    tables._make(db)
+    goal_rows._make(db)
     db.execute("DELETE FROM counters")
     for table, found_rows in rows.items():
         width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns came to its end
@@ -353,14 +354,14 @@ def spoiled(data: bytes, how: str) -> bytes:
 @pytest.mark.req("3-005", "3-006", "3-007", "3-X21", "3-132", "3-018")
 @pytest.mark.parametrize("how", ["text", "header", "cut", "pages"])
 def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str) -> None:
-    """Break: rename it in `_open_to_read`; or let `_make_safe` leave out the safe mode; or drop quick_check."""
+    """Break: rename it in `_open_to_read`; or let `_make` leave out the safe mode; or drop quick_check."""
     filled(store)
     broken = spoiled(store.path.read_bytes(), how)
     store.path.write_bytes(broken)
 
     looking = GoalStore(store.directory)
     with looking.reading() as found:
-        assert found.goals() == []
+        assert found.views() == []
     assert "damaged" in looking.damage or "not a goal store" in looking.damage
     assert (store.path.read_bytes(), os.listdir(store.directory)) == (broken, ["store.db"])
 
@@ -369,7 +370,7 @@ def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str
     (kept,) = store.directory.glob("store.corrupt-*.db")
     assert kept.read_bytes() == broken
     with GoalStore(store.directory).reading() as found:
-        assert [one.goal_id for one in found.goals()] == ["goal_new"]
+        assert found.goal_ids() == ["goal_new"]
         mode = found.safe_mode()
         assert mode is not None
         assert mode.file == kept.name
@@ -397,7 +398,7 @@ def test_damage_that_shows_late_is_an_error_of_our_own_and_set_aside_next(store:
         pass  # examined while it was whole
     store.path.write_bytes(spoiled(store.path.read_bytes(), "pages"))
     with pytest.raises(Damaged, match="is damaged"), store.reading() as found:
-        found.goals()
+        found.views()
     store.apply(Change(goal=goal()))
     assert len(list(store.directory.glob("store.corrupt-*.db"))) == 1
 
@@ -424,7 +425,7 @@ def test_a_living_writer_is_waited_for_and_named(store: GoalStore) -> None:
     with pytest.raises(LockTimeout, match=rf"pid {os.getpid()} \(.*\) has been writing"):
         GoalStore(store.directory, busy_s=0.2).apply(Change(events=(event(),)))
     with store.reading() as found:
-        assert found.goals(), "reading goes on meanwhile"
+        assert found.views(), "reading goes on meanwhile"
     threading.Timer(0.2, holder.execute, ("COMMIT",)).start()
     GoalStore(store.directory, busy_s=30).apply(Change(events=(event("after"),)))
     holder.close()

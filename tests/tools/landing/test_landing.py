@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
-from llmc.landing import fast_forward
-from llmc.landing.accept import _Pipeline, accept
-from llmc.landing.accept_journal import WorkChanged
+from llmc.landing import fast_forward, validation
+from llmc.landing.accept import accept
+from llmc.landing.accept_journal import Cancelled, WorkChanged
 from llmc.landing.fast_forward import BaseMoved, SourceBusy
 from llmc.records.transitions import step
-from llmc.records.worker import Status
+from llmc.records.worker import AcceptJournal, Status
 from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import FOUND_COMMITS
@@ -366,13 +368,13 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
 ) -> None:
     """Break: look at the worker only before that; its commit would be left behind."""
     scene = waiting(source, tmp_path)
-    before, turn = scene.tip(), _Pipeline._merge_lock
+    before, turn = scene.tip(), fast_forward.merge_lock
 
-    def commits_meanwhile(pipeline: _Pipeline) -> AbstractContextManager[None]:
+    def commits_meanwhile(project: Project) -> AbstractContextManager[None]:
         scene.worktree.commit("late.txt", "late\n")
-        return turn(pipeline)
+        return turn(project)
 
-    monkeypatch.setattr(_Pipeline, "_merge_lock", commits_meanwhile)
+    monkeypatch.setattr(fast_forward, "merge_lock", commits_meanwhile)
     with (
         scene.project.worker_lock("w1"),
         pytest.raises(WorkChanged, match="made a commit during the accept"),
@@ -380,3 +382,72 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
         accept(scene.project, "w1")
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (before, None)
     assert (scene.worktree.path / "late.txt").exists()
+
+
+def test_only_work_that_waits_for_review_follows_the_branch(source: Repo, tmp_path: Path) -> None:
+    """Break: rebase a worker that is being accepted, too; its accept would find another commit than it took."""
+    scene = waiting(source, tmp_path)
+    for name in ("w2", "w3"):
+        _, worktree = add_worker(scene.project, name)
+        commit = worktree.commit(f"{name}.txt", "x\n")
+        with scene.project.store.transaction() as tx:
+            tx.move(name, step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=commit))
+            if name == "w3":
+                tx.update(name, accept=AcceptJournal(step="validate", started_unix=1.0, tip=commit))
+    with scene.project.worker_lock("w1"):
+        accept(scene.project, "w1")
+    due = {name: record.rebase_due for name, record in scene.project.store.read().workers.items()}
+    assert due == {"w1": False, "w2": True, "w3": False}
+
+
+def validating(project: Project) -> Project:
+    repo = replace(project.config.repo, validate="true")
+    return replace(project, config=replace(project.config, repo=repo))
+
+
+def test_after_a_lost_race_no_other_work_lands_before_this(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not after a kill. Break: validate without the ticket the second time, too; others could land first for ever."""
+    scene = waiting(source, tmp_path)
+    project, land = validating(scene.project), fast_forward.land
+    goes_first: list[bool] = []
+
+    def checked(*_: Any, **__: Any) -> None:
+        goes_first.append(locks.is_locked(project.root.lock("ticket")))
+        if len(goes_first) == 2:
+            raise SystemExit  # killed
+
+    def lands_the_second_time(*args: Any, **options: Any) -> None:
+        if len(goes_first) == 1:
+            source.commit("theirs.txt", "theirs\n")
+            raise BaseMoved
+        land(*args, **options)
+
+    monkeypatch.setattr(validation, "check_commit", checked)
+    monkeypatch.setattr(fast_forward, "land", lands_the_second_time)
+    with project.worker_lock("w1"), pytest.raises(SystemExit):
+        accept(project, "w1")
+    with project.worker_lock("w1"):
+        accept(project, "w1")
+    assert goes_first == [False, True, True]
+
+
+def test_an_accept_that_was_replaced_while_it_validated_lands_nothing(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message ended it, and the state has a newer one. Break: look only for a journal, whichever it is."""
+    scene = waiting(source, tmp_path)
+    project, before = validating(scene.project), scene.tip()
+
+    def replaced(*_: Any, **__: Any) -> None:
+        journal = project.store.worker("w1").accept
+        assert journal is not None
+        with project.store.transaction() as tx:
+            tx.update("w1", accept=replace(journal, started_unix=journal.started_unix + 1))
+
+    monkeypatch.setattr(validation, "check_commit", replaced)
+    with project.worker_lock("w1"), pytest.raises(Cancelled, match="nothing landed"):
+        accept(project, "w1")
+    assert scene.tip() == before
+    assert project.store.worker("w1").accept is not None, "the newer one is not ended"

@@ -253,7 +253,7 @@ def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Proj
     same = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}~1", "-m", "As one").strip()
     validation.in_worktree(project, record, same, base)
     worktree.commit("more.txt", "more\n")
-    with pytest.raises(Refused, match=f"w1 does not have {commit[:12]} checked out"):
+    with pytest.raises(Refused, match=f"cannot validate {commit[:12]} in the worktree of w1"):
         validation.in_worktree(project, record, commit, base)
     assert (tmp_path / "ran").read_text().split() == ["ran"]
 

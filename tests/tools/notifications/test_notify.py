@@ -402,7 +402,7 @@ def test_what_is_not_here_is_skipped_or_says_how_to_get_it(
     }
     assert outcomes["desktop"] == notifiers.Outcome("desktop", Result.SKIPPED, "notify-send is not installed")
     assert outcomes["url-1"].result is Result.FAILED
-    assert "pip install 'llmc[notify]'" in outcomes["url-1"].why
+    assert "pip install 'llmc[notify]'" in outcomes["url-1"].reason
     assert "pip install 'llmc[notify]'" in service.problems(using(project, urls=("ntfy://x",)))[0]
     script = tmp_path / "notify-send"
     script.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {tmp_path}/shown\n')

@@ -353,7 +353,7 @@ def test_what_is_no_plain_list_is_left_alone(
     config = tmp_path / "serena/serena_config.yml"
     config.write_text(text)
     (said,) = furnish(project, record)
-    assert "is not a plain list; add it there" in said
+    assert "is not a plain list; add the worktree by hand" in said
     assert config.read_text() == text
 
 

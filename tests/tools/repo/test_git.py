@@ -131,10 +131,10 @@ def test_tree_state_knows_where_it_is(repo: Repo, linked: Worktree) -> None:
     found = git.tree_state(linked.path)
     assert (found.branch, found.head) == (None, repo.git("rev-parse", "other"))
     assert found.tracked == ("a.txt",)
-    assert git.rebase_and_head(linked.path) == (True, found.head)
+    assert (git.rebase_in_progress(linked.path), git.head(linked.path)) == (True, found.head)
     at_home = git.tree_state(repo.path)
     assert (at_home.branch, at_home.head) == ("main", git.head(repo.path))
-    assert git.rebase_and_head(repo.path) == (False, at_home.head)
+    assert (git.rebase_in_progress(repo.path), git.head(repo.path)) == (False, at_home.head)
     repo.git("checkout", "-q", "--orphan", "new")
     assert (git.tree_state(repo.path).branch, git.tree_state(repo.path).head) == ("new", None)
 

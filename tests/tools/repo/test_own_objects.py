@@ -11,7 +11,7 @@ import pytest
 from llmc.repo import git, own_objects, provision
 from llmc.repo.project import Project
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, run_git
-from tests.tools.doctor.test_doctor import kinds, mend
+from tests.tools.doctor.test_doctor import kinds, repair
 
 
 def make(place: Path) -> None:
@@ -77,7 +77,7 @@ def test_doctor_gives_an_old_root_files_of_its_own(source: Repo, tmp_path: Path)
     record, tree = add_worker(project)
     commit = tree.commit("work.txt")
     assert "shared_objects" in kinds(project)
-    mend(project)
+    repair(project)
     assert kinds(project) == []
     clone = project.root.path / ".git"
     assert not [path for path in files_of(clone) if path.stat().st_nlink > 1]
@@ -113,7 +113,7 @@ def test_doctor_takes_in_what_an_old_root_leans_on(source: Repo, tmp_path: Path)
     (objects / "info").mkdir(parents=True)
     (objects / "info/alternates").write_text(f"# ours\n{tmp_path / 'between/objects'}\n")
     assert "shared_objects" in kinds(project)
-    mend(project)
+    repair(project)
     assert kinds(project) == []
     shutil.rmtree(tmp_path / "between")
     shutil.rmtree(source.path / ".git/objects")

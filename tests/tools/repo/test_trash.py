@@ -309,3 +309,15 @@ def test_what_is_moved_into_the_trash_replaces_nothing_there(project: Project, w
         worktree.write("deep/huge.bin", text)
         trash.take_out(worktree.path, ["deep/huge.bin"], folder)
     assert sorted(path.read_text() for path in folder.rglob("huge.bin*")) == ["first", "second", "third"]
+
+
+def test_a_damaged_repository_that_is_ignored_stays(project: Project, worktree: Worktree) -> None:
+    """As every ignored file does. Break: move each damaged `.git` to the trash, ignored or not."""
+    worktree.commit(".gitignore", "cache/\n")
+    for name in ("new/cache", "new/seen"):
+        worktree.write(f"{name}/.git/config", "damaged\n")
+    kept = trash.remove_untracked(project.root, worktree.path, "w1", "reset", None)
+    assert (worktree.path / "new/cache/.git/config").exists()
+    assert not (worktree.path / "new/seen").exists()
+    assert kept is not None
+    assert (trash.folder_of(project.root, kept) / "new/seen/.git/config").read_text() == "damaged\n"

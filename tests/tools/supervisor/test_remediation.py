@@ -1,4 +1,4 @@
-"""The supervisor's own session: where it works, that it mends its own record, and that nobody else ends it."""
+"""The supervisor's own session: where it works, that it fixes its own record, and that nobody else ends it."""
 
 import os
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ import llmc
 from llmc.base.names import SessionName, TaskId, WorkerName
 from llmc.base.processes import Process, identify, is_alive
 from llmc.base.rotation import Limit, rotate
-from llmc.config.model import Config, Repo
+from llmc.config.model import Config, Overseer, Repo
 from llmc.daemon.log import open_log
 from llmc.records.state import AutoState, State
 from llmc.records.worker import Assignment, WorkerRecord
@@ -236,11 +236,11 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     fleet.llmc("up", "--auto", "--detach")
     fleet.llmc("down")
     daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, time.monotonic())
-    limits = decide.HealthLimits(heartbeat_s=1e9, stall_s=-1.0)
+    settings = Overseer(heartbeat_timeout_secs=1e9, stall_timeout_secs=-1.0, check_interval_secs=1.0)
     tail = LogTail(fleet.root / "logs/daemon.jsonl")
 
     def has_work() -> bool:
-        return Watch(project, daemon, tail, 1.0).look(limits).has_work
+        return Watch(project, daemon, tail, settings).look().has_work
 
     assert not has_work(), "nothing to do"
     add(fleet, 1)
@@ -264,9 +264,9 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
     for name in clocks:
         monkeypatch.setattr(supervisor_watch, name, lambda name=name: clocks[name])
     daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, 0.0)
-    limits = decide.HealthLimits(heartbeat_s=30.0, stall_s=1e9)
+    settings = Overseer(heartbeat_timeout_secs=30.0, stall_timeout_secs=1e9, check_interval_secs=2.0)
     tail = LogTail(scripted.root / "logs/daemon.jsonl")
-    watch = Watch(project, daemon, tail, 2.0)
+    watch = Watch(project, daemon, tail, settings)
 
     def pass_by(mono: float, wall: float) -> str:
         clocks["monotonic"] += mono
@@ -274,19 +274,19 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
         return watch.clock_jump()
 
     assert pass_by(5.0, 5.0) == "", "a busy machine"
-    assert watch.look(limits).beat_age_s == 5.0
+    assert watch.look().beat_age_s == 5.0
     assert "clock" in pass_by(2.0, 3600.0)
-    assert watch.look(limits).beat_age_s == 0.0, "one full limit from now on"
+    assert watch.look().beat_age_s == 0.0, "one full limit from now on"
     assert pass_by(2.0, 2.0) == ""
-    assert watch.look(limits).beat_age_s == 2.0
+    assert watch.look().beat_age_s == 2.0
     assert pass_by(600.0, 600.0) != "", "the look itself came too late"
-    assert watch.look(limits).beat_age_s == 0.0
-    replaced_while_it_is_looked_at(watch, daemon, limits, scripted.root / ".llmc/daemon.json", monkeypatch)
+    assert watch.look().beat_age_s == 0.0
+    replaced_while_it_is_looked_at(watch, daemon, settings, scripted.root / ".llmc/daemon.json", monkeypatch)
     tail.close()
 
 
 def replaced_while_it_is_looked_at(
-    watch: Watch, daemon: Running, limits: decide.HealthLimits, file: Path, monkeypatch: pytest.MonkeyPatch
+    watch: Watch, daemon: Running, settings: Overseer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another daemon is what is found, not a death. Break: read the registration before the process is looked at."""
 
@@ -299,7 +299,7 @@ def replaced_while_it_is_looked_at(
         json.dumps({"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "i-1", "ready": True})
     )
     monkeypatch.setattr(Running, "is_alive", is_alive)
-    failure = decide.judge(daemon.identity, watch.look(limits), limits)
+    failure = decide.judge(daemon.identity, watch.look(), settings)
     assert failure is not None
     assert failure.kind == "identity"
 

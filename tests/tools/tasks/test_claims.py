@@ -11,7 +11,7 @@ from llmc.records.books import entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
 from llmc.tasks.claude_files import ClaudeTasks
-from llmc.tasks.rules.claims import freed
+from llmc.tasks.rules.claims import set_by_user
 from llmc.tasks.rules.draft import Draft, new_task
 
 
@@ -42,13 +42,13 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
 
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
-    """Break: let claims.freed ignore what was seen."""
+    """Break: let claims.set_by_user ignore what was seen."""
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
     tasks = ClaudeTasks(files, ledger)
     seen = files.create(new_task(Draft("One"), TaskId))
     assert tasks.claim(files.key(seen.id), "auto-1", "One")
-    assert files.change("1", partial(freed, seen=seen)).owner == "auto-1"
-    assert files.change("1", partial(freed, seen=files.get("1"))).owner == ""
+    assert files.change("1", partial(set_by_user, seen=seen)).owner == "auto-1"
+    assert files.change("1", partial(set_by_user, seen=files.get("1"))).owner == ""
 
 
 def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: Path) -> None:

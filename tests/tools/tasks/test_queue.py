@@ -261,18 +261,18 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
     queue.source.note_changed(None)
     first = taken(queue)
     assert first is not None
-    assert (first[0], taken(queue, "auto-2")) == ("1", None), "what waits for a circle waits, too"
-    circle = "dependency cycle: "
+    assert (first[0], taken(queue, "auto-2")) == ("1", None), "what waits for a cycle waits, too"
+    cycle = "dependency cycle: "
     assert held() == {
-        "2": f"{circle}2, 3",
-        "4": f"{circle}4",
+        "2": f"{cycle}2, 3",
+        "4": f"{cycle}4",
         "5": "task 5 depends on task 99, which does not exist",
     }
     # They are held over a restart; what is new then stops it, and names them all.
     open_queue(project).check()
     add(7, blockedBy=["8"])
     add(8, blockedBy=["7"])
-    with pytest.raises(BrokenList, match=r"cannot be used: dependency cycle: 7, 8$"):
+    with pytest.raises(BrokenList, match=r"cannot use the task list: dependency cycle: 7, 8$"):
         open_queue(project).check()
     (queue.source.files.directory / "7.json").unlink()
     (queue.source.files.directory / "8.json").unlink()

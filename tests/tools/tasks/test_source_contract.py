@@ -144,7 +144,7 @@ def test_what_fails_too_often_waits_for_a_person(source: TaskSource) -> None:
     assert source.one(one).waits_for_a_person == "quarantined"
     assert source.claim(one, "auto-1", "One") is None
     source.write("requeued", claim)
-    source.edit(one, partial(claims.freed, seen=source.one(one)))
+    source.edit(one, partial(claims.set_by_user, seen=source.one(one)))
     assert source.claim(one, "auto-1", "One") is not None
 
 
@@ -158,7 +158,9 @@ def test_an_edit_between_a_look_and_a_change_is_seen(source: TaskSource) -> None
     claim = source.claim(one, "auto-1", "One")
     assert claim is not None
     assert (source.one(one).description, source.one(one).metadata["x"]) == ("by a person", 1)
-    assert source.edit(one, partial(claims.freed, seen=seen)).owner == "auto-1", "it is not as it was seen"
+    assert source.edit(one, partial(claims.set_by_user, seen=seen)).owner == "auto-1", (
+        "it is not as it was seen"
+    )
     assert source.edit(one, lambda _: None).owner == "auto-1"
 
 

@@ -145,7 +145,7 @@ def test_files_of_another_time_are_a_doubt(project: Project, worktree: Worktree,
     ref = put(project, worktree, days_ago=40)
     plan = restore.plan(project, 30)
     assert [entry.ref for entry in plan.old] == [ref]
-    assert "its files are" in plan.doubts[trash.short(ref)], "its ctime is of now"
+    assert "the files are" in plan.doubts[trash.short(ref)], "its ctime is of now"
 
 
 def test_the_log_is_asked_too(
@@ -156,7 +156,7 @@ def test_the_log_is_asked_too(
     known = put(project, worktree, days_ago=40)
     assert restore.plan(project, 30).doubts == {}
     unknown = put(project, worktree, days_ago=39, known=False)
-    assert restore.plan(project, 30).doubts == {trash.short(unknown): "it is not in the event log"}
+    assert restore.plan(project, 30).doubts == {trash.short(unknown): "not in the event log"}
     project.root.events.write_text(json.dumps({"ts": time.time(), "action": "pinning", "ref": known}) + "\n")
     clock.shift_s = 40 * DAY_S
     assert "covers only 2d" in restore.plan(project, 30).doubts[trash.short(known)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.agents.claude.start_failure import reason_of
+from llmc.agents.claude.reader import reason_of
 
 NO_NETWORK = """
  Unable to connect to Anthropic services

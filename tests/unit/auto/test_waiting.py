@@ -99,8 +99,8 @@ def test_one_goes_ahead_and_the_others_follow() -> None:
     assert waiting.may_resume(state, 100.0, now=400.0)
     state = replace(state, probe="auto-1", probe_unix=400.0)
     assert not waiting.may_resume(state, 101.0, now=401.0), "one is enough to find out"
-    assert waiting.went_on(state, "auto-1") == 400.0
-    assert waiting.went_on(state, "auto-2") == 0.0
+    assert waiting.last_resumed(state, "auto-1") == 400.0
+    assert waiting.last_resumed(state, "auto-2") == 0.0
     assert not waiting.probe_succeeded(state, probe_works=True, now=459.0)
     assert waiting.probe_succeeded(state, probe_works=True, now=460.0)
     assert waiting.probe_succeeded(state, probe_works=False, now=401.0), "its turn ended well"
@@ -111,7 +111,7 @@ def test_one_goes_ahead_and_the_others_follow() -> None:
     assert waiting.may_resume(over, 101.0, now=460.0)
     assert not waiting.may_resume(over, 461.0, now=470.0), "a new limit, and a new park"
     assert waiting.starts_a_park(over, "auto-2", failed_unix=461.0)
-    assert waiting.went_on(over, "auto-2") == 460.0
+    assert waiting.last_resumed(over, "auto-2") == 460.0
 
 
 @pytest.mark.req("0-063", "0-064", "4-102")

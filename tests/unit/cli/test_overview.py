@@ -208,7 +208,7 @@ Needs you
            next: llmc message edward, or llmc reset edward
   george   [needs_review]   3s  (held) (reviewed) Rename it
            8243c5bc Rename it
-           on hold: llmc leaves it alone until you release it
+           on hold: llmc leaves this worker alone until you release it
            next: llmc release george
   harriet  [idle]          30s
            delivery of task-1 is unconfirmed

@@ -86,9 +86,9 @@ def test_a_price_that_is_set_later_makes_the_cost_known_and_the_share_one_of_mon
 def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: calculate with prices of another year without a word."""
     (root / ".llmc/prices.json").unlink()
-    monkeypatch.setattr("llmc.api.expenses.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
+    monkeypatch.setattr("llmc.api.reports.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
     assert re.search(
-        r"model prices are from 20\d\d-\d\d-\d\d; update them with `llmc prices update FILE", run(root).stderr
+        r"model prices are from 20\d\d-\d\d-\d\d\. Update them: llmc prices update FILE", run(root).stderr
     )
 
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
 from llmc.config.paths import Root
+from llmc.daemon import goal_lane
 from llmc.daemon.goal_lane import GoalsLane
 from llmc.goals.desk import Aside
-from llmc.goals.runner import Ticked
+from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project, bare_project
 from tests.support.waiting import wait_until
 
@@ -47,7 +48,9 @@ async def until(count: int, ticks: Ticks) -> None:
 
 
 @pytest.mark.req("3-023", "3-033", "3-034")
-def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(tmp_path: Path) -> None:
+def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Break: `_poke` that begins while one runs; `update` that keeps the old project; `stop` that leaves the timer."""
     project = bare_project(Root(tmp_path))
 
@@ -58,8 +61,9 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(tmp_path: Pa
             made.append(Ticks(one))
             return made[-1]
 
+        monkeypatch.setattr(goal_lane, "Runner", runner)
         with ThreadPoolExecutor(4) as pool:
-            lane = GoalsLane(asyncio.get_running_loop(), pool, runner)
+            lane = GoalsLane(asyncio.get_running_loop(), pool)
             lane.update(configured(project, enabled=False))
             lane.poke()
             await asyncio.sleep(0.3)
@@ -107,15 +111,16 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(tmp_path: Pa
 
 @pytest.mark.req("3-033", "3-034")
 def test_a_lane_that_is_switched_off_and_on_within_a_tick_has_one_tick_and_then_the_next(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: `_begin` without its look at `_ticking` (two at a time); or one that forgets that it was to begin."""
     project = bare_project(Root(tmp_path))
 
     async def run() -> None:
         ticks = Ticks(project)
+        monkeypatch.setattr(goal_lane, "Runner", lambda _, __: ticks)
         with ThreadPoolExecutor(4) as pool:
-            lane = GoalsLane(asyncio.get_running_loop(), pool, lambda _, __: ticks)
+            lane = GoalsLane(asyncio.get_running_loop(), pool)
             lane.update(configured(project))
             await until(1, ticks)
             lane.update(configured(project, enabled=False))

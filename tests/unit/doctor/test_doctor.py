@@ -11,8 +11,6 @@ from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, Task
 from llmc.doctor.check import Check, WorkerCheck
 from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
-from llmc.doctor.checks.tasks_and_goals import LeftClaim
-from llmc.doctor.checks.what_runs import Note
 from llmc.doctor.programs import parse_version
 from llmc.doctor.registry import CHECKS, diagnose, not_seen, notes, of_one
 from llmc.doctor.rules.canary_verdict import Verdict
@@ -30,12 +28,12 @@ from llmc.doctor.rules.facts import (
 )
 from llmc.doctor.rules.findings import GROUPS, Finding, summary
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
-from llmc.doctor.rules.records import LOST_PROMPT, mends, task_in
+from llmc.doctor.rules.records import LOST_PROMPT, record_fixes, task_in
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.records.transitions import apply, problems
 from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
-from llmc.repo.rules.git_lock import STALE_LOCK_S, GitLock
+from llmc.repo.git_locks import STALE_LOCK_S, GitLock
 from llmc.sessions.rules.decide import PERSONS_PROMPT, GitFacts
 from tests.support.records import worker
 
@@ -264,11 +262,11 @@ def test_hooks_matter_where_an_agent_runs() -> None:
     assert found_in(worker(Status.OFFLINE), settings_problem="gone") == []
 
 
-def mended(facts: WorkerFacts) -> WorkerRecord:
+def fixed(facts: WorkerFacts) -> WorkerRecord:
     record = facts.record
-    for mend in mends(facts, NOW):
-        record = replace(record, **mend.fields)
-        record = apply(record, mend.change, NOW) if mend.change else record
+    for fix in record_fixes(facts):
+        record = replace(record, **fix.fields)
+        record = apply(record, fix.change, NOW) if fix.change else record
     return record
 
 
@@ -293,13 +291,13 @@ def mended(facts: WorkerFacts) -> WorkerRecord:
     ],
 )
 def test_records(record: WorkerRecord, seen_tree: Tree | None, expected: dict[str, Any]) -> None:
-    """Break: leave out any of these mends."""
+    """Break: leave out any of these fixes."""
     facts = one(record, tree=seen_tree)
     assert "record" in kinds(worker_findings(facts))
-    after = mended(facts)
+    after = fixed(facts)
     assert {name: getattr(after, name) for name in expected} == expected
     assert problems(after) == []
-    assert mends(one(after, tree=seen_tree), NOW) == [], "once is enough"
+    assert record_fixes(one(after, tree=seen_tree)) == [], "once is enough"
 
 
 def test_times_inside_a_record() -> None:
@@ -307,7 +305,7 @@ def test_times_inside_a_record() -> None:
     sent = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=later)
     journal = AcceptJournal(step="land", started_unix=later, tip="t")
     facts = one(busy_record(Status.NEEDS_REVIEW, delivery=sent, accept=journal))
-    after = mended(facts)
+    after = fixed(facts)
     assert after.delivery is not None
     assert after.accept is not None
     assert (after.delivery.at_unix, after.accept.started_unix) == (NOW, NOW)
@@ -315,16 +313,16 @@ def test_times_inside_a_record() -> None:
 
 
 def test_a_clock_that_is_a_little_ahead_is_no_problem() -> None:
-    assert mends(one(worker(since_unix=NOW + 30)), NOW) == []
+    assert record_fixes(one(worker(since_unix=NOW + 30))) == []
 
 
 def test_a_person_may_give_an_agent_something_to_do() -> None:
     """Break: call every worker without a task broken; a person's own turn would get a task it never had."""
     said = Delivery(prompt_id=PromptId("message-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
-    assert mends(one(worker(Status.WORKING, delivery=said)), NOW) == []
-    assert mends(one(worker(Status.WORKING, reason=PERSONS_PROMPT)), NOW) == []
-    (mend,) = mends(one(worker(Status.WORKING), found_prompt="the task"), NOW)
-    assert mend.fields == {"current_prompt": "the task"}
+    assert record_fixes(one(worker(Status.WORKING, delivery=said))) == []
+    assert record_fixes(one(worker(Status.WORKING, reason=PERSONS_PROMPT))) == []
+    (fix,) = record_fixes(one(worker(Status.WORKING), found_prompt="the task"))
+    assert fix.fields == {"current_prompt": "the task"}
 
 
 @given(
@@ -345,15 +343,15 @@ def test_whatever_a_record_says_it_can_be_written_after_the_repair(
     seen_tree: Tree | None,
     since: float,
 ) -> None:
-    """Break: leave one contradiction of transitions.problems() out of mends()."""
+    """Break: leave one contradiction of transitions.problems() out of record_fixes()."""
     record = worker(status, commit_sha=commit, error_reason=why, accept=journal, held=held, since_unix=since)
-    after = mended(one(record, tree=seen_tree))
+    after = fixed(one(record, tree=seen_tree))
     assert problems(after) == []
-    assert mends(one(after, tree=seen_tree), NOW) == []
+    assert record_fixes(one(after, tree=seen_tree)) == []
 
 
 GOOD = one(worker(Status.IDLE))
-RUNNING = {"runs": True, "registered": True, "ready": True}
+RUNNING = {"runs": True, "ready": True}
 FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, passed=False, reason="no")
 
 
@@ -370,7 +368,6 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"state": StateFacts(misfiled=("the record of w1 is stored under w2",))}, "state", False),
         ({"daemon": DaemonFacts(files=("daemon.json",))}, "daemon_crashed", True),
         ({"daemon": DaemonFacts(runs=True, age_s=600)}, "daemon_not_ready", False),
-        ({"daemon": DaemonFacts(runs=True, registered=True, age_s=600)}, "daemon_not_ready", False),
         ({"sessions": None, "tmux_problem": "busy"}, "tmux", False),
         ({"sessions": (Session("llmc-w1"), Session("llmc-x"))}, "session_without_worker", True),
         ({"sessions": (Session("llmc-x", attached=True),)}, "session_without_worker", False),
@@ -391,11 +388,11 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"daemon": DaemonFacts(**RUNNING, other_pid=7)}, "daemon_other", False),
         ({"daemon": DaemonFacts(**RUNNING, socket_problem="gone")}, "daemon_socket", False),
         ({"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=61)}, "daemon_stalled", False),
-        ({"manual_intervention": (Note("/r/x.txt", "mend it", "/r/logs"),)}, "manual_intervention", False),
+        ({"manual_intervention": (("/r/x.txt", "get a new key", "/r/logs/"),)}, "manual_intervention", False),
         ({"overseer_crashed": ("/r/.llmc/overseer.json",)}, "overseer_crashed", True),
         ({"task_list": ("3.json: it is no JSON object",)}, "task_list", False),
         ({"goals": (("goals are in safe mode", "look at it"),)}, "goals", False),
-        ({"claim": (LeftClaim("c1", "3", "auto-1"),)}, "claim", True),
+        ({"claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)}, "claim", True),
         ({"unowned_task": ("3",)}, "unowned_task", True),
         ({"git_lock": (GitLock("/r/.git/packed-refs.lock", 301),)}, "git_lock", True),
         ({"git_lock": (GitLock("/s/.git/index.lock", 301, of_source=True),)}, "git_lock", False),
@@ -417,10 +414,10 @@ def test_the_root(about: dict[str, Any], kind: str, repairable: bool) -> None:
         {},
         {"programs": (Program("git", "git version 2.39.5", (2, 36)), Program("tmux", "tmux 3.3a", (3, 3)))},
         {"programs": (Program("tmux", "tmux next-3.6", (3, 3)), Program("claude", "odd", (2, 1)))},
-        {"daemon": DaemonFacts(runs=True, registered=True, ready=True, age_s=1e6)},
+        {"daemon": DaemonFacts(**RUNNING, age_s=1e6)},
         {"daemon": DaemonFacts(runs=True, age_s=3)},
         {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
-        {"daemon": DaemonFacts(**RUNNING), "claim": (LeftClaim("c1", "3", "auto-1"),)},
+        {"daemon": DaemonFacts(**RUNNING), "claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)},
         {"git_lock": (GitLock("/r/.git/packed-refs.lock", 9), GitLock("/r/x.lock", 999, in_use=True))},
         {"canary": replace(FAILED, passed=True)},
         {"sessions": (Session("llmc-w1", attached=True),)},
@@ -469,14 +466,16 @@ def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> N
 def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
     """Break: free a task that goes on with the next `llmc up --auto`."""
     at = Assignment(task_id=TaskId("3"), claim="c1", since_unix=1.0)
-    found = whole(one(worker(Status.OFFLINE, assignment=at)), claim=(LeftClaim("c1", "3", "w1"),))
+    found = whole(
+        one(worker(Status.OFFLINE, assignment=at)), claim=(Claim("c1", TaskKey("plan", TaskId("3")), "w1"),)
+    )
     assert found == []
 
 
 def test_a_source_with_changes_is_said_and_no_problem() -> None:
     facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
     assert diagnose(facts) == []
-    assert notes(facts) == ["the source has uncommitted changes, which block every accept: a, b, c .."]
+    assert notes(facts) == ["the source has uncommitted changes, which block `llmc accept`: a, b, c .."]
 
 
 THREE = TaskKey("list", TaskId("3"))
@@ -582,7 +581,7 @@ def test_a_status_from_facts(about: dict[str, Any], status: Status, reason: str)
     record = rebuilt(found_worker(**about), NOW)
     assert (record.status, record.reason) == (status, reason)
     assert problems(record) == []
-    assert mends(one(record), NOW) == [], "what was made anew needs no repair"
+    assert record_fixes(one(record)) == [], "what was made anew needs no repair"
     if about.get("prompt"):
         assert record.current_prompt == "p"
 

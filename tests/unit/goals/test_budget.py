@@ -43,7 +43,7 @@ def test_what_is_said_of_a_budget_goes_with_what_is_done(limit: float, spent: fl
 
 def test_each_budget_is_told_of_under_an_id_of_its_own() -> None:
     """Break: an id without the budget: a higher one that is used up, too, would not be told of."""
-    first = goal_end.word(goal(budget_usd=5.0), "why")
-    assert first == goal_end.word(goal(budget_usd=5.0, updated_at=START + 9), "why")
-    assert first[0] != goal_end.word(goal(budget_usd=10.0), "why")[0]
+    first = goal_end.budget_notice(goal(budget_usd=5.0), "why")
+    assert first == goal_end.budget_notice(goal(budget_usd=5.0, updated_at=START + 9), "why")
+    assert first[0] != goal_end.budget_notice(goal(budget_usd=10.0), "why")[0]
     assert "llmc goal resume goal_1" in first[1]

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from llmc.base.errors import Refused
 from llmc.goals.drive import by_hand
-from llmc.goals.drive.questions import answered, chosen, questions
-from llmc.goals.drive.rollup import after, settled
+from llmc.goals.drive.by_hand import answered, chosen, questions
+from llmc.goals.drive.moves import after, settled
 from llmc.goals.model import AssignmentStatus, BlockedReason, GoalView, NodeStatus
 from tests.support.goal_records import BLOCKED, assignment, node, view_of
 
@@ -70,7 +70,7 @@ def test_questions_are_of_assignments_or_of_leaves_that_nobody_is_at() -> None:
     """Break: list parents too."""
     view = plan(given=A.BLOCKED, leaf=S.BLOCKED)
     other = replace(node("S1.1.2", S.BLOCKED), blocked_reason=WHY)
-    rolled = settled(view, by_hand.moves([], []), 10.0)
+    rolled = settled(view, by_hand.moved_to([], []), 10.0)
     view = after(GoalView(view.goal, {**view.nodes, "S1.1.2": other}, view.assignments), rolled)
     assert [(one.id, one.work_node_id, one.reason) for one in questions(view)] == [
         ("A_1", "S1.1.1", BLOCKED),

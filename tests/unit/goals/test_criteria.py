@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.goals.drive import goal_end
+from llmc.goals.drive.by_hand import questions
 from llmc.goals.drive.goal_end import CHECK_AGAIN, COMPLETE, wants_check
-from llmc.goals.drive.questions import questions
-from llmc.goals.drive.rollup import after, commands, criterion, is_reached, settled
+from llmc.goals.drive.moves import after, commands, criterion, is_reached, settled
 from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
 from llmc.goals.model import Tested as Ran
 from tests.support.goal_world import START, goal, plan

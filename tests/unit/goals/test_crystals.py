@@ -4,9 +4,7 @@ from msgspec.structs import replace
 
 from llmc.goals.drive.liveness import Merged
 from llmc.goals.drive.updates import Claim, Update
-from llmc.goals.model import Decision, Evidence, NodeStatus
-from llmc.goals.model import Tested as Ran
-from llmc.goals.report.crystals import (
+from llmc.goals.drive.words import (
     MAX_ENTRIES,
     MAX_SUMMARY,
     joined_evidence,
@@ -14,6 +12,8 @@ from llmc.goals.report.crystals import (
     of_parts,
     of_report,
 )
+from llmc.goals.model import Decision, Evidence, NodeStatus
+from llmc.goals.model import Tested as Ran
 from tests.support.goal_world import START, goal, plan
 from tests.unit.goals.test_policy import assignment
 

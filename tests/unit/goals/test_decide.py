@@ -7,10 +7,11 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.drive.decide import Decided, answered, decide, full_room, in_order, orphans, workset
+from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive.decide import Decided, decide, full_room, in_order, orphans, workset
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
-from llmc.goals.drive.policy import Policy
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.drive.words import instruction_hash
 from llmc.goals.model import Assignment, Change, Evidence, GoalStatus, GoalView, Mode, Node, Priority, Result
@@ -150,13 +151,17 @@ def test_the_intent_is_there_before_the_action() -> None:
     assert leaf.look(after=1) == ["work"], "nobody saw what became of it: once more"
     assert leaf.decided.actions[0].dispatch_id == action.dispatch_id
     assert leaf.look(Signals(delivering=True), after=1) == [], "it is on its way"
-    leaf.keep(outcome(leaf.view, action.dispatch_id, Result.ACCEPTED, leaf.now, "n" * 9000, run_id="17"))
+    leaf.keep(
+        outcome(
+            leaf.view, action.dispatch_id, Result.ACCEPTED, leaf.now, leaf.policy, "n" * 9000, run_id="17"
+        )
+    )
     entry = leaf.one.dispatch_history[0]
     assert (entry.result, entry.run_id, entry.attempts, len(entry.notes)) == (Result.ACCEPTED, "17", 2, 500)
     assert leaf.look(after=1) == []
-    late = outcome(leaf.view, action.dispatch_id, Result.TIMEOUT, leaf.now)
+    late = outcome(leaf.view, action.dispatch_id, Result.TIMEOUT, leaf.now, leaf.policy)
     assert late.is_empty(), "what was accepted stays accepted"
-    assert outcome(leaf.view, "no such", Result.OK, leaf.now).is_empty()
+    assert outcome(leaf.view, "no such", Result.OK, leaf.now, leaf.policy).is_empty()
 
 
 @pytest.mark.req("3-100")
@@ -223,7 +228,7 @@ def test_reports_are_heard_once() -> None:
     assert "a key" in leaf.one.blocked_reason.text
     assert leaf.crystals["S1.1.1"].known_blockers == ("a key",)
     leaf.ended()
-    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+    leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "here", leaf.now))
     leaf.look(seen(messages=(said,)), after=10)
     leaf.ended()
     before = len([event for event in leaf.events if event.type == "work.reported"])
@@ -261,7 +266,7 @@ def test_many_reports_at_once_are_one_question() -> None:
     assert "wrong one" in leaf.decided.actions[0].text
     assert leaf.types().count("work.reported") == 3
     leaf.ended()
-    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+    leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "here", leaf.now))
     old = Report(leaf.now, Update(status=Claim.BLOCKED, summary="no key at all"))
     assert leaf.look(seen(reports=(old,)), after=10) == ["answer"]
     leaf.ended()

@@ -8,11 +8,12 @@ from msgspec.structs import replace as replaced
 
 from llmc.base.errors import Refused
 from llmc.goals.drive import by_hand, ladder
-from llmc.goals.drive.decide import answered, workset
+from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive.decide import workset
 from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Run, Signals
-from llmc.goals.drive.policy import Policy
-from llmc.goals.drive.rollup import after
+from llmc.goals.drive.moves import after
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import BlockedReason, DeliveryContext, Goal, Mode, NodeKind, Origin, Recovery, Result
@@ -191,7 +192,7 @@ def climb_failing(leaf: OneLeaf) -> list[str]:
         found += leaf.look(Signals(), after=60)
         for action in leaf.decided.actions:
             result = Result.OK if action.mode is Mode.ESCALATE else Result.TIMEOUT
-            leaf.keep(outcome(leaf.view, action.dispatch_id, result, leaf.now, policy=leaf.policy))
+            leaf.keep(outcome(leaf.view, action.dispatch_id, result, leaf.now, leaf.policy))
     return found
 
 
@@ -344,7 +345,7 @@ def test_an_answer_lets_it_go_on() -> None:
         leaf.look(waits, after=10)
         leaf.ended()
         leaf.now += 50_000
-        leaf.keep(answered(leaf.view, leaf.one.assignment_id, "Take A.", leaf.now))
+        leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "Take A.", leaf.now))
         assert (leaf.one.status, leaf.node.status, leaf.one.retry_count) == (S.QUEUED, N.QUEUED, 0)
         still = seen(run=Run.IN_FLIGHT, waiting=reason, waiting_since=START + 5, reachable=reachable)
         assert leaf.look(still) == ["answer" if reachable else "work"]
@@ -394,7 +395,7 @@ def test_an_answer_goes_to_the_session_that_asked() -> None:
     asks = BlockedReason(kind="question", text="A or B?")
     leaf.look(seen(waiting=asks, waiting_since=START + 5, **here), after=10)
     leaf.ended()
-    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "A", leaf.now))
+    leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "A", leaf.now))
     assert leaf.one.status is S.QUEUED
     assert workset(leaf.view, leaf.now).assignments == (leaf.one.assignment_id,)
     leaf.look(seen(**here), after=1000)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Message, Run, Signals, State, judge
-from llmc.goals.drive.policy import Policy
 from llmc.goals.model import Assignment, BlockedReason
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import NodeStatus as N

@@ -50,7 +50,7 @@ def test_the_documents_own_example_is_a_plan() -> None:
     found = check_plan(EXAMPLE, LIMITS)
     assert isinstance(found, Plan), found
     phase, subtask = found.phases[0], found.phases[0].children[0].children[0]
-    assert phase.acceptance == ("All its tasks are done.",)
+    assert phase.acceptance_criteria == ("All its tasks are done.",)
     assert subtask.objective == subtask.name == "Define schemas + migrations"
     value = json.loads(EXAMPLE)
     task = value["phases"][0]["tasks"][0]

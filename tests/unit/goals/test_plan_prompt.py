@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from llmc.goals.drive.ladder import Diagnosis, Escalate, Nudge, check_diagnosis
 from llmc.goals.model import Goal, GoalView, Node, NodeKind, NodeStatus
 from llmc.goals.plan.plan import Limits
 from llmc.goals.plan.plan_prompt import (
@@ -12,6 +11,10 @@ from llmc.goals.plan.plan_prompt import (
     REPLAN,
     SPLIT,
     TEXT_CHARS,
+    Diagnosis,
+    Escalate,
+    Nudge,
+    check_diagnosis,
     kept_inputs,
     plan_inputs,
     repair_prompt,

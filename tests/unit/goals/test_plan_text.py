@@ -50,7 +50,7 @@ def test_the_example_of_the_guide_is_a_plan() -> None:
     assert plan.problem_statement == "Customers ask for it every week; today they can only pay by invoice."
     assert plan.success_criteria == ("An order can be paid with the provider's test card",)
     assert plan.constraints == ("No new dependency",)
-    assert [node.id for node, _ in plan.walk()] == [
+    assert [node.id for node, *_ in plan.walk()] == [
         *("P1", "T1.1", "S1.1.1", "S1.1.2", "T1.2", "P2", "T2.1"),
     ]
     nodes = {node.node_id: node for node in nodes_of(plan, "g", 5.0)}

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.goals.drive.decide import decide
+from llmc.goals.drive.ladder import Policy, may_report, may_touch, session_key
 from llmc.goals.drive.liveness import Signals
-from llmc.goals.drive.policy import Policy, may_report, may_touch, session_key
 from llmc.goals.model import Assignment, AssignmentStatus, GoalView
 from tests.support.goal_world import START, goal, plan
 

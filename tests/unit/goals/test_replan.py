@@ -25,13 +25,11 @@ from llmc.goals.plan.plan_check import check_plan, check_split
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import (
     current_id,
-    may_replan,
     merge_plan,
     replan_wait_s,
     room_for_split,
     settled_ids,
     split_leaf,
-    wants_plan,
 )
 from tests.support.goal_plans import Json, all_nodes, has_circle, leaf_graph, node, plan, plans, small_plan
 
@@ -89,7 +87,6 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     origin = Provenance(
         ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: empty; expected JSON",)
     )
-    assert wants_plan(GoalView(GOAL))
     change = merge_plan(GoalView(GOAL), checked(small_plan()), 10.0, "first plan", origin)
     assert isinstance(change, Change)
     assert [event.type for event in change.events] == ["plan.generated"]
@@ -111,7 +108,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     (revision,) = goal.plan_revision_history
     assert (revision.ts, revision.why, len(revision.added)) == (10.0, "first plan", 7)
     view = applied(GoalView(GOAL), change)
-    assert not wants_plan(view)
+    assert view.nodes
     assert merge_plan(view, checked(small_plan()), 20.0, "the same again") == Change()
 
 
@@ -324,11 +321,10 @@ def test_a_leaf_is_split_only_where_there_is_room() -> None:
 def test_rules_ask_for_a_new_plan_only_now_and_then() -> None:
     """Break: compare with the oldest revision, or let a clock that was set back make an age negative."""
     revisions = [PlanRevision(ts=ts, why="w") for ts in (0.0, 5000.0)]
-    assert may_replan([], 0.0)
-    assert replan_wait_s(revisions, 5000.0 + 600, every_s=1800) == 1200.0
-    assert may_replan(revisions, 5000.0 + 1800, every_s=1800)
-    assert replan_wait_s(revisions, 4000.0, every_s=1800) == 1800.0
+    assert replan_wait_s([], 0.0) == 0.0
+    assert replan_wait_s(revisions, 5000.0 + 600) == 1200.0
+    assert replan_wait_s(revisions, 5000.0 + 1800) == 0.0
+    assert replan_wait_s(revisions, 4000.0) == 1800.0
     many = [PlanRevision(ts=float(n * 2000), why="w") for n in range(6)]
-    assert not may_replan(many, 20_000.0, every_s=1800, most_a_day=6)
-    assert replan_wait_s(many, 20_000.0, every_s=1800, most_a_day=6) == 86400.0 - 20_000.0
-    assert may_replan(many, 86400.0, every_s=1800, most_a_day=6)
+    assert replan_wait_s(many, 20_000.0) == 86400.0 - 20_000.0
+    assert replan_wait_s(many, 86400.0) == 0.0

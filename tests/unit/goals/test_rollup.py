@@ -5,18 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals.drive.rollup import (
+from llmc.goals.drive.moves import (
     after,
-    children_of,
     joined,
-    leaves,
     progress,
     rolled_up,
     settled,
     status_of,
 )
 from llmc.goals.model import Change, GoalStatus, GoalView, Node, NodeKind, NodeStatus
-from llmc.goals.plan.plan import is_ready, shape_of
+from llmc.goals.plan.plan import children_of, is_ready, shape_of
 from tests.support.goal_records import node, view_of
 
 S = NodeStatus
@@ -50,7 +48,7 @@ PLANS = _plans()
 def test_a_parent_is_done_exactly_when_all_its_parts_are_finished(view: GoalView) -> None:
     """Break: `found <= {*FINISHED}` becomes `S.DONE in found` in status_of or is_completed."""
     rolled = after(view, rolled_up(view, 9.0))
-    children = children_of(rolled)
+    children = children_of(rolled.nodes)
     for one in rolled.nodes.values():
         below = [child.status for child in children.get(one.node_id, ())]
         before = view.nodes[one.node_id]
@@ -92,10 +90,10 @@ def test_a_percentage_is_100_exactly_when_everything_is_done(view: GoalView) -> 
         assert 0 <= part.done <= part.total
         if one.status is S.DONE:
             assert part.percent == 100
-        if one.kind is not NodeKind.PHASE and not children_of(rolled).get(one.node_id):
+        if one.kind is not NodeKind.PHASE and not children_of(rolled.nodes).get(one.node_id):
             assert part.percent == (100 if one.status is S.DONE else 0)
     whole = found[""]
-    phases = [found[one.node_id] for one in children_of(rolled).get("", ())]
+    phases = [found[one.node_id] for one in children_of(rolled.nodes).get("", ())]
     assert (whole.done, whole.total) == (sum(p.done for p in phases), sum(p.total for p in phases))
     if rolled.goal.status is GoalStatus.COMPLETED:
         assert whole.percent == 100
@@ -167,7 +165,7 @@ def test_only_leaves_are_given_out_and_only_when_their_turn_has_come() -> None:
         later,
         node("T2.2"),
     )
-    assert [one.node_id for one in leaves(view)] == ["S1.1.1", "S1.1.2", "S2.1.1", "T2.2"]
+    assert list(shape_of(view.nodes).leaves) == ["S1.1.1", "S1.1.2", "S2.1.1", "T2.2"]
     assert [ready(view, one) for one in (first, second, later)] == [True, False, False]
     done = after(
         view,

@@ -22,9 +22,9 @@ from llmc.goals.drive.updates import (
     not_about,
     parse,
 )
+from llmc.goals.drive.words import of_report
 from llmc.goals.model import Decision, Evidence
 from llmc.goals.model import Tested as Ran
-from llmc.goals.report.crystals import of_report
 from tests.support.goal_world import START, goal, plan
 from tests.unit.goals.test_policy import assignment
 

@@ -4,8 +4,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.drive.liveness import held_up_by, waits_of
-from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.model import (
     AssignmentStatus,
     Event,
@@ -18,6 +17,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.model import Tested as Checked
+from llmc.goals.plan.plan import held_up_by, waits_of
 from llmc.goals.report.why import Clock, Why, next_of, why_assignment, why_goal, why_node
 from tests.support.goal_records import BLOCKED, assignment, crystallization, dispatch, node, view_of
 
@@ -105,13 +105,13 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     assert _next(view, retry_count=9)[0] == "you are asked"
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
-    assert _next(view, status=S.ACTIVE) == ("counts as stalled unless there is activity", 1000.0)
+    assert _next(view, status=S.ACTIVE) == ("without activity, counts as stalled", 1000.0)
     assert "at the next tick with a free slot" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what
     assert at == 900.0 + POLICY.reminder_every_s
-    assert _next(view, status=S.DONE) == ("nothing; it is finished", None)
+    assert _next(view, status=S.DONE) == ("nothing; the work is finished", None)
     paused = replaced(view, goal=replace(view.goal, status=GoalStatus.PAUSED))
     assert f"llmc goal resume {view.goal.goal_id}" in _next(paused)[0]
     assert "policy does not allow pool adam" in _next(view, agent_id="adam")[0]
@@ -136,7 +136,7 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert "holds up  S1.1.1: 2 other plan items" in text
     part = why_node(view, view.nodes["T2.1"])
     assert part.data["waitsFor"] == ["P1"]
-    assert "it starts when P1 is done" in "\n".join(part.lines)
+    assert "starts when P1 is done" in "\n".join(part.lines)
     done = {**view.nodes, "S1.1.1": replace(view.nodes["S1.1.1"], status=NodeStatus.DONE)}
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from llmc.cli.goal_show import question_lines
 from llmc.goals.drive import words
-from llmc.goals.drive.questions import Question
+from llmc.goals.drive.by_hand import Question
 from llmc.goals.model import BlockedReason, Crystallization, Dispatch, Evidence, Mode
 from tests.support.goal_world import START, goal, plan
 from tests.unit.goals.test_policy import assignment

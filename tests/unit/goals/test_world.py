@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.ladder import Policy
 from llmc.goals.model import AssignmentStatus, GoalStatus, GoalView
 from tests.support.goal_world import Habits, World, goal, plan
 

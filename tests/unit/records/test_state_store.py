@@ -342,7 +342,7 @@ def test_a_torn_last_line_is_written_again_whole(store: Store, cut: int) -> None
 
 
 def test_a_log_with_long_lines_is_read_from_its_end(store: Store) -> None:
-    """Break: return 0 when the first window holds no whole line in events.last_seq."""
+    """Break: stop after the first block in _lines_backwards of records/event_log.py."""
     put(store, record())
     with store.transaction() as tx:
         tx.emit("held", worker="adam", text="x" * 10_000)

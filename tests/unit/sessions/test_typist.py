@@ -8,7 +8,8 @@ import pytest
 
 from llmc.agents.agent_events import Box, Composer
 from llmc.agents.protocol import ClientStatus
-from llmc.base.names import PromptId
+from llmc.base.names import PaneId, PromptId, SessionName
+from llmc.base.panes import Pane
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Delivery, Outcome
 from llmc.sessions import typist
@@ -87,3 +88,26 @@ def test_blanks_are_not_removed_under_a_dialog(monkeypatch: pytest.MonkeyPatch) 
     seated.status = ClientStatus.IDLE
     seated._wait_for_an_empty_box()
     assert seated.keys == [("C-u",) * typist.CLEARING_KEYS]
+
+
+@pytest.mark.parametrize(("starved", "trace"), [(True, typist._Trace.UNCLEAR), (False, typist._Trace.NONE)])
+def test_an_agent_that_waits_for_cpu_time_does_not_rest(
+    monkeypatch: pytest.MonkeyPatch, starved: bool, trace: typist._Trace
+) -> None:
+    """Break: believe its status file alone; the keys it has not read yet would be typed again."""
+    monkeypatch.setattr(typist, "REST_S", 0.05)
+    monkeypatch.setattr(typist, "DOUBT_S", 0.3)
+    monkeypatch.setattr(typist.inbox, "pending_ids", lambda *_: [])
+    monkeypatch.setattr(typist.processes, "waits_for_a_turn", lambda _: starved)
+    seated = Seated(Outcome.TYPED)
+    seated.pane = Pane(PaneId("%1"), SessionName("s"), False, False, None, pid=1, server_pid=0)
+    assert seated._trace_of_an_earlier_try() is trace
+
+
+@pytest.mark.parametrize(("busy", "outcome"), [(True, Outcome.QUEUED), (False, Outcome.ACKNOWLEDGED)])
+def test_what_a_busy_agent_confirms_is_queued(busy: bool, outcome: Outcome) -> None:
+    """Its turn goes on first. Break: call it acknowledged; an interrupt would then send it."""
+    seated = Seated(Outcome.PENDING)
+    seated.proof = Outcome.ACKNOWLEDGED
+    assert seated._press_enter(busy) == (outcome, "", None)
+    assert seated.keys == [("Enter",)]

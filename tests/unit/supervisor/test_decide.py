@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.base.errors import Exit
+from llmc.config.model import Config, Overseer, Repo
 from llmc.supervisor.model import Failure, FailureKind
 from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.decide import (
     DAY_S,
     End,
     History,
-    Limits,
-    Note,
     Remediate,
     Restart,
     after_failure,
@@ -21,13 +20,13 @@ from llmc.supervisor.rules.decide import (
     before_start,
 )
 
-LIMITS = Limits(cooldown_s=60, remediations_a_day=6)
-MENDABLE = [k for k in FailureKind if k not in (FailureKind.STALL, FailureKind.DRAINED)]
-#: causes that a model may mend
-CAUSES = ["", "agent", "crash", "config", "task", "git", "command", "budget", "tmux", "bug"]
-failures = st.builds(
-    Failure, kind=st.sampled_from(MENDABLE), text=st.just("x"), cause=st.sampled_from(CAUSES)
+CONFIG = Config(
+    repo=Repo(source="/s"), overseer=Overseer(restart_cooldown_secs=60, max_remediations_per_day=6)
 )
+FIXABLE = [k for k in FailureKind if k not in (FailureKind.STALL, FailureKind.DRAINED)]
+#: causes that a model may fix
+CAUSES = ["", "agent", "crash", "config", "task", "git", "command", "budget", "tmux", "bug"]
+failures = st.builds(Failure, kind=st.sampled_from(FIXABLE), text=st.just("x"), cause=st.sampled_from(CAUSES))
 GONE = Failure(FailureKind.PROCESS, "gone")
 STALL = Failure(FailureKind.STALL, "no progress")
 
@@ -36,7 +35,7 @@ STALL = Failure(FailureKind.STALL, "no progress")
 @given(failure=failures, ran_s=st.floats(0, 1e6), now=st.floats(0, 1e9))
 def test_the_first_failure_is_remediated(failure: Failure, ran_s: float, now: float) -> None:
     """Break: look at ran_s before looking whether anything was tried."""
-    verdict, history = after_failure(failure, History(), ran_s, now, LIMITS)
+    verdict, history = after_failure(failure, History(), ran_s, now, CONFIG)
     assert verdict == Remediate(1)
     assert (history.remediated, history.remediations) == (True, (now,))
 
@@ -45,9 +44,9 @@ def test_the_first_failure_is_remediated(failure: Failure, ran_s: float, now: fl
 @given(failure=failures, ran_s=st.floats(0, 200))
 def test_a_spiral(failure: Failure, ran_s: float) -> None:
     """Break: compare with > instead of >=, or never set `remediated`."""
-    _, history = after_failure(failure, History(), 0.0, 1000.0, LIMITS)
-    verdict, after = after_failure(failure, history, ran_s, 1100.0, LIMITS)
-    if ran_s < LIMITS.cooldown_s:
+    _, history = after_failure(failure, History(), 0.0, 1000.0, CONFIG)
+    verdict, after = after_failure(failure, history, ran_s, 1100.0, CONFIG)
+    if ran_s < CONFIG.overseer.restart_cooldown_secs:
         assert isinstance(verdict, End)
         assert verdict.code == Exit.SPIRAL == 10
         assert verdict.advice
@@ -59,25 +58,25 @@ def test_a_spiral(failure: Failure, ran_s: float) -> None:
 @pytest.mark.req("0-123", "0-155")
 def test_a_stall_does_not_count() -> None:
     """Break: let a stall set or keep `remediated`, or remediate it."""
-    verdict, history = after_failure(STALL, History(), 4000.0, 1.0, LIMITS)
+    verdict, history = after_failure(STALL, History(), 4000.0, 1.0, CONFIG)
     assert isinstance(verdict, Restart)
     assert (verdict.resets, verdict.after_s) == (True, 0.0)
     assert history == History()
-    assert after_failure(GONE, history, 1.0, 2.0, LIMITS)[0] == Remediate(1), "a stall is no remediation"
-    again, _ = after_failure(STALL, History(remediated=True, remediations=(0.0,)), 10.0, 1.0, LIMITS)
+    assert after_failure(GONE, history, 1.0, 2.0, CONFIG)[0] == Remediate(1), "a stall is no remediation"
+    again, _ = after_failure(STALL, History(remediated=True, remediations=(0.0,)), 10.0, 1.0, CONFIG)
     assert isinstance(again, Restart), "nor does it make a spiral"
 
 
 @pytest.mark.req("0-152")
 @pytest.mark.parametrize("cause", ["auth", "disk"])
-@pytest.mark.parametrize("kind", MENDABLE)
-def test_what_only_a_person_can_mend(cause: str, kind: FailureKind) -> None:
+@pytest.mark.parametrize("kind", FIXABLE)
+def test_what_only_a_person_can_fix(cause: str, kind: FailureKind) -> None:
     """Break: take a cause out of the table."""
-    verdict, history = after_failure(Failure(kind, "x", cause), History(), 0.0, 0.0, LIMITS)
+    verdict, history = after_failure(Failure(kind, "x", cause), History(), 0.0, 0.0, CONFIG)
     assert isinstance(verdict, End)
     assert verdict.code == Exit.HUMAN == 12
     assert (cause in verdict.why, bool(verdict.advice), history.attempt) == (True, True, 0)
-    assert isinstance(after_remediation(cause, "login", History(), LIMITS)[0], End)
+    assert isinstance(after_remediation(cause, "login", History(), CONFIG)[0], End)
 
 
 @pytest.mark.req("0-152")
@@ -85,15 +84,15 @@ def test_what_only_a_person_can_mend(cause: str, kind: FailureKind) -> None:
 def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
     """Break: count a wait as a remediation, or wait equally long each time."""
     history, waits = History(remediated=True, remediations=(1.0,)), []
-    limits = replace(LIMITS, **{f"{cause}_wait_s": 60.0})
+    config = replace(CONFIG, auto=replace(CONFIG.auto, **{f"{cause}_backoff_secs": 60.0}))
     for _ in range(8):
-        verdict, history = after_failure(Failure(FailureKind.LOG, "x", cause), history, 1.0, 5.0, limits)
+        verdict, history = after_failure(Failure(FailureKind.LOG, "x", cause), history, 1.0, 5.0, config)
         assert isinstance(verdict, Restart)
         waits.append(verdict.after_s)
     assert waits == [60, 120, 240, 480, 960, 1800, 1800, 1800]
     assert history.attempt == 1
     history = History(remediated=True, remediations=(1.0,))
-    verdict, after = after_remediation(cause, "limit reached", history, limits)
+    verdict, after = after_remediation(cause, "limit reached", history, config)
     assert isinstance(verdict, Restart)
     assert not after.remediated, "an agent that could not begin has not tried"
 
@@ -101,7 +100,7 @@ def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
 def test_a_remediation_that_failed_otherwise_goes_on() -> None:
     """Break: end the supervisor after a time limit."""
     history = History(remediated=True, remediations=(1.0,))
-    assert after_remediation("", "it took too long", history, LIMITS) == (None, history)
+    assert after_remediation("", "it took too long", history, CONFIG) == (None, history)
 
 
 @given(st.lists(st.tuples(st.floats(61, 40000), failures), min_size=7, max_size=30))
@@ -110,9 +109,9 @@ def test_remediations_of_a_day(runs: list[tuple[float, Failure]]) -> None:
     history, now, began = History(), 0.0, list[float]()
     for ran_s, failure in runs:
         now += ran_s
-        verdict, history = after_failure(failure, history, ran_s, now, LIMITS)
+        verdict, history = after_failure(failure, history, ran_s, now, CONFIG)
         recent = [at for at in began if now - at < DAY_S]
-        if len(recent) < LIMITS.remediations_a_day:
+        if len(recent) < CONFIG.overseer.max_remediations_per_day:
             assert isinstance(verdict, Remediate)
             began.append(now)
         else:
@@ -124,15 +123,15 @@ def test_remediations_of_a_day(runs: list[tuple[float, Failure]]) -> None:
 def test_yesterdays_remediations_do_not_count() -> None:
     """Break: count all remediations ever."""
     history = History(remediations=tuple(float(at) for at in range(6)))
-    assert after_failure(GONE, history, 0.0, DAY_S + 10, LIMITS)[0] == Remediate(7)
-    ended, _ = after_failure(GONE, history, 0.0, DAY_S - 10, LIMITS)
+    assert after_failure(GONE, history, 0.0, DAY_S + 10, CONFIG)[0] == Remediate(7)
+    ended, _ = after_failure(GONE, history, 0.0, DAY_S - 10, CONFIG)
     assert isinstance(ended, End)
     assert (ended.code, "(6 in 24 hours)" in ended.why) == (Exit.HUMAN, True)
 
 
 def test_a_daemon_that_has_nothing_more_to_do() -> None:
     """Break: remediate it."""
-    verdict, _ = after_failure(Failure(FailureKind.DRAINED, "spent"), History(), 5.0, 0.0, LIMITS)
+    verdict, _ = after_failure(Failure(FailureKind.DRAINED, "spent"), History(), 5.0, 0.0, CONFIG)
     assert isinstance(verdict, End)
     assert verdict.code == Exit.DONE
 
@@ -140,14 +139,12 @@ def test_a_daemon_that_has_nothing_more_to_do() -> None:
 @pytest.mark.req("0-150", "0-151")
 def test_files_that_ask_for_a_person() -> None:
     """Break: start the daemon all the same, or leave out what the file says."""
-    assert before_start([]) is None
-    ended = before_start(
-        [Note("/r/.llmc/manual_intervention_needed_1.txt", "the key is gone\n"), Note("/b", "")]
-    )
+    assert before_start({}) is None
+    ended = before_start({"/r/.llmc/manual_intervention_needed_1.txt": "the key is gone\n", "/b": ""})
     assert ended is not None
     assert ended.code == Exit.MANUAL == 11
     assert all(text in ended.why for text in ("manual_intervention_needed_1.txt", "the key is gone", "/b"))
-    assert "delete it" in ended.advice
+    assert "delete the file" in ended.advice
 
 
 def test_words_and_colours() -> None:

@@ -8,18 +8,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.config.model import Overseer
 from llmc.supervisor.model import Failure, FailureKind, Identity, Record, failures
 from llmc.supervisor.rules import decide
-from llmc.supervisor.rules.decide import HealthLimits, Seen, judge
+from llmc.supervisor.rules.decide import Seen, judge
 
 DAEMON = Identity(100, 5.0, "i-1")
-LIMITS = HealthLimits(heartbeat_s=30, stall_s=3600)
+SETTINGS = Overseer(heartbeat_timeout_secs=30, stall_timeout_secs=3600)
 WELL = Seen(registered=DAEMON, beat_of="i-1")
-LATE = LIMITS.heartbeat_s + 1
+LATE = SETTINGS.heartbeat_timeout_secs + 1
 
 
 def kind(seen: Seen) -> FailureKind | None:
-    found = judge(DAEMON, seen, LIMITS)
+    found = judge(DAEMON, seen, SETTINGS)
     return found.kind if found else None
 
 
@@ -66,10 +67,10 @@ identities = st.builds(
 def test_only_the_very_daemon_is_well(expected: Identity, found: Identity) -> None:
     """Break: leave `start_time_unix` out of the comparison (compare=False)."""
     seen = Seen(registered=found, beat_of=expected.instance_id)
-    assert (judge(expected, seen, LIMITS) is None) == (expected == found)
+    assert (judge(expected, seen, SETTINGS) is None) == (expected == found)
 
 
-def test_what_only_a_person_can_mend_does_not_hide() -> None:
+def test_what_only_a_person_can_fix_does_not_hide() -> None:
     """Break: take the first record, whatever its cause."""
     records = (Record("WARNING", "first", cause="bug"), Record("ERROR", "login", cause="auth"))
     found = decide.judge_records(records)
@@ -130,10 +131,13 @@ def test_any_registration_can_be_read(row: object) -> None:
 def test_failures_say_what_they_found() -> None:
     """Break: leave the pid, the cause or the task out of the words."""
     record = Record("ERROR", "post-accept failed", cause="command", worker="auto-1", task_id="3")
-    found = judge(DAEMON, replace(WELL, records=(record,)), LIMITS)
+    found = judge(DAEMON, replace(WELL, records=(record,)), SETTINGS)
     assert found == Failure(
-        FailureKind.LOG, "ERROR in its log: post-accept failed (command auto-1 task 3)", "command", record
+        FailureKind.LOG,
+        "ERROR in the daemon's log: post-accept failed (command auto-1 task 3)",
+        "command",
+        record,
     )
-    gone = judge(DAEMON, replace(WELL, alive=False, exit_code=-9), LIMITS)
+    gone = judge(DAEMON, replace(WELL, alive=False, exit_code=-9), SETTINGS)
     assert gone is not None
     assert gone.text == "the daemon's process 100 is gone (killed by signal 9)"

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.base.names import SessionName, TaskId, WorkerName
+from llmc.records.worker import Assignment, Status, WorkerRecord
 from llmc.sessions.rules.prompt_text import normalise
 from llmc.supervisor.model import Failure, FailureKind, Identity, Record
-from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine, cleaned, remediation_prompt
+from llmc.supervisor.rules.prompt import LINES, Situation, cleaned, remediation_prompt
 
 RECORD = Record(
     "ERROR",
@@ -19,14 +21,27 @@ RECORD = Record(
     task_file="/tasks/7.json",
     output="line one\nmake: *** [deploy] Error 2",
 )
+AUTO_1 = WorkerRecord(
+    name=WorkerName("auto-1"),
+    worktree_path="/r/.worktrees/auto-1",
+    branch="llmc/auto-1",
+    session_id=SessionName("s"),
+    created_at_unix=0.0,
+    status=Status.ERROR,
+    reason="why",
+    error_reason="it broke",
+    assignment=Assignment(task_id=TaskId("7"), claim="c", since_unix=0.0),
+)
 FOUND = Situation(
     instructions="You look after llmc.",
-    failure=Failure(FailureKind.LOG, "ERROR in its log: the post-accept command failed", "command", RECORD),
+    failure=Failure(
+        FailureKind.LOG, "ERROR in the daemon's log: the post-accept command failed", "command", RECORD
+    ),
     root="/r",
     source="/src",
     daemon=Identity(42, 5.0, "i-1"),
     logs={"/r/logs/daemon.jsonl": ("a", "b"), "/r/logs/task_pool.log": (), "/r/logs/post_accept.log": ("c",)},
-    workers=(WorkerLine("auto-1", "error", "why", "7", "it broke", "/r/.worktrees/auto-1"),),
+    workers=(AUTO_1,),
     state_problem="",
     git_status="## main\n M README.md\n",
     manual_file="/r/.llmc/manual_intervention_needed_1.txt",

@@ -22,7 +22,7 @@ from tests.support.records import worker
 
 
 def overseer(status: Status, **fields: Any) -> WorkerRecord:
-    return worker(status, branch="", auto=True, current_prompt="Mend it.", **fields)
+    return worker(status, branch="", auto=True, current_prompt="Fix it.", **fields)
 
 
 def verdict(record: WorkerRecord, **given: Any) -> End | None:
@@ -69,7 +69,9 @@ def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
     assert verdict(busy, stopping=True) == End(Outcome.INTERRUPTED)
     assert verdict(done, spent_s=11.0, stopping=True) == End(Outcome.COMPLETED)
     asks = verdict(overseer(Status.NEEDS_INPUT, reason="permission"), spent_s=10.0)
-    assert asks == End(Outcome.TIMEOUT, "not done after 10 s; it is waiting for an answer (permission)")
+    assert asks == End(
+        Outcome.TIMEOUT, "not done after 10 s; the agent is waiting for an answer (permission)"
+    )
 
 
 def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
@@ -116,16 +118,16 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
     call = {"type": "tool_use", "name": "Edit", "input": {"path": "a.py", "lines": [1, 2], "old": "a\nb"}}
     result = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": f"bad\n{long}"}]}
     stamp = {"timestamp": "2026-01-02T03:04:05.678Z"}
-    said = [{"type": "text", "text": "I mend it."}, {"type": "thinking", "thinking": ""}, call]
+    said = [{"type": "text", "text": "I fix it."}, {"type": "thinking", "thinking": ""}, call]
     assert readable({"type": "assistant", "message": {"content": said}, **stamp}) == (
-        "[2026-01-02T03:04:05] agent\n    I mend it.\n"
+        "[2026-01-02T03:04:05] agent\n    I fix it.\n"
         "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
     )
     assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (
         f"[2026-01-02T03:04:05] tool error\n    bad\n    {long}\n"
     )
-    assert "prompt\n    Mend it.\n" in readable({"type": "user", "message": {"content": "Mend it."}})
-    assert readable({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""
+    assert "prompt\n    Fix it.\n" in readable({"type": "user", "message": {"content": "Fix it."}})
+    assert readable({"type": "api-request-blob", "message": {"content": "Fix it."}}) == ""
 
 
 @given(

@@ -58,15 +58,15 @@ def test_a_free_task_is_taken() -> None:
 @pytest.mark.req("4-060", "4-063")
 def test_the_end_of_a_claim() -> None:
     """Break: look at the owner's name only; every root has an auto-1."""
-    assert in_file(claims.given_back, TAKEN, OURS) == RAW
+    assert in_file(claims.released, TAKEN, OURS) == RAW
     assert in_file(claims.done, TAKEN, OURS) == {**RAW, "status": "completed"}
-    kept = in_file(claims.given_back, TAKEN, OURS, hold="quarantined")
+    kept = in_file(claims.released, TAKEN, OURS, hold="quarantined")
     assert kept is not None
     assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
     assert parse("7", kept).waits_for_a_person == "quarantined"
-    assert in_file(claims.freed, kept, seen=parse("7", kept)) == RAW
+    assert in_file(claims.set_by_user, kept, seen=parse("7", kept)) == RAW
     other = Claim("c2", SEVEN, "auto-1")
-    assert in_file(claims.given_back, TAKEN, other) is None
+    assert in_file(claims.released, TAKEN, other) is None
     assert in_file(claims.done, TAKEN, other) is None
     assert in_file(claims.still_at_it, TAKEN, other) is None
 
@@ -97,7 +97,7 @@ def test_a_claim_and_its_end_leave_no_trace(metadata: dict[str, Any]) -> None:
     assert taken is not None
     task = parse("7", taken)
     assert (task.status, task.owner, task.claim) == (TaskStatus.IN_PROGRESS, "auto-1", "c1")
-    assert in_file(claims.given_back, taken, OURS) == raw
+    assert in_file(claims.released, taken, OURS) == raw
 
 
 UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
@@ -122,7 +122,7 @@ UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
 )
 def test_what_nobody_has(change: dict[str, Any], books: Books, at_work: tuple[str, ...], free: bool) -> None:
     """Break: free what an agent is at, or what another root has claimed."""
-    assert claims.is_nobodys(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
+    assert claims.is_abandoned(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
 
 
 def test_it_is_pending_again_and_what_keeps_it_back_stays() -> None:

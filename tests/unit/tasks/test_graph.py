@@ -10,7 +10,7 @@ from llmc.agents.claude.task_files import BadTask, parse
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus, in_order
 from llmc.tasks.rules.draft import BadContext, Context, of, read_contexts, task_text
-from llmc.tasks.rules.graph import Dangling, choose, completed_ids, cycle, dangling, eligible, needs, unblocks
+from llmc.tasks.rules.graph import Dangling, choose, completed_ids, cycle, dangling, needs, states, unblocks
 
 RAW: dict[str, Any] = {
     "id": "7",
@@ -178,7 +178,7 @@ def test_what_unblocks_most() -> None:
 
 
 @pytest.mark.req("4-021")
-def test_eligible() -> None:
+def test_ready() -> None:
     """Break: leave one of the conditions out."""
     tasks = [
         task(1),
@@ -193,7 +193,8 @@ def test_eligible() -> None:
         task(10),
     ]
     done = completed_ids(tasks, {"100", "10"})
-    assert [found.id for found in eligible(tasks, needs(tasks), done)] == ["1", "6", "8"]
+    found = states(tasks, needs(tasks), done)
+    assert [task for task, state in found.items() if state == "ready"] == ["1", "6", "8"]
 
 
 @pytest.mark.req("4-025", "4-026", "4-027", "4-028")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
-from llmc.tasks.rules.graph import Index, completed_ids, cycle, dangling, eligible, needs, stuck, stuck_in
+from llmc.tasks.rules.graph import Index, completed_ids, cycle, dangling, needs, states, stuck
 
 IDS = st.sampled_from([TaskId(str(number)) for number in range(1, 8)])
 FEW = st.lists(IDS, max_size=2, unique=True).map(tuple)
@@ -44,29 +44,29 @@ def test_it_says_what_a_look_at_everything_says(
         tasks = list(known.values())
         completed = completed_ids(tasks, ledger)
         edges = needs(tasks)
-        assert {task.id for task in index.ready} == {task.id for task in eligible(tasks, edges, completed)}
+        whole = states(tasks, edges, completed)
+        assert index.ready == {task for task, state in whole.items() if state == "ready"}
         opened = [task for task in tasks if task.id not in completed]
         wanted = {(row.task, row.missing) for row in dangling(opened, completed | set(known))}
         assert {(row.task, row.missing) for row in index.dangling} == wanted
         full = cycle(
             {task: waits for task, waits in edges.items() if task in known and task not in completed}
         )
-        members = [task for circle in index.circles for task in circle]
+        members = [task for found in index.cycles for task in found]
         assert bool(members) == bool(full)
         assert set(members) <= set(known) - completed
         assert len(members) == len(set(members))
-        assert not {task.id for task in index.ready} & set(members)
-        told = stuck(index.circles, index.dangling, ())
-        assert told == stuck_in(known, ledger, ()), "as from a look at the whole list"
-        assert index.count_ready == len(index.ready)
+        assert not index.ready & set(members)
+        told = stuck(index, ())
+        assert told == stuck(Index(known, ledger), ()), "as from a look at the whole list"
 
 
-def test_a_circle_that_is_mended_is_gone() -> None:
+def test_a_cycle_that_is_fixed_is_gone() -> None:
     """Break: keep what was once found."""
     one, two = TaskId("1"), TaskId("2")
     index = Index()
     first = Task(one, "a", "", TaskStatus.PENDING, blocked_by=(two,))
     index.apply({one: first, two: Task(two, "b", "", TaskStatus.PENDING, blocked_by=(one,))}, ())
-    assert set(*index.circles) == {one, two}
+    assert set(*index.cycles) == {one, two}
     index.apply({two: Task(two, "b", "", TaskStatus.PENDING)}, ())
-    assert index.circles == ()
+    assert index.cycles == ()

@@ -141,7 +141,7 @@ def test_five_minutes_without_progress_are_an_error() -> None:
     assert isinstance(failed, Move)
     assert failed.change.to is S.ERROR
     assert failed.change.fields["cause"] == "git"
-    assert "no progress in its rebase for 5 minutes" in failed.change.fields["error_reason"]
+    assert "no progress in the rebase for 5 minutes" in failed.change.fields["error_reason"]
     assert failed.action == "rebase_stalled"
     assert STALLED_S == 300
 
@@ -205,7 +205,7 @@ def test_why_nothing_moves_is_said() -> None:
     )
     untold = looked(rebasing(conflict_prompt_due=True, delivery=refused), STUCK)
     assert isinstance(untold, Move)
-    assert "its conflicts could not be sent to it: a draft" in untold.change.fields["error_reason"]
+    assert "cannot send the conflicts to the agent: a draft" in untold.change.fields["error_reason"]
     asks = looked(
         rebasing(assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0)),
         replace(STUCK, dialog_open=True),

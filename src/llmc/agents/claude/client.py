@@ -1,4 +1,4 @@
-"""Claude Code: how to find and start it."""
+"""Claude Code: how to find and start it, in a session or for one question."""
 
 import json
 import os
@@ -16,20 +16,72 @@ from llmc.agents.claude.layout import (
     TASK_TOOLS,
     TOOL_HOOKS,
 )
-from llmc.agents.claude.print_mode import PrintMode
 from llmc.agents.claude.trusted_dirs import ClaudeTrust
-from llmc.agents.protocol import Agent, Launch, OneShot, Trust
+from llmc.agents.protocol import Agent, Answer, Launch, OneShot, Trust
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.base.given import parse
+from llmc.base.given import number, parse
+from llmc.records.worker import Spent, Tokens
 
 
-class ClaudeCode:
+class LikeClaude:
+    """A program with the command line, settings and files of Claude Code."""
+
+    minimum = (2, 1, 197)
+
+    def program(self) -> list[str]:
+        raise NotImplementedError
+
+    def config_dir(self, environment: Mapping[str, str]) -> Path:
+        raise NotImplementedError
+
+    def version(self) -> str:
+        done = proc.run([*self.program(), "--version"], timeout_s=20, env=self.environment(os.environ))
+        return done.stdout.split("\n")[0].strip()
+
+    def argv(self, launch: Launch) -> list[str]:
+        argv = [*self.program(), "--model", launch.model, "--settings", str(launch.settings)]
+        if launch.skip_permissions:
+            argv.append("--dangerously-skip-permissions")
+        if launch.allowed_tools:
+            argv += ["--allowedTools", ",".join(launch.allowed_tools)]
+        if launch.unattended:
+            argv += ["--disallowedTools", ",".join(NEED_A_PERSON)]
+        if launch.resume:
+            argv += ["--resume", launch.resume]
+        return argv
+
+    def environment(
+        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
+    ) -> dict[str, str]:
+        """Without the marks of a client that llmc itself may run in."""
+        kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
+        return {
+            **kept,
+            "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # else tmux has no scrollback
+            **({TASK_TOOLS: "1"} if task_tools else {}),
+            **({TASK_LIST: task_list} if task_list else {}),
+            "DISABLE_AUTOUPDATER": "1",
+            "TERM": "screen-256color",
+        }
+
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        return self.config_dir(environment) / PROJECTS
+
+    def settings(self, hook_command: str) -> bytes:
+        given = {"hooks": _hooks(hook_command), "skipDangerousModePermissionPrompt": True}
+        return json.dumps(given, indent=1).encode()
+
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        found = parse(settings)
+        return isinstance(found, dict) and found.get("hooks") == _hooks(hook_command)
+
+
+class ClaudeCode(LikeClaude):
     """Claude Code at the path `command`, or the one that is found."""
 
     name = "claude"
     ships_with_llmc = False
-    minimum = (2, 1, 197)
 
     def __init__(self, command: str = "") -> None:
         self._command = command
@@ -41,8 +93,8 @@ class ClaudeCode:
         if path is None:
             raise LlmcError(
                 "Claude Code not found",
-                hint="Install it with `npm install -g @anthropic-ai/claude-code`, or install llmc with the extra `claude` "
-                "(`pip install '.[claude]'` in a checkout of llmc), or set defaults.agent_command to its path.",
+                hint="Install it with `npm install -g @anthropic-ai/claude-code`, or run `pip install '.[claude]'` in a "
+                "checkout of llmc, or set defaults.agent_command to its path.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):
@@ -55,29 +107,9 @@ class ClaudeCode:
     def pinned(self) -> Agent:
         return ClaudeCode(self.program()[0])
 
-    def version(self) -> str:
-        return version_of(self.program())
-
-    def argv(self, launch: Launch) -> list[str]:
-        return [*self.program(), *flags(launch)]
-
-    def environment(
-        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
-    ) -> dict[str, str]:
-        return environment(base, task_tools=task_tools, task_list=task_list)
-
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         configured = environment.get(CONFIG_DIR)
         return Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".claude"
-
-    def conversations(self, environment: Mapping[str, str]) -> Path:
-        return self.config_dir(environment) / PROJECTS
-
-    def settings(self, hook_command: str) -> bytes:
-        return settings(hook_command)
-
-    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
-        return has_hooks(settings, hook_command)
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         if environment.get("CLAUDE_CODE_SANDBOXED") or ClaudeTrust.of(environment).has(root):
@@ -89,47 +121,6 @@ class ClaudeCode:
 
     def one_shot(self) -> OneShot | None:
         return PrintMode(self)
-
-
-def version_of(program: list[str]) -> str:
-    done = proc.run([*program, "--version"], timeout_s=20, env=environment(os.environ))
-    return done.stdout.split("\n")[0].strip()
-
-
-def flags(launch: Launch) -> list[str]:
-    given = ["--model", launch.model, "--settings", str(launch.settings)]
-    if launch.skip_permissions:
-        given.append("--dangerously-skip-permissions")
-    if launch.allowed_tools:
-        given += ["--allowedTools", ",".join(launch.allowed_tools)]
-    if launch.unattended:
-        given += ["--disallowedTools", ",".join(NEED_A_PERSON)]
-    if launch.resume:
-        given += ["--resume", launch.resume]
-    return given
-
-
-def environment(base: Mapping[str, str], *, task_tools: bool = True, task_list: str = "") -> dict[str, str]:
-    """What it runs with, without the marks of a client that llmc itself may run in."""
-    kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
-    return {
-        **kept,
-        "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # else tmux has no scrollback
-        **({TASK_TOOLS: "1"} if task_tools else {}),
-        **({TASK_LIST: task_list} if task_list else {}),
-        "DISABLE_AUTOUPDATER": "1",
-        "TERM": "screen-256color",
-    }
-
-
-def settings(hook_command: str) -> bytes:
-    given = {"hooks": _hooks(hook_command), "skipDangerousModePermissionPrompt": True}
-    return json.dumps(given, indent=1).encode()
-
-
-def has_hooks(given: bytes, hook_command: str) -> bool:
-    found = parse(given)
-    return isinstance(found, dict) and found.get("hooks") == _hooks(hook_command)
 
 
 def _hooks(command: str) -> dict[str, Any]:
@@ -147,3 +138,59 @@ def bundled_client() -> str | None:
         return None
     path = Path(spec.origin).parent / "_bundled" / "claude"
     return str(path) if path.is_file() else None
+
+
+#: a planner looks at the repository, and changes nothing
+READ_ONLY_TOOLS = "Read,Grep,Glob"
+
+
+class PrintMode:
+    """`claude -p`: one question to the client without a session, and its answer."""
+
+    def __init__(self, client: Agent) -> None:
+        self._client = client
+
+    def argv(self, schema: Mapping[str, Any], model: str) -> list[str]:
+        """Keeps no session, and starts none of the user's MCP servers."""
+        flags = ["-p", "--output-format", "json", "--json-schema", json.dumps(schema)]
+        flags += ["--no-session-persistence", "--strict-mcp-config", "--tools", READ_ONLY_TOOLS]
+        return [*self._client.program(), *flags, *(["--model", model] if model else [])]
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        return self._client.environment(base, task_tools=False)
+
+    def answer(self, stdout: str) -> Answer | None:
+        try:
+            result = json.loads(stdout)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(result, dict) or result.get("type") != "result":
+            return None
+        said = str(result.get("result") or "")
+        if (structured := result.get("structured_output")) is not None:
+            said = json.dumps(structured, ensure_ascii=False)
+        status = result.get("api_error_status")
+        failed = bool(result.get("is_error")) or result.get("subtype") != "success"
+        errors = result.get("errors") or [said or str(result.get("subtype"))]
+        return Answer(
+            text=said,
+            model=", ".join(sorted(map(str, _table(result, "modelUsage")))),
+            spent=_spent(result),
+            error="; ".join(map(str, errors)) if failed else "",
+            status=status if isinstance(status, int) else 0,
+        )
+
+
+def _spent(result: Mapping[str, Any]) -> Spent:
+    usage = _table(result, "usage")
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    tokens = Tokens(
+        input_tokens=sum(int(number(usage.get(name)) or 0) for name in read),
+        output_tokens=int(number(usage.get("output_tokens")) or 0),
+    )
+    return Spent(tokens=tokens, cost=number(result.get("total_cost_usd")) or 0.0)
+
+
+def _table(result: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = result.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Reads the hooks, status files and transcripts of Claude Code."""
+"""Reads the hooks, status files and transcripts of Claude Code, and what it prints when it does not start."""
 
 from collections.abc import Sequence
 from glob import escape as glob_escape
@@ -11,6 +11,7 @@ from llmc.agents.claude.hooks import NAMES, event_of
 from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
 from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base.names import ClaudeSessionId
+from llmc.base.text import pattern
 from llmc.records.hook_events import HookEvent
 
 #: `waitingFor` of a question; older clients call every dialog a permission prompt
@@ -26,8 +27,6 @@ class ClaudeReader:
         return event_of(hook)
 
     def start_failure(self, lines: Sequence[str]) -> str:
-        from llmc.agents.claude.start_failure import reason_of  # hardly any command needs it
-
         return reason_of(lines)
 
     def state(self, config_dir: Path, pid: int) -> ClientState:
@@ -64,3 +63,36 @@ def _status(record: dict[str, Any]) -> tuple[ClientStatus, float]:
         return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
     except (ValueError, TypeError):
         return ClientStatus.UNKNOWN, 0.0
+
+
+#: what the client prints, and how to fix it
+_FIXES = (
+    (
+        pattern(r"cannot be used with root/sudo"),
+        "Run llmc as an ordinary user; in a container: `llmc config set defaults.env.IS_SANDBOX 1`",
+    ),
+    (pattern(r"^Failed to connect to \S"), "Check the network and the proxy settings"),
+)
+#: a line that says what failed; the first pattern that fits a line wins
+_ERRORS = (
+    pattern(r"^\W*(?:\w*Error|error|fatal|panic|E[A-Z]{3,})\b\W*:"),
+    pattern(
+        r"\b(?i:cannot|can't|could not|unable to|failed|fatal|refused|denied|invalid|not found|no such)\b"
+    ),
+    pattern(r"(?i:error)"),
+)
+_MOST = 300
+
+
+def reason_of(lines: Sequence[str]) -> str:
+    """The error among these lines, with its fix; else the last line, "" where there is none."""
+    said = [line.strip() for line in lines if line.strip()]
+    for known, fix in _FIXES:
+        for line in said:
+            if known.search(line):
+                return f"{line[:_MOST].rstrip('.')}. {fix}"
+    for error in _ERRORS:
+        for line in said:
+            if error.search(line):
+                return line[:_MOST]
+    return said[-1][:_MOST] if said else ""

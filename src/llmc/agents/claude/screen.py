@@ -7,7 +7,7 @@ A capture with styles (`capture-pane -e`) says more than a plain one: a suggesti
 dim, and only that distinguishes it from a person's draft. In a plain capture a suggestion counts as a draft, because the
 opposite mistake would destroy a draft.
 
-A key in the wrong dialog could grant a permission that nobody gave. So a question is recognised only if all of its dialog is
+A key in the wrong dialog could grant a permission that the user did not give. So a question is recognised only if all of its dialog is
 there, in order: the text, every option with its number and label, the line for a free answer, and the client's help line at
 the bottom. If anything differs, nothing is typed.
 """

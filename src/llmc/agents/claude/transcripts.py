@@ -104,7 +104,7 @@ class ClaudeTranscript:
     def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
         found = []
         for row in self._last_rows():
-            text, at = _text(row), _at(row)
+            text, at = _joined(_content(row)), _at(row)
             role = _role(row, text)
             if role and text.strip() and at is not None:
                 found.append((str(row.get("uuid") or ""), role, at, text))
@@ -116,12 +116,9 @@ class ClaudeTranscript:
     def _rows(self, needle: bytes, offset: int) -> tuple[list[Row], int]:
         """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
         try:
-            with self.path.open("rb") as file:
-                file.seek(offset)
-                data = file.read()
+            complete = _complete_lines(self.path, offset)
         except (FileNotFoundError, IsADirectoryError):
             return [], offset
-        complete = data[: data.rfind(b"\n") + 1]
         rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
         return [row for row in rows if row is not None], offset + len(complete)
 
@@ -137,18 +134,22 @@ class ClaudeTranscript:
         return [row for row in map(json_row, whole) if row is not None]
 
 
+def _complete_lines(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    return data[: data.rfind(b"\n") + 1]
+
+
 def row_text(row: dict[str, Any]) -> str:
     """The text of a user or queue row; other rows repeat prompts and prove nothing."""
     if row.get("type") == "queue-operation":
         content = row.get("content") if row.get("operation") == "enqueue" else ""
     elif row.get("type") == "user":
-        message = row.get("message")
-        content = message.get("content") if isinstance(message, dict) else ""
+        content = _content(row)
     else:
         content = ""
-    if isinstance(content, list):
-        content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    return _joined(content)
 
 
 def is_synthetic(row: dict[str, Any]) -> bool:
@@ -264,12 +265,9 @@ class Meter:
                 offset = 0  # another file; its messages still count once
             if found.st_size == offset:
                 return
-            with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read()
+            complete = _complete_lines(path, offset)
         except OSError:
             return  # not readable yet: the next look reads it
-        complete = data[: data.rfind(b"\n") + 1]
         self._read_to[path] = (found.st_ino, offset + len(complete))
         for line in complete.splitlines():
             if b'"usage"' in line and b'"assistant"' in line:
@@ -302,18 +300,22 @@ def _role(row: dict[str, Any], text: str) -> str:
 
 
 def _is_tool_output(row: dict[str, Any]) -> bool:
-    content = (row.get("message") or {}).get("content")
+    content = _content(row)
     return isinstance(content, list) and any(
         isinstance(block, dict) and block.get("type") == "tool_result" for block in content
     )
 
 
-def _text(row: dict[str, Any]) -> str:
+def _content(row: Row) -> Any:
     message = row.get("message")
-    content = message.get("content") if isinstance(message, dict) else ""
+    return message.get("content") if isinstance(message, dict) else ""
+
+
+def _joined(content: Any) -> str:
+    """The text of a message, in all its parts."""
     if isinstance(content, list):
         content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    return given.text(content)
 
 
 def _at(row: dict[str, Any]) -> float | None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from llmc.agents.scripted.command_line import Options, UsageError
 from llmc.agents.scripted.session import Session
@@ -174,14 +174,13 @@ _WITH_EFFORT = {"Stop", "StopFailure", "PermissionRequest", "SubagentStop"}
 _TOOL_EVENTS = {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"}
 
 
-class Hook:
+class Hook(NamedTuple):
     """One command of the settings."""
 
-    def __init__(self, command: str, timeout_s: float | None, waited_for: bool, matcher: str = "") -> None:
-        self.command = command
-        self.matcher = matcher
-        self.timeout_s = timeout_s
-        self.waited_for = waited_for
+    command: str
+    timeout_s: float | None
+    waited_for: bool
+    matcher: str
 
 
 def load_hooks(settings: str) -> dict[str, list[Hook]]:
@@ -241,6 +240,12 @@ class Hooks:
         for hook, child in started:
             if hook.waited_for:
                 self._finish(event, hook, child)
+
+    def fire_aside(self, event: str, **fields: Any) -> threading.Thread:
+        """The same in its own thread: a slow hook must not hold up keys."""
+        thread = threading.Thread(target=self.fire, args=(event,), kwargs=fields, daemon=True)
+        thread.start()
+        return thread
 
     def _payload(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
         payload: dict[str, Any] = {

@@ -1,9 +1,7 @@
-"""The client's command line, its settings and the test knobs.
+"""The client's command line.
 
 Written by hand: argparse alone costs 15 ms of the start.
 """
-
-import os
 
 VERSION = "2.1.325"
 MODELS = {name: f"claude-{name}-5-5" for name in ("opus", "sonnet", "haiku")}
@@ -106,12 +104,3 @@ def _take_values(flag: str, words: list[str]) -> list[str]:
 
 def _tools(values: list[str]) -> list[str]:
     return [name for value in values for name in value.replace(",", " ").split()]
-
-
-class Knobs:
-    """Faults that a test asks for; see the package's docstring."""
-
-    def __init__(self, environ: "os._Environ[str]") -> None:
-        self.swallow_enter = int(environ.get("LLMC_SCRIPTED_SWALLOW_ENTER") or 0)
-        self.no_status = environ.get("LLMC_SCRIPTED_NO_STATUS") == "1"
-        self.start_delay_s = float(environ.get("LLMC_SCRIPTED_START_DELAY") or 0)

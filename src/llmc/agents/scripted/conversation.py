@@ -41,12 +41,13 @@ class Item:
 class Conversation:
     """The session and its surroundings. `post` runs a function in the event loop."""
 
-    def __init__(self, options: Options, post: Callable[[Function], None], with_status: bool) -> None:
+    def __init__(self, options: Options, post: Callable[[Function], None]) -> None:
         self.options = options
         self.session = Session(options)
         self.post = post
         self.new_lines: list[str] = []
         self.transcript = Transcript(self.session, options.mode, not self.session.is_child)
+        with_status = os.environ.get("LLMC_SCRIPTED_NO_STATUS") != "1"
         self.status = StatusFile(self.session, with_status and not self.session.is_child)
         self.hooks = Hooks(options, self.session, lambda line: self.print([line]))
         self.dialog: Dialog | None = None
@@ -59,8 +60,9 @@ class Conversation:
     def print(self, lines: list[str]) -> None:
         self.post(lambda: self.new_lines.extend(lines))
 
-    def notify(self, item: Item) -> None:
-        """A background shell ended: its notice starts a turn of its own when no other runs."""
+    def background_ended(self, shell: Background) -> None:
+        """Its notice starts a turn of its own when no other runs."""
+        item = Item("notification", shell.notification())
         self.post(lambda: self.notifications.append(item))
 
     def show_dialog(self, dialog: Dialog | None) -> None:
@@ -82,10 +84,7 @@ class Conversation:
         item.pieces = item.pieces or [Piece(item.text)]
         self.transcript.queue("enqueue", content=item.text)
         if item.kind == "prompt":
-            item.receipt = threading.Thread(
-                target=self.hooks.fire, args=("UserPromptSubmit",), kwargs={"prompt": item.text}, daemon=True
-            )
-            item.receipt.start()
+            item.receipt = self.hooks.fire_aside("UserPromptSubmit", prompt=item.text)
         with self._lock:
             self._queue.append(item)
 
@@ -108,43 +107,22 @@ class Conversation:
         return taken
 
 
-class Worker:
-    """One thread that runs jobs in order, so that the loop always responds to keys."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Function] = SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def give(self, job: Function) -> None:
-        self._jobs.put(job)
-
-    def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            try:
-                job()
-            except BaseException:
-                import traceback  # takes 4 ms, not needed at start-up
-
-                traceback.print_exc()  # a bug of ours: visible, and not a hang
-                os._exit(BUG_EXIT_CODE)
-
-
 Done = Callable[[list[Piece], bool, bool], None]
 
 
 class Jobs:
-    """Runs one piece of work at a time."""
+    """Runs one piece of work at a time, in one thread, so that the loop always responds to keys."""
 
     def __init__(self, conversation: Conversation, on_done: Done) -> None:
         self._conversation = conversation
         self._on_done = on_done
-        self._worker = Worker()
+        self._given: SimpleQueue[Function] = SimpleQueue()
         self._busy = False
         self._backlog: list[Item] = []
         self._panel = ""
         self.turn: Turn | None = None
         self.is_deaf = True
+        threading.Thread(target=self._work, daemon=True).start()
 
     def start(self, delay_s: float, prompt: str) -> None:
         if prompt:
@@ -195,10 +173,8 @@ class Jobs:
             self._conversation.rest()
 
     def notify_idle(self) -> None:
-        """The hook runs aside: a slow one must not hold up keys."""
         fields = {"message": "Claude is waiting for your input", "notification_type": "idle_prompt"}
-        hooks = self._conversation.hooks
-        threading.Thread(target=hooks.fire, args=("Notification",), kwargs=fields, daemon=True).start()
+        self._conversation.hooks.fire_aside("Notification", **fields)
 
     def abandon(self, reason: str) -> None:
         """The client ends: its children with it, then the hook, then the status file."""
@@ -212,13 +188,23 @@ class Jobs:
 
     def _give(self, work: Function) -> None:
         self._busy = True
-        self._worker.give(work)
+        self._given.put(work)
+
+    def _work(self) -> None:
+        while True:
+            job = self._given.get()
+            try:
+                job()
+            except BaseException:
+                import traceback  # takes 4 ms, not needed at start-up
+
+                traceback.print_exc()  # a bug of ours: visible, and not a hang
+                os._exit(BUG_EXIT_CODE)
 
     def _begin(self, items: list[Item], is_follow_up: bool = False) -> None:
         first = items[0]
         if first.kind in ("clear", "compact"):
-            work = self._clear if first.kind == "clear" else self._compact
-            self._give(lambda: work(is_follow_up))
+            self._give(lambda: self._command(first.kind, is_follow_up))
             return
         from llmc.agents.scripted.turn import Turn  # imported by the worker after the start: start-up time
 
@@ -255,27 +241,22 @@ class Jobs:
         turn.run()
         self._finished(turn.restored.pieces if turn.restored else None)
 
-    def _clear(self, is_follow_up: bool) -> None:
+    def _command(self, kind: str, is_follow_up: bool) -> None:
         conversation = self._conversation
         if is_follow_up:
             conversation.transcript.queue("dequeue")
         conversation.status.set("busy")
-        conversation.hooks.fire("SessionEnd", reason="clear")
-        conversation.session.renew()
-        conversation.transcript.restart()
-        conversation.earlier = []
-        conversation.rest()
-        conversation.hooks.fire("SessionStart", source="clear")
-        self._finished(cleared=True)
-
-    def _compact(self, is_follow_up: bool) -> None:
-        conversation = self._conversation
-        if is_follow_up:
-            conversation.transcript.queue("dequeue")
-        conversation.status.set("busy")
-        conversation.hooks.fire("PreCompact", trigger="manual", custom_instructions=None)
-        conversation.hooks.fire("SessionStart", source="compact", model=conversation.options.model_name)
-        conversation.hooks.fire("PostCompact", trigger="manual", compact_summary="scripted summary")
-        conversation.print(["Compacted", ""])
-        conversation.rest()
-        self._finished()
+        if kind == "clear":
+            conversation.hooks.fire("SessionEnd", reason="clear")
+            conversation.session.renew()
+            conversation.transcript.restart()
+            conversation.earlier = []
+            conversation.rest()
+            conversation.hooks.fire("SessionStart", source="clear")
+        else:
+            conversation.hooks.fire("PreCompact", trigger="manual", custom_instructions=None)
+            conversation.hooks.fire("SessionStart", source="compact", model=conversation.options.model_name)
+            conversation.hooks.fire("PostCompact", trigger="manual", compact_summary="scripted summary")
+            conversation.print(["Compacted", ""])
+            conversation.rest()
+        self._finished(cleared=kind == "clear")

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 
 from llmc.agents.claude.layout import USER_CONFIG
 from llmc.agents.scripted import keyboard
-from llmc.agents.scripted.command_line import VERSION, Knobs, Options
+from llmc.agents.scripted.command_line import VERSION, Options
 from llmc.agents.scripted.conversation import Conversation, Function, Item, Jobs
 from llmc.agents.scripted.keyboard import Composer, Decoder, Dialog, Piece, Press
 from llmc.agents.scripted.screen import Screen, Terminal, View
@@ -75,9 +75,9 @@ class App:
     """The screen, the composer, and which job runs."""
 
     def __init__(self, options: Options) -> None:
-        self.knobs = Knobs(os.environ)
+        self._enters_to_swallow = int(os.environ.get("LLMC_SCRIPTED_SWALLOW_ENTER") or 0)
         self.wakeups = Wakeups()
-        self.conversation = Conversation(options, self.wakeups.post, not self.knobs.no_status)
+        self.conversation = Conversation(options, self.wakeups.post)
         self.jobs = Jobs(self.conversation, self._job_done)
         self.terminal = Terminal()
         self.screen = Screen(self.terminal)
@@ -96,7 +96,7 @@ class App:
         self.wakeups.catch_signals()
         self.terminal.open()
         self._banner()
-        self.jobs.start(self.knobs.start_delay_s, self._options.prompt)
+        self.jobs.start(float(os.environ.get("LLMC_SCRIPTED_START_DELAY") or 0), self._options.prompt)
         self._draw()
         while True:
             has_input, woken = self.wakeups.wait(
@@ -125,14 +125,15 @@ class App:
         self.screen.show(self._view(), lines)
 
     def _view(self) -> View:
-        view = View(self.composer.shown, self._footer())
-        view.search = self._search
-        view.queued = [item.shown for item in self.conversation.queued()]
-        if self.conversation.dialog:
-            view.dialog = self.conversation.dialog.lines(self.terminal.size()[0])
-        elif self.jobs.turn:
-            view.spinner = "✻ Working… (esc to interrupt)"
-        return view
+        dialog = self.conversation.dialog
+        return View(
+            self.composer.shown,
+            self._footer(),
+            queued=[item.shown for item in self.conversation.queued()],
+            spinner="✻ Working… (esc to interrupt)" if self.jobs.turn and not dialog else "",
+            dialog=dialog.lines(self.terminal.size()[0]) if dialog else [],
+            search=self._search,
+        )
 
     def _footer(self) -> str:
         if self._armed in ("ctrl-c", "ctrl-d"):
@@ -191,9 +192,9 @@ class App:
     def _swallows_enter(self) -> bool:
         if self.jobs.is_deaf:
             return True
-        if self.knobs.swallow_enter <= 0:
+        if self._enters_to_swallow <= 0:
             return False
-        self.knobs.swallow_enter -= 1
+        self._enters_to_swallow -= 1
         return True
 
     def _press(self, key: str, text: str) -> None:

@@ -9,6 +9,7 @@ import re
 import struct
 import termios
 from collections import deque
+from typing import NamedTuple
 
 Attributes = list[int | list[bytes | int]]
 
@@ -82,17 +83,17 @@ MAX_LINE_CHARS = 2000
 _UNPRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]")
 
 
-class View:
+class View(NamedTuple):
     """What the lower part shows right now."""
 
-    def __init__(self, draft: str, footer: str) -> None:
-        self.draft = draft
-        self.footer = footer
-        self.queued: list[str] = []
-        self.spinner = ""
-        self.dialog: list[str] = []
-        #: what a history search looks for; keys go there, and so does the cursor
-        self.search: str | None = None
+    draft: str
+    footer: str
+    queued: list[str]
+    spinner: str
+    #: an open dialog, which replaces the draft
+    dialog: list[str]
+    #: what a history search looks for; keys go there, and so does the cursor
+    search: str | None
 
 
 class Screen:

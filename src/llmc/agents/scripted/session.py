@@ -9,6 +9,7 @@ from typing import Any
 
 from llmc.agents.claude import layout
 from llmc.agents.scripted.command_line import VERSION, Options, UsageError
+from llmc.base import given
 from llmc.base.processes import start_of
 from llmc.base.text import pattern
 
@@ -166,7 +167,7 @@ class Transcript:
         self._session = session
         self._mode = mode
         self._enabled = enabled
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._parent: str | None = None
         self._context_chars = 0
         self._rows = 0
@@ -186,9 +187,9 @@ class Transcript:
     def load(self) -> list[str]:
         """Go on after the last row of a resumed session; returns the prompts it holds."""
         prompts: list[str] = []
-        with open(self._session.transcript_path, encoding="utf-8", errors="replace") as file:
+        with open(self._session.transcript_path, "rb") as file:
             for line in file:
-                row = _parsed(line)
+                row = given.row(line) or {}  # a kill may cut a line short
                 self._parent = row.get("uuid", self._parent)
                 self._rows += 1
                 prompt = _prompt_of(row)
@@ -277,7 +278,7 @@ class Transcript:
         uuid = new_uuid()
         with self._lock:
             parent, self._parent = self._parent, uuid
-            self._write_locked(
+            self._write(
                 {"parentUuid": parent, "isSidechain": False}
                 | row
                 | {
@@ -295,21 +296,18 @@ class Transcript:
         return uuid
 
     def _write(self, row: Row) -> None:
-        with self._lock:
-            self._write_locked(row)
-
-    def _write_locked(self, row: Row) -> None:
-        self._rows += 1
-        if not self._enabled:
-            return
         data = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
-        path = self._session.transcript_path
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
+        with self._lock:
+            self._rows += 1
+            if not self._enabled:
+                return
+            path = self._session.transcript_path
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, data)
+            finally:
+                os.close(fd)
 
 
 class Message:
@@ -354,14 +352,6 @@ def git_branch(cwd: str) -> str:
             return file.read().strip().removeprefix("ref: refs/heads/") or "HEAD"
     except OSError:
         return ""
-
-
-def _parsed(line: str) -> Row:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return {}  # a line cut short by a kill
-    return row if isinstance(row, dict) else {}
 
 
 def _prompt_of(row: Row) -> str:

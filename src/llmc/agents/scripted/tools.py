@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from llmc.agents.claude import layout
 from llmc.agents.scripted import children
 from llmc.agents.scripted.children import Background
-from llmc.agents.scripted.conversation import Conversation, Item
+from llmc.agents.scripted.conversation import Conversation
 from llmc.agents.scripted.directives import Step, task_input, update_input
 from llmc.agents.scripted.keyboard import Dialog, Question, question_input
 from llmc.agents.scripted.session import Message, Session
@@ -25,8 +25,8 @@ LOCK_RETRY_S = 0.09
 STALE_LOCK_S = 10.0
 
 
-class LockHeldError(Exception):
-    """The list stayed locked during all tries."""
+class ToolError(Exception):
+    """The tool failed; the turn goes on."""
 
 
 def has_task_tools(allowed_tools: list[str]) -> bool:
@@ -91,7 +91,7 @@ def _locked(path: str) -> Iterator[None]:
             break
         time.sleep(LOCK_RETRY_S)
     else:
-        raise LockHeldError("Lock file is already being held")
+        raise ToolError("Lock file is already being held")
     try:
         yield
     finally:
@@ -130,16 +130,11 @@ PERMISSION_NOTICE_S = 6.0
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
 
 
-class ToolError(Exception):
-    """The tool failed; the turn goes on."""
-
-
-class Result:
+class Result(NamedTuple):
     """What the model sees, and what the transcript keeps of it."""
 
-    def __init__(self, content: str, details: Any) -> None:
-        self.content = content
-        self.details = details
+    content: str
+    details: Any
 
 
 class Toolbox:
@@ -218,10 +213,11 @@ class Toolbox:
             return self._bash(step.arg)
         if step.name == "ask":
             return self._ask(step.arg, call)
-        if step.name == "task":
-            return self._create_task(call["tool_input"])
-        if step.name == "update":
-            return self._update_task(call["tool_input"])
+        if step.name in ("task", "update"):
+            if not has_task_tools(self._conversation.options.allowed_tools):
+                raise ToolError(f"{call['tool_name']} is disabled for this session")
+            act = self._create_task if step.name == "task" else self._update_task
+            return act(call["tool_input"])
         return self._start_background(step.arg, call["tool_use_id"])
 
     def _bash(self, command: str) -> Result:
@@ -257,36 +253,22 @@ class Toolbox:
 
     def _start_background(self, command: str, tool_use_id: str) -> Result:
         conversation = self._conversation
-        shell = Background(conversation.session, command, tool_use_id, self._background_ended)
+        shell = Background(conversation.session, command, tool_use_id, conversation.background_ended)
         conversation.background.append(shell)
         text = f"Command running in background with ID: {shell.id}. Output is being written to: {shell.output_path}"
         return Result(text, {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": shell.id})
 
-    def _background_ended(self, shell: Background) -> None:
-        self._conversation.notify(Item("notification", shell.notification()))
-
     def _create_task(self, task: dict[str, Any]) -> Result:
-        conversation = self._conversation
-        if not has_task_tools(conversation.options.allowed_tools):
-            raise ToolError("TaskCreate is disabled for this session")
-        try:
-            task_id = create_task(conversation.session, task)
-        except LockHeldError as error:
-            raise ToolError(str(error)) from error
-        conversation.hooks.fire(
+        task_id = create_task(self._conversation.session, task)
+        self._conversation.hooks.fire(
             "TaskCreated", task_id=task_id, task_subject=task["subject"], task_description=task["description"]
         )
         details = {"task": {"id": task_id, "subject": task["subject"]}}
         return Result(f"Task #{task_id} created successfully: {task['subject']}", details)
 
     def _update_task(self, change: dict[str, Any]) -> Result:
-        conversation = self._conversation
-        if not has_task_tools(conversation.options.allowed_tools):
-            raise ToolError("TaskUpdate is disabled for this session")
         try:
-            update_task(conversation.session, change["taskId"], change["metadata"])
-        except LockHeldError as error:
-            raise ToolError(str(error)) from error
+            update_task(self._conversation.session, change["taskId"], change["metadata"])
         except FileNotFoundError as error:
             raise ToolError(f"Task #{change['taskId']} not found") from error
         return Result(f"Updated task #{change['taskId']} metadata", {"taskId": change["taskId"]})

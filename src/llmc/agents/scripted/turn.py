@@ -11,16 +11,19 @@ from llmc.agents.scripted.conversation import Conversation, Item
 from llmc.agents.scripted.directives import Step, steps
 from llmc.agents.scripted.session import Message, git_branch, new_uuid
 
-#: HTTP status -> the `error` of StopFailure, as measured
-LABELS = {
-    400: "unknown",
-    401: "authentication_failed",
-    403: "authentication_failed",
-    404: "model_not_found",
-    413: "invalid_request",
-    429: "rate_limit",
-    500: "server_error",
-    529: "server_error",
+#: HTTP status -> the `error` of StopFailure and its text, as measured
+API_ERRORS = {
+    401: ("authentication_failed", "Please run /login · API Error: 401 scripted 401"),
+    403: ("authentication_failed", "Please run /login · API Error: 403 scripted 403"),
+    404: (
+        "model_not_found",
+        "There's an issue with the selected model. It may not exist or you may not have access to it.",
+    ),
+    413: (
+        "invalid_request",
+        "Request too large (max 32MB). Double press esc to go back and try with a smaller file.",
+    ),
+    429: ("rate_limit", "API Error: Request rejected (429) · scripted 429"),
 }
 
 
@@ -34,31 +37,28 @@ class ApiError(Exception):
 
 
 def api_error(arg: str) -> None:
-    code = int(arg.split()[0]) if arg.split() else 500
-    texts = {
-        401: "Please run /login · API Error: 401 scripted 401",
-        403: "Please run /login · API Error: 403 scripted 403",
-        404: "There's an issue with the selected model. It may not exist or you may not have access to it.",
-        413: "Request too large (max 32MB). Double press esc to go back and try with a smaller file.",
-        429: "API Error: Request rejected (429) · scripted 429",
-    }
-    server = code >= 500
-    fallback = f"API Error: {code} scripted {code}" + (
-        ". This is a server-side issue, usually temporary — try again in a moment." if server else ""
-    )
-    raise ApiError(LABELS.get(code, "server_error" if server else "unknown"), texts.get(code, fallback))
+    code = int(_first(arg, "500"))
+    label, text = "unknown", f"API Error: {code} scripted {code}"
+    if code >= 500:
+        label = "server_error"
+        text += ". This is a server-side issue, usually temporary — try again in a moment."
+    raise ApiError(*API_ERRORS.get(code, (label, text)))
 
 
 def usage_limit(arg: str) -> None:
     """The text has the reset time twice: for people and for programs."""
-    reset = int(time.time() + float(arg.split()[0] if arg.split() else 3600))
+    reset = int(time.time() + float(_first(arg, "3600")))
     iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(reset))
     raise ApiError("rate_limit", f"You've hit your usage limit · resets {iso} ({reset})")
 
 
 def crash(arg: str) -> None:
     """Gone at once: no hooks, the status file stays."""
-    os._exit(int(arg.split()[0]) if arg.split() else 1)
+    os._exit(int(_first(arg, "1")))
+
+
+def _first(arg: str, default: str) -> str:
+    return (arg.split() or [default])[0]
 
 
 FOLLOW_UP_IDLE_S = 0.02

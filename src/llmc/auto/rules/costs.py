@@ -101,7 +101,9 @@ def complaint(listed: PriceList, today: date) -> str:
     days = age_days(listed, today)
     if days <= OLD_DAYS:
         return ""
-    return f"model prices are from {listed.as_of or 'an unknown date'}; update them with `llmc prices update FILE|URL`"
+    return (
+        f"model prices are from {listed.as_of or 'an unknown date'}. Update them: llmc prices update FILE|URL"
+    )
 
 
 class NoPrices(ValueError):
@@ -126,7 +128,7 @@ def price_list(data: object, today: date) -> PriceList:
         as_of = today.isoformat()
     prices = {model: price for model, price in rows.items() if price is not None}
     if not prices:
-        raise NoPrices("it has no model with an input and an output price")
+        raise NoPrices("no model has an input and an output price")
     return PriceList(as_of=as_of, source=str(data.get("source") or ""), prices=prices)
 
 
@@ -134,7 +136,7 @@ def _day(value: object) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError as error:
-        raise NoPrices('"as_of" is not a date such as 2026-11-13') from error
+        raise NoPrices('"as_of" is not a date, such as 2026-11-13') from error
 
 
 def _row(row: object) -> Price | None:
@@ -315,7 +317,7 @@ def verdict(
 
 def _level(limit: Limit, soft: float, spent: Spent) -> Level:
     used = _used(limit, spent)
-    # A dollar limit that cannot be checked counts as reached: unattended, nobody would notice.
+    # A dollar limit that cannot be checked counts as reached: the run is unattended.
     if used >= limit.most or _is_blind(limit, spent):
         return Level.HARD
     return Level.SOFT if used >= soft * limit.most else Level.OK

@@ -1,7 +1,10 @@
 """The next step of an auto worker, from its record. Decided again at each check, so a restart changes nothing."""
 
+from enum import StrEnum, auto
+
 from msgspec import Struct
 
+from llmc.auto.rules.costs import Level, Verdict
 from llmc.records.worker import (
     Assignment,
     Cause,
@@ -16,33 +19,37 @@ from llmc.sessions.rules import decide
 
 #: why a goal's task is kept back: it has an open question
 BLOCKED = "blocked"
-#: a task is in progress, and costs
 #: reasons of a resting worker that asked nothing
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
+#: prompts that a task needs to continue, by the first word of their id
+_NEEDED = ("task-", "commit-", "resume-", "verify-", f"{decide.KIND}-", *decide.ABOUT_A_REBASE)
 
 
-class Wait(Struct, frozen=True):
-    """Nothing to do: it is working, or the user has it."""
+class Do(StrEnum):
+    """A step without details."""
 
-
-class Assign(Struct, frozen=True):
-    """It is free for a task."""
-
-
-class Deliver(Struct, frozen=True):
-    """It has a task that was not sent yet."""
-
-
-class Accept(Struct, frozen=True):
-    """Land its work."""
-
-
-class Unchanged(Struct, frozen=True):
-    """No changes needed: complete the task without a commit."""
-
-
-class AskToCommit(Struct, frozen=True):
-    """It stopped without a commit; ask for one, once."""
+    #: nothing to do: the worker is working, or the user has it
+    WAIT = auto()
+    #: the worker is free for a task
+    ASSIGN = auto()
+    #: send the task that the worker has
+    DELIVER = auto()
+    #: land its work
+    ACCEPT = auto()
+    #: complete the task without a commit: no changes needed
+    COMPLETE_UNCHANGED = auto()
+    #: the worker stopped without a commit; ask for one, once
+    ASK_TO_COMMIT = auto()
+    #: send a prompt that the task needs at the next check; if the user is in the way, another worker does the task
+    TELL = auto()
+    #: check again whether the default branch passes its own validation
+    CHECK_BASE = auto()
+    #: the interruption is over: continue the task
+    RESUME = auto()
+    #: pin what an earlier task left, and reset the worker
+    CLEAN = auto()
+    #: the agent is not running
+    RESTART = auto()
 
 
 class AskToFinish(Struct, frozen=True):
@@ -61,14 +68,6 @@ class GiveUp(Struct, frozen=True):
     hold: str = ""
 
 
-class Tell(Struct, frozen=True):
-    """Send a prompt that the task needs at the next check; if the user is in the way, another worker does the task."""
-
-
-class LookAtBase(Struct, frozen=True):
-    """The default branch failed its own validation; it is checked again before tasks are given out."""
-
-
 class Park(Struct, frozen=True):
     """Park the fleet: a usage limit, or an API outage."""
 
@@ -76,51 +75,19 @@ class Park(Struct, frozen=True):
     reason: str
 
 
-class Resume(Struct, frozen=True):
-    """The interruption is over: continue the task."""
-
-
 class Stop(Struct, frozen=True):
-    """A retry cannot help: end auto mode."""
+    """End auto mode: a retry cannot help."""
 
     cause: Cause
     reason: str
 
 
-class Clean(Struct, frozen=True):
-    """It has leftovers of an earlier task: pin them and reset the worker."""
-
-
-class Restart(Struct, frozen=True):
-    """Its agent is not running."""
-
-
-#: prompts that a task needs to continue, by the first word of their id
-_NEEDED = ("task-", "commit-", "resume-", "verify-", f"{decide.KIND}-", *decide.ABOUT_A_REBASE)
-
-Step = (
-    Wait
-    | Assign
-    | Deliver
-    | Accept
-    | Unchanged
-    | AskToCommit
-    | AskToFinish
-    | GiveUp
-    | Tell
-    | LookAtBase
-    | Park
-    | Resume
-    | Stop
-    | Clean
-    | Restart
-)
+Step = Do | AskToFinish | GiveUp | Park | Stop
 
 
 class Situation(Struct, frozen=True):
     """The situation of the fleet, as far as it concerns one worker."""
 
-    now: float
     #: new tasks are started
     taking: bool = True
     #: work may land: the source is not known to be blocked
@@ -140,10 +107,8 @@ class Situation(Struct, frozen=True):
     #: time spent on its task, without pauses
     busy_s: float = 0.0
     task_timeout_s: float = float("inf")
-    #: text about a budget that is (nearly) used up; and whether it is the task's own
-    near_budget: str = ""
-    over_budget: str = ""
-    is_tasks_budget: bool = False
+    #: how close the budgets are
+    spent: Verdict = Verdict()
     #: a worker that waits for an answer must give up: a task is ready and no worker is free, or the run is ending
     needed: bool = False
 
@@ -155,30 +120,42 @@ _LEFT_IT = frozenset({Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN})
 def in_its_way(todo: Step) -> frozenset[Obstacle]:
     """How the user blocks this step. A hold or an attached terminal blocks everything."""
     match todo:
-        case Assign() | Deliver() | AskToCommit() | AskToFinish() | GiveUp() | Tell() | Resume() | Clean():
+        case (
+            Do.ASSIGN
+            | Do.DELIVER
+            | Do.ASK_TO_COMMIT
+            | AskToFinish()
+            | GiveUp()
+            | Do.TELL
+            | Do.RESUME
+            | Do.CLEAN
+        ):
             return _HAS_IT | _LEFT_IT  # it types into the agent, or stops it
-        case Accept():
+        case Do.ACCEPT:
             return _HAS_IT | {Obstacle.DIALOG}  # an agent with a dialog is not resting
-        case Unchanged() | LookAtBase() | Park() | Stop() | Restart() | Wait():
+        case Do.COMPLETE_UNCHANGED | Do.CHECK_BASE | Park() | Stop() | Do.RESTART | Do.WAIT:
             return _HAS_IT
 
 
-def parts_with_its_task(todo: Step, obstacle: Obstacle) -> bool:
+def releases_task(todo: Step, obstacle: Obstacle) -> bool:
     """Whether another worker takes the task if the user blocks this step.
 
     Always if it was not started. If it was started, only if the agent cannot be told how to continue and no user is there;
     finished work waits until it can land, and a worker on hold or attached keeps its task.
     """
-    if isinstance(todo, Deliver):
+    if todo is Do.DELIVER:
         return True
-    return isinstance(todo, AskToCommit | Tell | Resume | GiveUp) and obstacle in _LEFT_IT
+    needs_agent = isinstance(todo, GiveUp) or todo in (Do.ASK_TO_COMMIT, Do.TELL, Do.RESUME)
+    return needs_agent and obstacle in _LEFT_IT
 
 
 def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.held or record.accept is not None:
-        return Wait()
+        return Do.WAIT
     if record.assignment is not None and not situation.claimed:
-        return _no_longer_its_task(record, situation)
+        # A crash left the worker as it was after its task was completed or released.
+        unchanged = record.status is Status.NO_CHANGES and situation.completed
+        return Do.COMPLETE_UNCHANGED if unchanged else Do.CLEAN
     if record.status is Status.OFFLINE:
         return _offline(record)
     if record.status is Status.ERROR:
@@ -188,27 +165,20 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
     return _with_task(record, record.assignment, situation)
 
 
-def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
-    """A crash left the worker as it was after its task was completed or released."""
-    if record.status is Status.NO_CHANGES and situation.completed:
-        return Unchanged()
-    return Clean()
-
-
 def _offline(record: WorkerRecord) -> Step:
     if record.assignment is None:
-        return Restart()
+        return Do.RESTART
     if record.reason == decide.ANOTHER_MODEL:  # we were killed before it got the task
-        return GiveUp(Cause.AGENT, "it needs a restart with another model", counts=False)
+        return GiveUp(Cause.AGENT, "the agent must restart with another model", counts=False)
     if record.cause == Cause.TMUX:
-        return GiveUp(Cause.TMUX, record.error_reason or "its session is gone", counts=False)
-    return GiveUp(Cause.CRASH, record.error_reason or "its agent exited")
+        return GiveUp(Cause.TMUX, record.error_reason or "the tmux session is gone", counts=False)
+    return GiveUp(Cause.CRASH, record.error_reason or "the agent exited")
 
 
 def _failed(record: WorkerRecord) -> Step:
     if record.assignment is None:
         # From an earlier run: the user had time to fix it, and if not, the next task fails too.
-        return Clean()
+        return Do.CLEAN
     cause = Cause(record.cause) if record.cause else Cause.AGENT
     if cause is Cause.CONFIG and record.assignment.model:  # the task's own model is not available
         return GiveUp(Cause.TASK, record.error_reason, counts=False, hold="quarantined")
@@ -219,42 +189,45 @@ def _without_task(record: WorkerRecord, situation: Situation) -> Step:
     if record.status is Status.IDLE:
         return _free(situation)
     if record.current_prompt or record.status is Status.NO_CHANGES or record.reason == decide.FOUND_COMMITS:
-        return Clean()
-    return Wait()  # the user talks with it
+        return Do.CLEAN
+    return Do.WAIT  # the user talks with it
 
 
 def _free(situation: Situation) -> Step:
     if not situation.taking:
-        return Wait()
+        return Do.WAIT
     if not situation.base_fails:
-        return Assign()
-    return LookAtBase() if situation.base_due and not situation.work_waits else Wait()
+        return Do.ASSIGN
+    return Do.CHECK_BASE if situation.base_due and not situation.work_waits else Do.WAIT
 
 
 def _land(situation: Situation) -> Step:
     if not situation.landing:
-        return Wait()
+        return Do.WAIT
     if not situation.base_fails or situation.base_due:
-        return Accept()
+        return Do.ACCEPT
     if situation.ending:
-        return GiveUp(Cause.COMMAND, "the default branch itself fails its validation", counts=False)
-    return Wait()
+        return GiveUp(Cause.COMMAND, "the default branch fails its own validation", counts=False)
+    return Do.WAIT
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
-    if situation.over_budget and record.status.is_under_way:  # committed work still lands
-        hold = "parked" if situation.is_tasks_budget else ""
-        return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
+    spent = situation.spent
+    if spent.level is Level.HARD and record.status.is_under_way:  # committed work still lands
+        hold = "parked" if spent.concerns("task") else ""
+        return GiveUp(Cause.BUDGET, spent.words, counts=False, hold=hold)
     if met_a_person(record.delivery, task):
-        return Tell()
+        return Do.TELL
     match record.status:
         case Status.IDLE:
             return _not_begun(record, task)
         case Status.NO_CHANGES:
-            return Unchanged()
+            return Do.COMPLETE_UNCHANGED
         case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
             # Landing would only repeat the same conflicts, so the task starts over on the latest default branch.
-            return GiveUp(Cause.TASK, "it aborted the rebase, and its work conflicts with the default branch")
+            return GiveUp(
+                Cause.TASK, "the agent aborted the rebase, but its commits conflict with the default branch"
+            )
         case Status.NEEDS_REVIEW:
             return _land(situation)
         case Status.NEEDS_INPUT:
@@ -266,10 +239,10 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
     if record.self_review is SelfReview.DUE or (
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
-        return Tell()
-    if situation.near_budget and not task.told_of_budget and record.status.is_busy:
-        return AskToFinish(situation.near_budget)
-    return Wait()
+        return Do.TELL
+    if spent.level is Level.SOFT and not task.told_of_budget and record.status.is_busy:
+        return AskToFinish(spent.words)
+    return Do.WAIT
 
 
 def met_a_person(delivery: Delivery | None, task: Assignment) -> bool:
@@ -282,17 +255,17 @@ def met_a_person(delivery: Delivery | None, task: Assignment) -> bool:
 def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
     delivery = record.delivery
     if delivery is None or delivery.at_unix < task.since_unix:
-        return Deliver()
+        return Do.DELIVER
     if delivery.outcome is Outcome.REFUSED or delivery.outcome is Outcome.UNCONFIRMED:
         return not_told(delivery.obstacle, delivery.reason or delivery.outcome)
-    return Wait()
+    return Do.WAIT
 
 
 def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
     """A prompt was not delivered, and not because of the user."""
     if obstacle is Obstacle.DEAD:
-        return GiveUp(Cause.CRASH, f"its agent exited before it got the prompt: {why}")
-    return GiveUp(Cause.AGENT, f"its prompt was not delivered: {why}")
+        return GiveUp(Cause.CRASH, f"the agent exited before the prompt arrived: {why}")
+    return GiveUp(Cause.AGENT, f"cannot deliver the prompt: {why}")
 
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
@@ -302,17 +275,18 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
     if cause is not None:
         return GiveUp(cause, record.error_reason)
     if waits_for_answer(record) and not situation.needed:
-        return Wait()  # its goal asks the user, and the answer goes to its conversation
-    if task.dispatch and _asks_a_person(record):
+        return Do.WAIT  # its goal asks the user, and the answer goes to its conversation
+    needs_input = f"the agent needs input ({record.reason})"
+    if task.dispatch and record.reason not in _JUST_STOPPED:
         # Its goal asks the user, and starts it again with the answer.
-        return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
+        return GiveUp(Cause.TASK, record.error_reason or needs_input, counts=False, hold=BLOCKED)
     if record.reason == "blocked":
-        return GiveUp(Cause.TASK, f"it reported that it is blocked: {record.error_reason}")
+        return GiveUp(Cause.TASK, f"the agent reported a blocker: {record.error_reason}")
     if record.reason not in _JUST_STOPPED:
-        return GiveUp(Cause.AGENT, f"it needs input ({record.reason})")
+        return GiveUp(Cause.AGENT, needs_input)
     if not task.asked_to_commit:
-        return AskToCommit()
-    return GiveUp(Cause.AGENT, "it stopped without a commit, even after being asked for one")
+        return Do.ASK_TO_COMMIT
+    return GiveUp(Cause.AGENT, "the agent stopped again without a commit")
 
 
 def waits_for_answer(record: WorkerRecord) -> bool:
@@ -331,13 +305,5 @@ def is_free(record: WorkerRecord | None) -> bool:
     )
 
 
-def _asks_a_person(record: WorkerRecord) -> bool:
-    return record.reason == "blocked" or record.reason not in _JUST_STOPPED
-
-
-def _question(record: WorkerRecord) -> str:
-    return record.error_reason or f"it needs input ({record.reason})"
-
-
 def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:
-    return Resume() if situation.resuming else Park(cause, record.error_reason)
+    return Do.RESUME if situation.resuming else Park(cause, record.error_reason)

@@ -71,7 +71,7 @@ def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
     return may_probe(state, now) if is_parked(state) else failed_unix <= state.resumed_unix
 
 
-def went_on(state: AutoState, worker: str) -> float:
+def last_resumed(state: AutoState, worker: str) -> float:
     """When the fleet last resumed; 0: it was never parked."""
     return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
 

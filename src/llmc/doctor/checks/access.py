@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.files import explain
 from llmc.doctor.check import Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
@@ -17,8 +18,6 @@ from llmc.repo.project import Project
 from llmc.reports import bad_rows
 from llmc.workers import restore
 
-#: `llmc up` warns below this too
-DISK_FLOOR_BYTES = 500 * 1024 * 1024
 TRASH_CEILING_BYTES = 5 * 1024 * 1024 * 1024
 
 
@@ -57,7 +56,7 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
     for found in seen:
         path = found.path
         if found.mode & found.closed and found.closed == 0o022:
-            text = f"{path} is writable by other users, and it decides which programs llmc runs"
+            text = f"{path} is writable by other users, who could choose the programs that llmc runs"
             yield fixable(text, subject=path)
         elif found.mode & found.closed:
             yield fixable(f"{path} is accessible to other users", subject=path)

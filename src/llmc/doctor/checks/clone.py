@@ -10,19 +10,17 @@ from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ToolMissing
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.landing import slots, undo
 from llmc.repo import clone_guard, git, git_locks, own_objects, trash, worktrees
+from llmc.repo.git_locks import GitLock
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.repo.rules.git_lock import GitLock
 from llmc.repo.setup import configure_clone
 
 SOURCE_TIMEOUT_S = 20.0
-#: how long to wait for a command to release a worker
-LOCK_S = 10.0
 
 
 class Setting(Struct, frozen=True):
@@ -89,7 +87,7 @@ def _discard_slot(project: Project, path: str) -> str:
 
 def _unreadable(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.clone_problem:
-        fix = "create a new root with `llmc init --target PATH`, and fetch branches from this one"
+        fix = "run `llmc init --target PATH`, then fetch the branches of this root"
         yield Finding(f"cannot read the root's clone: {facts.clone_problem}", fix)
 
 
@@ -167,8 +165,8 @@ def _drop_lock(project: Project, path: str) -> str:
         lock = Path(path)
         if not lock.exists():
             return "already resolved"
-        if git_locks.lock_in_use(lock, project.root.path):
-            raise Refused("a git command is using it", hint="Run `llmc doctor` again.")
+        if git_locks.lock_holders(project.root.path, lock):
+            raise Refused("a git command is using the lock", hint="Run `llmc doctor` again.")
         lock.unlink(missing_ok=True)
     return "removed"
 
@@ -191,7 +189,7 @@ def _unowned(facts: Facts, seen: tuple[Branch, ...]) -> Iterator[Finding]:
             continue
         text = f"branch {branch.name} belongs to no worker"
         if branch.ahead == 0:
-            yield fixable(f"{text}; it is fully merged", ": deletes it", subject=branch.name)
+            yield fixable(f"{text} and is fully merged", ": deletes it", subject=branch.name)
             continue
         what = f"{branch.ahead} commits" if branch.ahead and branch.ahead > 1 else "work"
         text += f" and has {what} not on the default branch"
@@ -218,7 +216,7 @@ def _remove_branch(project: Project, branch: str) -> str:
 def _source(at: Sight) -> Iterator[tuple[str, str]]:
     """Why nothing can land, and the fix."""
     source, branch = at.project.source, at.project.config.repo.default_branch
-    set_source = "set its location: `llmc config set repo.source PATH`"
+    set_source = "set the new location: `llmc config set repo.source PATH`"
     if not branch:
         yield "repo.default_branch is not set", "`llmc config set repo.default_branch main`"
         return

@@ -3,51 +3,50 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from llmc.attention.rules import ASKS
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.doctor.check import Repair, Turn, WorkerCheck, held
 from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
 from llmc.doctor.rules.findings import Finding, fixable
-from llmc.doctor.rules.records import mends
-from llmc.landing import rebase
+from llmc.doctor.rules.records import record_fixes
+from llmc.landing import at_rest
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
+from llmc.repo.git_locks import STALE_LOCK_S
 from llmc.repo.project import Project, agent_for
-from llmc.repo.rules.git_lock import STALE_LOCK_S
 from llmc.sessions import sessions
 from llmc.workers import reset
 
-#: the agent stopped in the middle of something, and continues when it gets an answer
-_ASKS = ("question", "permission")
 _CLEAN_START = ": resets it; its work goes to the trash"
 
 
 def _record(worker: WorkerFacts) -> Iterator[Finding]:
-    for mend in mends(worker, worker.now):
-        yield fixable(mend.text, subject=mend.text)
+    for fix in record_fixes(worker):
+        yield fixable(fix.text, subject=fix.text)
 
 
-def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+def _fix_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
     """All records in one transaction: state.json is written only if every record in it is valid."""
-    mended = set()
+    fixed = set()
     try:
         with project.store.transaction() as tx:
             for worker in facts.workers:
                 name = worker.record.name
                 if tx.state.workers.get(name) != worker.record:
                     continue  # changed since, so already fixed
-                for mend in mends(worker, facts.now):
-                    if mend.fields:
-                        tx.update(name, **mend.fields)
-                    if mend.change:
-                        tx.move(name, mend.change)
-                    tx.emit("repaired", worker=name, kind="record", problem=mend.text)
-                    mended.add((name, mend.text))
+                for fix in record_fixes(worker):
+                    if fix.fields:
+                        tx.update(name, **fix.fields)
+                    if fix.change:
+                        tx.move(name, fix.change)
+                    tx.emit("repaired", worker=name, kind="record", problem=fix.text)
+                    fixed.add((name, fix.text))
     except LlmcError as error:
         text = f"not repaired: {error.message} {error.hint}".strip()
         return [Repair(finding, False, text) for finding in plan]
     said = {True: "repaired", False: "changed in the meantime"}
-    return [Repair(finding, True, said[(finding.worker, finding.subject) in mended]) for finding in plan]
+    return [Repair(finding, True, said[(finding.worker, finding.subject) in fixed]) for finding in plan]
 
 
 def _session_missing(worker: WorkerFacts) -> Iterator[Finding]:
@@ -105,8 +104,8 @@ def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     """Not if a daemon runs: it finishes the accept."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
-        stopped = f"was interrupted at step {record.accept.step!r}"
-        text = f"its accept {'is waiting to land' if record.accept.step == 'wait' else stopped}"
+        stopped = f"`llmc accept` was interrupted at step {record.accept.step!r}"
+        text = "accepted work is waiting to land" if record.accept.step == "wait" else stopped
         yield Finding(text, f"run `llmc accept {record.name}` to finish it")
 
 
@@ -185,7 +184,7 @@ def _at_rest(worker: WorkerFacts) -> Tree | None:
 
 def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
     record, tree = worker.record, _at_rest(worker)
-    asks = record.status is Status.NEEDS_INPUT and record.reason in _ASKS
+    asks = record.status is Status.NEEDS_INPUT and record.reason in ASKS
     if tree is None or not tree.rebasing:
         return
     if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:
@@ -198,7 +197,7 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     """Reset a worker without a task; with one, go back to the commits from before the rebase."""
     if record.status.is_free:
         return _reset(project, record)
-    rebase.refuse_if_disturbed(project, record)
+    at_rest.refuse_if_disturbed(project, record)
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
         back = git.resolve(worktree, f"refs/heads/{record.branch}")
@@ -263,17 +262,17 @@ def _left_in(tree: Tree) -> str:
 # fmt: off
 CHECKS = (
     WorkerCheck("record", "state", "a worker's record contradicts itself, git or the clock", _record,
-        fix_all=_mend_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
+        fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
     WorkerCheck("session_missing", "sessions", "a worker is not offline, but has no session",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
-    WorkerCheck("start_failed", "sessions", "the agent of a worker does not start", _not_started),
+    WorkerCheck("start_failed", "sessions", "a worker's agent does not start", _not_started),
     WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
     WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
-    WorkerCheck("accept_stopped", "workers", "an accept was interrupted, and no daemon is running to finish it",
+    WorkerCheck("accept_stopped", "workers", "`llmc accept` was interrupted, and no daemon is running to finish it",
         _accept_stopped),
     WorkerCheck("delivery_stopped", "workers", "a prompt is pending, and no daemon is running to deliver it",
         _delivery_stopped),
@@ -282,7 +281,7 @@ CHECKS = (
     WorkerCheck("worktree_broken", "worktrees", "git cannot use a worktree", _broken, _link_worktree,
         turn=Turn.LINKS, starts=True),
     WorkerCheck("worktree_off_branch", "worktrees",
-        "the worktree of a resting worker is not on its branch", _off_branch, _reset,
+        "a worktree is not on its worker's branch", _off_branch, _reset,
         turn=Turn.RESETS),
     WorkerCheck("worktree_dirty", "worktrees", "an idle worker has uncommitted changes", _dirty, _reset,
         turn=Turn.RESETS),

@@ -3,29 +3,20 @@
 import contextlib
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from llmc.base.errors import LlmcError
 from llmc.base.names import WorkerName
 from llmc.doctor.check import Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.goals.goals import open_store
-from llmc.goals.store.store_errors import SET_ASIDE
+from llmc.goals.store.goal_store import SET_ASIDE
+from llmc.records.books import Claim
 from llmc.repo.project import Project
 from llmc.tasks import queue, task_orders
-from llmc.tasks.rules.claims import is_nobodys
+from llmc.tasks.rules.claims import holds, is_abandoned
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
-
-
-class LeftClaim(Struct, frozen=True):
-    """A claim that is open in the ledger."""
-
-    id: str
-    task: str
-    worker: str
 
 
 def _task_problems(at: Sight) -> list[str]:
@@ -43,32 +34,26 @@ def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
         yield Finding(text, fix, subject=text)
 
 
-def _claims(at: Sight) -> list[LeftClaim]:
-    books = source_of(at.project).books()
-    return [LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values()]
-
-
-def _unattended(facts: Facts, seen: tuple[LeftClaim, ...]) -> Iterator[Finding]:
+def _unattended(facts: Facts, seen: tuple[Claim, ...]) -> Iterator[Finding]:
     if facts.daemon.runs:
         return  # it settles its claims itself
     tasks = [worker.record.assignment for worker in facts.workers]
     assigned = {assignment.claim for assignment in tasks if assignment is not None}
     for claim in seen:
         if claim.id not in assigned:
-            text = f"task {claim.task} is claimed by {claim.worker}, which is not working on it"
+            text = f"task {claim.task.id} is claimed by {claim.worker}, which is not working on it"
             yield fixable(text, ": releases it", subject=claim.id)
 
 
 def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does at its start; a running daemon does it itself."""
-    books = source_of(project).books()
-    claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
+    source = source_of(project)
+    claim = next((claim for claim in source.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "already resolved"
-    record = project.store.read().workers.get(WorkerName(claim.worker))
-    if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
+    if holds(project.store.read().workers.get(WorkerName(claim.worker)), claim):
         return "already resolved"
-    queue.free(project, claim, "its worker is not working on it")
+    queue.release(project, source, claim, "the worker is not working on the task")
     return "released"
 
 
@@ -80,7 +65,7 @@ def _unowned(project: Project) -> list[str]:
         source = source_of(project)
         at_work, books = Origins(project, source).at_work(), source.books()
         tasks = source.listing().tasks.values()
-        return [task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work)]
+        return [task.id for task in tasks if is_abandoned(task, source.key(task.id), books, at_work)]
     return []
 
 
@@ -121,8 +106,8 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
 CHECKS = (
     Check("task_list", "tasks", "the task list has errors", look=_task_problems, judge=_task_list,
         needs=("config",)),
-    Check("claim", "tasks", "a task is claimed by a worker that is not working on it", look=_claims,
-        judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
+    Check("claim", "tasks", "a task is claimed by a worker that is not working on it",
+        look=lambda at: source_of(at.project).books().claims.values(), judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
     Check("unowned_task", "tasks", "a task is marked in progress, but no worker has claimed it",
         look=lambda at: _unowned(at.project), judge=_in_progress, fix=_free_unowned, turn=Turn.TASKS,
         needs=("config",)),

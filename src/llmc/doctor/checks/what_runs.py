@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain, read_json, read_text
 from llmc.base.names import SessionName
 from llmc.config.paths import Root
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import DETACH, Check, Sight, Turn
 from llmc.doctor.rules.facts import DaemonFacts, Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.records import sight
@@ -30,15 +28,8 @@ HEARTBEAT_LATE_S = 60.0
 STALE_SPEC_S = 60.0
 #: a process that started this much later than its registration is a different process
 _SAME_PROCESS_S = 5.0
-_NOTES = "manual_intervention_needed_*.txt"
-
-
-class Note(Struct, frozen=True):
-    """`manual_intervention_needed_*.txt`, and where to move it."""
-
-    path: str
-    first_line: str
-    away: str
+#: how the files begin in which a remediation requests manual intervention
+MANUAL = "manual_intervention_needed_"
 
 
 def daemon_facts(project: Project) -> DaemonFacts:
@@ -48,7 +39,6 @@ def daemon_facts(project: Project) -> DaemonFacts:
     found = sight.registration(root.path)
     return DaemonFacts(
         runs=runs,
-        registered=found is not None,
         ready=found is not None and found.ready,
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
@@ -120,22 +110,20 @@ def _crashed(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 
 def _clear_daemon(project: Project, _: str) -> str:
     """While we hold the lock no daemon can start, so no files of a running daemon are removed."""
-    claim = locks.hold_forever(project.root.lock("daemon"))
-    if claim is None:
-        raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
-    try:
-        for path in daemon_files(project.root):
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, "cannot remove the daemon's files") from error
-    finally:
-        os.close(claim)
+    with locks.claim(project.root.lock("daemon")) as ours:
+        if not ours:
+            raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
+        try:
+            for path in daemon_files(project.root):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, "cannot remove the daemon's files") from error
     return "removed; run `llmc up --detach` to start a new daemon"
 
 
 def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
-    if daemon.runs and not (daemon.registered and daemon.ready) and daemon.age_s > READY_S:
+    if daemon.runs and not daemon.ready and daemon.age_s > READY_S:
         text = f"the daemon ({daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
         yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
@@ -161,24 +149,27 @@ def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
 
-def _notes(at: Sight) -> Iterator[Note]:
-    root = at.project.root
-    for path in sorted(root.private.glob(_NOTES)):
-        lines = [line for line in read_text(path).splitlines() if line.strip()]
-        yield Note(str(path), lines[0].strip()[:200] if lines else "(empty)", str(root.logs))
+def manual_notes(root: Root) -> dict[str, str]:
+    """The files that request manual intervention: path and text."""
+    return {str(path): read_text(path) for path in sorted(root.private.glob(f"{MANUAL}*.txt"))}
 
 
-def _asks_for_a_person(_: Facts, seen: tuple[Note, ...]) -> Iterator[Finding]:
-    for note in seen:
-        fix = f"resolve it, then run: mv {note.path} {note.away}/"
-        yield Finding(
-            f"manual intervention requested in {note.path}: {note.first_line}", fix, subject=note.path
-        )
+def _notes(at: Sight) -> Iterator[tuple[str, str, str]]:
+    """Path, first line, and where to move it."""
+    for path, text in manual_notes(at.project.root).items():
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        yield path, lines[0][:200] if lines else "(empty)", f"{at.project.root.logs}/"
+
+
+def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Finding]:
+    for path, first_line, away in seen:
+        fix = f"resolve it, then run: mv {path} {away}"
+        yield Finding(f"manual intervention requested in {path}: {first_line}", fix, subject=path)
 
 
 def _dead_overseer(root: Root) -> list[str]:
     """`overseer.json` of a supervisor that is gone; nothing if there is no such file or the supervisor runs."""
-    path = root.private / "overseer.json"
+    path = root.overseer_file
     try:
         written = path.stat().st_mtime
         registration: Any = read_json(path)
@@ -212,8 +203,7 @@ def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
             continue
         text = f"tmux session {session.name} belongs to no worker"
         if session.attached:
-            fix = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
-            yield Finding(text, fix, subject=session.name)
+            yield Finding(text, DETACH, subject=session.name)
         else:
             yield fixable(text, subject=session.name)
 
@@ -234,8 +224,8 @@ CHECKS = (
         judge=_other),
     Check("daemon_socket", "daemon", "hooks cannot wake the daemon", judge=_deaf),
     Check("daemon_stalled", "daemon", "the daemon is hung", judge=_stalled),
-    Check("manual_intervention", "supervisor", "a remediation requested manual intervention", look=_notes,
-        judge=_asks_for_a_person),
+    Check("manual_intervention", "supervisor", "the remediation agent requested manual intervention",
+        look=_notes, judge=_manual),
     Check("overseer_crashed", "supervisor", "a crashed supervisor left its file",
         look=lambda at: _dead_overseer(at.project.root),
         judge=lambda _, seen: (fixable(f"a supervisor crashed and left {p}", subject=p) for p in seen),

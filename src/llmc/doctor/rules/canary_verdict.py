@@ -119,7 +119,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         "status_file",
         lambda seen: seen.status_file,
-        lambda seen: "its status file: interrupts and open dialogs are detected late or not at all",
+        lambda seen: "the client's status file: interrupts and open dialogs are detected late or not at all",
         essential=False,
     ),
     Probe(
@@ -137,21 +137,21 @@ PROBES: tuple[Probe, ...] = (
         "transcript",
         lambda seen: seen.transcript_row,
         lambda seen: (
-            "prompts in its transcript: no usage, no budgets, and prompts may be sent twice after a crash"
+            "prompts in the transcript: no usage, no budgets, and prompts may be sent twice after a crash"
         ),
         essential=False,
     ),
     Probe(
         "queue",
         lambda seen: seen.queue_row,
-        lambda seen: "queue rows in its transcript: messages to a busy agent may be reported as unconfirmed",
+        lambda seen: "queue rows in the transcript: messages to a busy agent may be reported as unconfirmed",
         essential=False,
     ),
     Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),
     Probe(
         "account",
         _account_is_good,
-        lambda seen: f"the API rejected its account or settings: {seen.api_error}",
+        lambda seen: f"the API rejected the client's account or settings: {seen.api_error}",
         BY_HAND,
     ),
     Probe("clear", lambda seen: seen.cleared, lambda seen: "/clear did not start a new conversation"),

@@ -55,8 +55,7 @@ class StateFacts(Struct, frozen=True):
 
 class DaemonFacts(Struct, frozen=True):
     runs: bool = False
-    #: wrote daemon.json, and reported there that every session is ready
-    registered: bool = False
+    #: reported in daemon.json that every session is ready
     ready: bool = False
     #: since it took its lock
     age_s: float = 0.0
@@ -153,7 +152,7 @@ class Facts(Struct, frozen=True):
     remembered: tuple[str, ...] = ()
     #: result of the last canary
     canary: Verdict | None = None
-    #: uncommitted changes in the source, which block every accept
+    #: uncommitted changes in the source, which block `llmc accept`
     source_dirty: tuple[str, ...] = ()
     #: by the kind of the check
     seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)

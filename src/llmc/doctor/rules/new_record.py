@@ -105,7 +105,7 @@ def _steps(record: WorkerRecord, found: Found) -> list[Step]:
     if rests.to is Status.REBASING:
         # An idle agent gets the conflict prompt again; a busy one is already working on it.
         due = bool(record.pre_rebase_sha) and not found.busy
-        return [replace_fields(rests, conflict_prompt_due=due)]
+        return [replace(rests, fields={**rests.fields, "conflict_prompt_due": due})]
     if found.busy:
         return [step(Status.NEEDS_INPUT, "rebuilt"), step(Status.WORKING, decide.TURN_GOES_ON)]
     if found.asks:
@@ -113,10 +113,6 @@ def _steps(record: WorkerRecord, found: Found) -> list[Step]:
     if rests.to is Status.IDLE and found.git.dirty:
         return [step(Status.NEEDS_INPUT, "stopped_dirty")]  # if idle, the next task would discard the changes
     return [rests]
-
-
-def replace_fields(change: Step, **fields: Any) -> Step:
-    return Step(change.to, change.reason, {**change.fields, **fields})
 
 
 def _open_rebase(found: Found, now: float) -> dict[str, Any]:

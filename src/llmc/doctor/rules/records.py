@@ -1,5 +1,6 @@
 """Problems in one worker's record, and their fixes. Pure."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, field
@@ -26,7 +27,7 @@ _TIMES = (
 )
 
 
-class Mend(Struct, frozen=True):
+class RecordFix(Struct, frozen=True):
     """A problem, and the fields or the step that fix it."""
 
     text: str
@@ -34,53 +35,48 @@ class Mend(Struct, frozen=True):
     change: Step | None = None
 
 
-def mends(worker: WorkerFacts, now: float) -> list[Mend]:
+def record_fixes(worker: WorkerFacts) -> list[RecordFix]:
     """Everything in a record that contradicts itself, git or the clock."""
-    found = [*_commit(worker), *_contradictions(worker), *_prompt(worker)]
-    return [*found, *_times(worker.record, now)]
+    return [*_commit(worker), *_contradictions(worker), *_prompt(worker), *_times(worker)]
 
 
-def _commit(worker: WorkerFacts) -> list[Mend]:
+def _commit(worker: WorkerFacts) -> list[RecordFix]:
     record, tree = worker.record, worker.tree
     if record.status is not Status.NEEDS_REVIEW:
         if record.commit_sha is None:
             return []
-        return [Mend(f"has a commit for review, but is {record.status}", {"commit_sha": None})]
+        return [RecordFix(f"has a commit for review, but is {record.status}", {"commit_sha": None})]
     if record.commit_sha is not None:
         return []
     text = "is waiting for review, but its record has no commit"
     if record.accept is not None:
-        return [Mend(text, {"commit_sha": record.accept.tip})]
+        return [RecordFix(text, {"commit_sha": record.accept.tip})]
     commit = (tree.head or tree.tip) if tree else ""
     if not commit:
         reason = "it was waiting for review, but its commit is unknown"
         lost = step(Status.ERROR, "commit lost", error_reason=reason, cause=Cause.GIT)
-        return [Mend(text, change=lost)]
+        return [RecordFix(text, change=lost)]
     nothing = tree is not None and tree.head and tree.ahead == 0 and not tree.dirty and not tree.rebasing
     if nothing and not record.held:
-        return [Mend(text, change=step(Status.IDLE, "nothing to review"))]
-    return [Mend(text, {"commit_sha": commit})]
+        return [RecordFix(text, change=step(Status.IDLE, "nothing to review"))]
+    return [RecordFix(text, {"commit_sha": commit})]
 
 
-def _contradictions(worker: WorkerFacts) -> list[Mend]:
+def _contradictions(worker: WorkerFacts) -> Iterator[RecordFix]:
     record = worker.record
-    found = []
     if not record.worktree_path.startswith("/"):
-        found.append(Mend("has a relative worktree path", {"worktree_path": worker.place}))
+        yield RecordFix("has a relative worktree path", {"worktree_path": worker.place})
     if record.status is Status.ERROR and not record.error_reason:
-        found.append(Mend("is in error, but its record has no reason", {"error_reason": "not recorded"}))
+        yield RecordFix("is in error, but its record has no reason", {"error_reason": "not recorded"})
     if record.status is Status.IDLE and record.accept is not None:
-        found.append(Mend("is idle, but its record has an accept in progress", {"accept": None}))
-    return found
+        yield RecordFix("is idle, but its record has an unfinished `llmc accept`", {"accept": None})
 
 
-def _prompt(worker: WorkerFacts) -> list[Mend]:
+def _prompt(worker: WorkerFacts) -> Iterator[RecordFix]:
     record = worker.record
-    if record.status is not Status.WORKING or record.current_prompt or _is_persons_turn(record):
-        return []
-    return [
-        Mend("is working, but its record has no task", {"current_prompt": worker.found_prompt or LOST_PROMPT})
-    ]
+    if record.status is Status.WORKING and not record.current_prompt and not _is_persons_turn(record):
+        found = worker.found_prompt or LOST_PROMPT
+        yield RecordFix("is working, but its record has no task", {"current_prompt": found})
 
 
 def _is_persons_turn(record: WorkerRecord) -> bool:
@@ -89,7 +85,8 @@ def _is_persons_turn(record: WorkerRecord) -> bool:
     return said or record.reason in (decide.PERSONS_PROMPT, decide.TURN_GOES_ON)
 
 
-def _times(record: WorkerRecord, now: float) -> list[Mend]:
+def _times(worker: WorkerFacts) -> Iterator[RecordFix]:
+    record, now = worker.record, worker.now
     latest = now + CLOCK_SKEW_S
     ahead = [name for name in _TIMES if getattr(record, name) > latest]
     fields: dict[str, Any] = dict.fromkeys(ahead, now)
@@ -99,7 +96,8 @@ def _times(record: WorkerRecord, now: float) -> list[Mend]:
         fields["accept"] = replace(record.accept, started_unix=now)
     if record.report is not None and record.report.at_unix > latest:
         fields["report"] = replace(record.report, at_unix=now)
-    return [Mend(f"has timestamps in the future: {', '.join(fields)}", fields)] if fields else []
+    if fields:
+        yield RecordFix(f"has timestamps in the future: {', '.join(fields)}", fields)
 
 
 def task_in(prompts: list[str]) -> tuple[str, str]:

@@ -1,13 +1,22 @@
-"""Changes of a plan item by the user. Pure."""
+"""What the user does to plan items: changes of status, and answers to open questions. Pure."""
 
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import Refused
 from llmc.goals.drive.ladder import progressed
-from llmc.goals.drive.moves import HUMAN, move_assignment, move_node, override_node, release_node
-from llmc.goals.drive.rollup import after, children_of, joined, line_of
+from llmc.goals.drive.moves import (
+    HUMAN,
+    after,
+    joined,
+    move_assignment,
+    move_node,
+    override_node,
+    release_node,
+)
+from llmc.goals.drive.words import MAX_QUESTION, fit, of_node, of_parts
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -23,36 +32,25 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
-from llmc.goals.plan.plan import is_ready, shape_of
-from llmc.goals.report.crystals import of_parts
-
-_CLOSED = (NodeStatus.BLOCKED, NodeStatus.DONE, NodeStatus.CANCELLED)
+from llmc.goals.plan.plan import children_of, is_ready, shape_of
 
 
-def proof_by_word(
+def proof_by_user(
     node: Node, text: str, commits: tuple[str, ...], now: float, crystallization_id: str
 ) -> Crystallization:
     """The user's summary of finished work."""
-    return Crystallization(
-        crystallization_id=crystallization_id,
-        goal_id=node.goal_id,
-        work_node_id=node.node_id,
-        level=node.kind,
-        created_at=now,
-        summary=text,
-        evidence=Evidence(commits=commits),
-    )
+    return of_node(crystallization_id, node, now, summary=text, evidence=Evidence(commits=commits))
 
 
 def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Change:
     """Mark a leaf done; the next tick withdraws it from its worker."""
-    if children_of(view).get(node.node_id):
+    if node.node_id in children_of(view.nodes):
         raise Refused(
             f"{node.kind} {node.node_id} is done when its children are done",
             hint=f'To set it anyway: llmc work override {node.node_id} --status done --reason "why"',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
-    return joined(Change(crystallizations=(proof,)), moves([moved], []))
+    return joined(Change(crystallizations=(proof,)), moved_to([moved], []))
 
 
 def told_above(
@@ -60,7 +58,7 @@ def told_above(
 ) -> Change:
     """The change plus summaries for all parents it completes, so that evidence moves up."""
     then = after(view, change)
-    below = children_of(then)
+    below = children_of(then.nodes)
     told = {**known, **{one.work_node_id: one for one in change.crystallizations}}
     changed = {one.node_id for one in change.nodes} - {one.work_node_id for one in change.crystallizations}
     made: list[Crystallization] = []
@@ -82,7 +80,7 @@ def told_above(
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     """Block it; a parent is blocked with all of its open leaves."""
-    parts = [one for one in leaves_of(view, node) if one is node or one.status not in _CLOSED]
+    parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
             f"{node.kind} {node.node_id} has no open children", hint="Run `llmc goal show` to see the plan."
@@ -91,17 +89,17 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     given = [
         move_assignment(one, AssignmentStatus.BLOCKED, now, actor=HUMAN, blocked=why)
         for part in parts
-        for one in at_it(view, part)
+        for one in open_assignments(view, part)
         if one.status is not AssignmentStatus.BLOCKED
     ]
-    return moves(nodes, given)
+    return moved_to(nodes, given)
 
 
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Unblock it, with all of its blocked leaves."""
-    parts = [one for one in leaves_of(view, node) if one.status is NodeStatus.BLOCKED]
+    parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
-        hint = "There is nothing to unblock."
+        hint = "Run `llmc goal show` to see the plan."
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
     change = Change()
     for one in parts:
@@ -110,29 +108,31 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 
 
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    if node.status is not NodeStatus.DONE or children_of(view).get(node.node_id):
+    shape = shape_of(view.nodes)
+    if node.status is not NodeStatus.DONE or node.node_id in shape.children:
         hint = "Only done items without children can be reopened; for a parent, reopen a child."
         raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
-    above = {one.node_id: replace(one, status=NodeStatus.TODO) for one in line_of(view, node)}
-    ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
+    line = (node.node_id, *shape.parents[node.node_id])
+    reopened = {one: replace(view.nodes[one], status=NodeStatus.TODO) for one in line}
+    ready = is_ready(node.node_id, {**view.nodes, **reopened}, shape)
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    word = f"This was done before and has been reopened: {reason}"
-    return moves([(replace(moved, overridden=False, word=word), event)], [])
+    word = f"This work was done before and has been reopened: {reason}"
+    return moved_to([(replace(moved, overridden=False, word=word), event)], [])
 
 
 def override(
     node: Node, to: NodeStatus, now: float, reason: str, actor: str, proof: Crystallization | None
 ) -> Change:
     moved = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
-    return joined(Change(crystallizations=(proof,) if proof else ()), moves([moved], []))
+    return joined(Change(crystallizations=(proof,) if proof else ()), moved_to([moved], []))
 
 
 def set_recovery(
     view: GoalView, node: Node, now: float, recovery: Recovery | None, idle_after_ms: int | None
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
-    if children_of(view).get(node.node_id) or node.kind is NodeKind.PHASE:
+    if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
         hint = "Set it on a child; run `llmc goal show` to see the plan."
         raise Refused(
             f"cannot set recovery of {node.kind} {node.node_id}: only items without children have it",
@@ -147,28 +147,29 @@ def set_recovery(
             expected_next_update_at=None,  # it was computed with the old limit
             updated_at=now,
         )
-        for one in at_it(view, node)
+        for one in open_assignments(view, node)
     )
     data = {"recoveryPolicy": recovery or "", "idleAfterMs": idle_after_ms, "actor": HUMAN}
-    event = Event(ts=now, type="work.recovery", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
-    return Change(nodes=(changed,), assignments=given, events=(event,))
+    return Change(nodes=(changed,), assignments=given, events=(node.event("work.recovery", now, data),))
 
 
 def follow_again(node: Node, now: float, reason: str) -> Change:
-    return moves([release_node(node, now, reason=reason)], [])
+    return moved_to([release_node(node, now, reason=reason)], [])
 
 
 def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
     """Out of blocked: queued if it is ready; the next tick sends it with the user's text."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now))
+    return moved_to(
+        [(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now)
+    )
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
     """Blocked assignments of a node are sent again, with fresh recovery counters."""
     given = []
-    for one in at_it(view, node):
+    for one in open_assignments(view, node):
         if one.status is AssignmentStatus.BLOCKED:
             fresh = progressed(one, now, now)
             given.append(
@@ -177,20 +178,116 @@ def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Eve
     return given
 
 
-def at_it(view: GoalView, node: Node) -> list[Assignment]:
+def open_assignments(view: GoalView, node: Node) -> list[Assignment]:
     mine = [one for one in view.assignments.values() if one.work_node_id == node.node_id]
     return [one for one in mine if one.status.is_open]
 
 
-def leaves_of(view: GoalView, node: Node) -> list[Node]:
-    """The leaves below it, or itself."""
-    below = children_of(view).get(node.node_id)
-    return [leaf for child in below for leaf in leaves_of(view, child)] if below else [node]
+def _leaves_below(view: GoalView, node: Node) -> list[Node]:
+    """The leaves of a node, or the node itself."""
+    return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves_below(node.node_id)]
 
 
-def moves(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
+def moved_to(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
     return Change(
         nodes=tuple(one for one, _ in nodes),
         assignments=tuple(one for one, _ in given),
         events=(*(event for _, event in nodes), *(event for _, event in given)),
+    )
+
+
+class Question(Struct, frozen=True):
+    """An open question; `id` is what `answer` takes. A question of the goal itself has no plan item."""
+
+    id: str
+    goal_id: str
+    goal_title: str
+    work_node_id: str
+    node_name: str
+    assignment_id: str
+    reason: BlockedReason
+    since: float
+
+
+def questions(view: GoalView) -> list[Question]:
+    """One for each blocked assignment, or for a blocked leaf without one."""
+    waiting: dict[str, list[Assignment]] = {}
+    for one in view.assignments.values():
+        if one.status is AssignmentStatus.BLOCKED:
+            waiting.setdefault(one.work_node_id, []).append(one)
+    asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
+    parents = children_of(view.nodes) if asking else {}
+    found = []
+    if (asks := view.goal.asks) is not None:
+        goal_id = view.goal.goal_id
+        found.append(
+            Question(goal_id, goal_id, view.goal.title, "", "the goal itself", "", asks.reason, asks.since)
+        )
+    for node in asking:
+        if node.node_id in waiting:
+            found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
+        elif node.node_id not in parents:
+            found.append(_question(view, node, node.blocked_reason, None))
+    return found
+
+
+def answered(view: GoalView, question: Question, text: str, now: float) -> Change:
+    """Unblock the work; the answer is recorded as an event."""
+    if question not in questions(view):
+        raise Refused(
+            "this question has already been answered", hint="Run `llmc inbox` to see open questions."
+        )
+    node = view.nodes[question.work_node_id]
+    event = Event(
+        ts=now,
+        type="assignment.answered" if question.assignment_id else "work.answered",
+        goal_id=question.goal_id,
+        assignment_id=question.assignment_id,
+        work_node_id=question.work_node_id,
+        data={
+            "answer": chosen(text, question.reason.options),
+            "question": question.reason.question or question.reason.text,
+            "actor": HUMAN,
+        },
+    )
+    said = str(event.data["answer"])
+    goes_on = sent_again(view, question.assignment_id, said, now)
+    if goes_on.is_empty():  # no assignment: the plan item itself was blocked
+        goes_on = freed(view, node, now, "answered", word=said)
+    return joined(Change(events=(event,)), goes_on)
+
+
+def sent_again(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
+    """Send the assignment again with the user's answer and fresh counters."""
+    assignment = view.assignments.get(assignment_id)
+    if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
+        return Change()
+    said = fit(text.strip(), MAX_QUESTION)
+    fresh = replace(progressed(assignment, now, now), answer=said)
+    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
+    nodes: tuple[Node, ...] = ()
+    events = [event]
+    node = view.nodes.get(assignment.work_node_id)
+    if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
+        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by user")
+        nodes, events = (moved,), [event, told]
+    return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
+
+
+def chosen(text: str, options: tuple[str, ...]) -> str:
+    if text.isdecimal() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1]
+    return text
+
+
+def _question(view: GoalView, node: Node, reason: BlockedReason | None, given: Assignment | None) -> Question:
+    return Question(
+        id=given.assignment_id if given else node.node_id,
+        goal_id=view.goal.goal_id,
+        goal_title=view.goal.title,
+        work_node_id=node.node_id,
+        node_name=node.name,
+        assignment_id=given.assignment_id if given else "",
+        reason=reason or BlockedReason(kind="unknown", text="no reason given"),
+        since=given.updated_at if given else node.updated_at,
     )

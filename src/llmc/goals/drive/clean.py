@@ -269,7 +269,7 @@ def check_typed(name: str, text: str) -> str:
     if found := scan(text):
         raise SecretRefused(
             f"found a secret in {_in_words(name)} ({found[0].kind}, at character {found[0].start + 1}); nothing was saved",
-            hint="Name the credential and where it is set up; leave out its value.",
+            hint="Name the credential and where it is set up, not its value.",
         )
     most = _KEY_CAP if name in KEYS else CAPS.get(name, CAP)
     if len(text.encode("utf-8", "replace")) > most:

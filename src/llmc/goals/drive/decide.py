@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from llmc.goals.drive import intents, ladder, words
 from llmc.goals.drive.assignment_steps import attend
-from llmc.goals.drive.intents import ANSWER, WORK, Action
-from llmc.goals.drive.liveness import Signals, idle_after
-from llmc.goals.drive.moves import move_assignment, move_node
-from llmc.goals.drive.policy import HOME, Policy, may_supervise, may_touch, session_key
-from llmc.goals.drive.round import NO_ROOM, Room, Round
+from llmc.goals.drive.intents import ANSWER, NO_ROOM, WORK, Action, Room, Round
+from llmc.goals.drive.ladder import HOME, Policy, may_supervise, may_touch, session_key
+from llmc.goals.drive.liveness import Signals
+from llmc.goals.drive.moves import move_assignment
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -26,14 +25,10 @@ from llmc.goals.model import (
     Mode,
     Node,
     NodeStatus,
-    Priority,
     Recovery,
     Result,
 )
 from llmc.goals.plan.plan import Shape, ready_among
-
-_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
-_WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
 
 
 class Workset(Struct, frozen=True):
@@ -57,7 +52,7 @@ class Decided(Struct, frozen=True):
 
 def workset(view: GoalView, now: float) -> Workset:
     if not view.goal.status.goes_on:
-        owed = tuple(a.assignment_id for a in view.assignments.values() if intents.pending(a))
+        owed = tuple(a.assignment_id for a in view.assignments.values() if a.pending)
         return Workset((), owed, ())
     nodes = tuple(
         n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
@@ -65,7 +60,7 @@ def workset(view: GoalView, now: float) -> Workset:
     observed = [
         a
         for a in view.assignments.values()
-        if a.status.at_work or a.status is AssignmentStatus.BLOCKED or intents.pending(a) or _is_answered(a)
+        if a.status.at_work or a.status is AssignmentStatus.BLOCKED or a.pending or _is_answered(a)
     ]
     due = tuple(
         a.assignment_id
@@ -88,8 +83,8 @@ def has_business(view: GoalView) -> bool:
 
 
 def _is_owed(assignment: Assignment) -> bool:
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
-    if intents.pending(assignment) is not None:
+    last = assignment.last_dispatch
+    if assignment.pending is not None:
         return True
     return last is not None and last.purpose == intents.WITHDRAW and last.result is not Result.OK
 
@@ -101,7 +96,7 @@ def at_work(view: GoalView) -> int:
 
 def in_order(views: Iterable[GoalView]) -> list[GoalView]:
     """By priority, then by age."""
-    return sorted(views, key=lambda v: (_PRIORITIES[v.goal.priority], v.goal.created_at, v.goal.goal_id))
+    return sorted(views, key=lambda v: (v.goal.priority.of_task, v.goal.created_at, v.goal.goal_id))
 
 
 def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
@@ -151,23 +146,6 @@ def decide(
     return Decided(work.change(), tuple(work.actions), tuple(work.wants_samples), work.next_due(), work.room)
 
 
-def answered(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
-    """Send the assignment again with the user's answer and fresh counters."""
-    assignment = view.assignments.get(assignment_id)
-    if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
-        return Change()
-    said = words.fit(text.strip(), words.MAX_QUESTION)
-    fresh = replace(ladder.progressed(assignment, now, now), answer=said)
-    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
-    nodes: tuple[Node, ...] = ()
-    events = [event]
-    node = view.nodes.get(assignment.work_node_id)
-    if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
-        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by user")
-        nodes, events = (moved,), [event, told]
-    return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
-
-
 def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float) -> Change:
     """Close and report open assignments of goals that no longer exist."""
     known = set(goals)
@@ -199,7 +177,7 @@ def _hand_out(work: Round) -> None:
 
 def _waits(work: Round, node: Node, owner: Assignment | None) -> bool:
     """Whether a leaf is to be sent once it is ready."""
-    if node.status not in _WANTED:
+    if not node.status.is_unblocked:
         return False
     # overridden to in progress: the user works on it
     if node.overridden and node.status is NodeStatus.IN_PROGRESS:
@@ -216,16 +194,12 @@ def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
         return
     assignment = owner or _new_assignment(work, node, agent)
     purpose, mode, text = _instruction(work, node, assignment)
-    earliest = ladder.not_before(assignment, words.instruction_hash(text), work.policy)
-    if earliest > work.now:
-        work.due(earliest)
+    if work.is_early(ladder.not_before(assignment, words.instruction_hash(text), work.policy)):
         return
     if mode is Mode.SPAWN:
         assignment = replace(assignment, session_key="", session_id="", run_id="")
     assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "ready")
-    expected = work.now + idle_after(assignment, work.policy)
-    assignment = replace(assignment, expected_next_update_at=expected)
-    work.send(assignment, purpose, mode, text)
+    work.send(work.expected(assignment), purpose, mode, text)
 
 
 def _agent_for(node: Node, policy: Policy) -> str:

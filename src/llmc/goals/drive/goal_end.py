@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.moves import HUMAN, move_goal
-from llmc.goals.drive.rollup import children_of, commands, is_completed, settled
-from llmc.goals.drive.words import fit
+from llmc.goals.drive.moves import HUMAN, commands, is_completed, move_goal, settled
+from llmc.goals.drive.words import fit, joined_evidence, of_parts
 from llmc.goals.model import (
     Asking,
     BlockedReason,
@@ -24,7 +23,7 @@ from llmc.goals.model import (
     NodeKind,
     Tested,
 )
-from llmc.goals.report.crystals import joined_evidence, of_parts
+from llmc.goals.plan.plan import children_of
 
 
 def is_limited(goal: Goal) -> bool:
@@ -45,11 +44,11 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
     if not why or not is_limited(goal):
         return Change()
     paused, event = move_goal(goal, GoalStatus.PAUSED, now, reason=why)
-    told = _event(goal, "goal.budget_reached", now, reason=why)
+    told = goal.event("goal.budget_reached", now, {"reason": why})
     return Change(goal=paused, events=(event, told))
 
 
-def word(goal: Goal, why: str) -> tuple[str, str]:
+def budget_notice(goal: Goal, why: str) -> tuple[str, str]:
     """The notification, with an id that is unique per budget."""
     go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
     text = f"{goal.title} is paused: {why}. To resume: {go_on}"
@@ -65,13 +64,12 @@ PASSED = "passed"
 def wants_check(view: GoalView) -> bool:
     """Whether the plan is done and the success criteria were not checked yet."""
     goal = view.goal
-    if (
-        goal.status is not GoalStatus.ACTIVE
-        or goal.checked is not None
-        or not commands(goal.success_criteria)
-    ):
-        return False
-    return is_completed([node for node in view.nodes.values() if node.kind is NodeKind.PHASE])
+    is_open = goal.status is GoalStatus.ACTIVE and goal.checked is None
+    return (
+        is_open
+        and bool(commands(goal.success_criteria))
+        and is_completed([node for node in view.nodes.values() if node.kind is NodeKind.PHASE])
+    )
 
 
 def checked(
@@ -87,9 +85,8 @@ def checked(
     found = CriteriaCheck(ts=now, commit=commit, passed=not failed, results=tuple(results))
     asks = Asking(reason=_reason(view.goal, failed, commit), since=now) if failed else None
     goal = replace(view.goal, checked=found, asks=asks, updated_at=now)
-    event = _event(
-        goal, "goal.checked", now, passed=found.passed, commit=commit, failed=[one.command for one in failed]
-    )
+    data = {"passed": found.passed, "commit": commit, "failed": [one.command for one in failed]}
+    event = goal.event("goal.checked", now, data)
     crystal = _crystal(view, results, now, ids, latest)
     return settled(view, Change(goal=goal, crystallizations=(crystal,), events=(event,)), now)
 
@@ -101,17 +98,13 @@ def answered(view: GoalView, answer: str, now: float) -> Change:
         goal = replace(goal, checked=replace(goal.checked, passed=True, by=HUMAN, ts=now))
     else:
         goal = replace(goal, checked=None)
-    event = _event(goal, "goal.answered", now, answer=answer, actor=HUMAN)
+    event = goal.event("goal.answered", now, {"answer": answer, "actor": HUMAN})
     return settled(view, Change(goal=goal, events=(event,)), now)
 
 
 def unchecked(goal: Goal) -> tuple[str, ...]:
     """Criteria without a command."""
     return tuple(text for text in goal.success_criteria if not commands((text,)))
-
-
-def _event(goal: Goal, kind: str, now: float, **data: object) -> Event:
-    return Event(ts=now, type=kind, goal_id=goal.goal_id, data=dict(data))
 
 
 def _reason(goal: Goal, failed: Sequence[Tested], commit: str) -> BlockedReason:
@@ -136,7 +129,7 @@ def _crystal(
 ) -> Crystallization:
     """The goal's summary, with the commands that ran and the criteria left for the user to judge."""
     newest = {one.work_node_id: one for one in latest}
-    parts = [(node, newest.get(node.node_id)) for node in children_of(view).get("", ())]
+    parts = [(node, newest.get(node.node_id)) for node in children_of(view.nodes).get("", ())]
     former = newest.get("") or of_parts(ids(), view.goal, None, parts, now)
     passed = sum(one.result == PASSED for one in results)
     asked = [f"Is this met? {text}" for text in unchecked(view.goal)]
@@ -160,7 +153,7 @@ FORMER = {"complete it all the same": COMPLETE, "keep the plan there is": KEEP}
 
 def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change:
     """Record that planning failed; a goal without a plan asks the user."""
-    event = _event(view.goal, "plan.failed", now, reason=why)
+    event = view.goal.event("plan.failed", now, {"reason": why})
     if view.nodes or not asks:
         return Change(events=(event,))
     reason = BlockedReason(
@@ -174,7 +167,7 @@ def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change
 
 def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool = True) -> Change:
     """Record that replanning failed; `wish` is what the user wanted. Another open question stays."""
-    event = _event(view.goal, "plan.failed", now, reason=why)
+    event = view.goal.event("plan.failed", now, {"reason": why})
     other = view.goal.asks is not None and view.goal.asks.reason.kind != REPLAN
     if not asks or other or view.goal.status.is_over:
         return Change(events=(event,))
@@ -199,7 +192,7 @@ def replanned(goal: Goal) -> Goal:
 
 
 def kept(view: GoalView, now: float) -> Change:
-    event = _event(view.goal, "goal.answered", now, answer=KEEP, actor=HUMAN)
+    event = view.goal.event("goal.answered", now, {"answer": KEEP, "actor": HUMAN})
     return Change(goal=replace(replanned(view.goal), updated_at=now), events=(event,))
 
 

@@ -1,139 +1,82 @@
-"""Chooses the next recovery step of an assignment without progress, and when. Pure.
+"""Limits of goal driving, and the next recovery step of an assignment without progress. Pure.
 
 nudge -> resend -> replan -> reassign -> escalate. Steps count until there is progress. After the escalation only a few
 reminders follow.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.goals.drive.liveness import INSTRUCTIONS
-from llmc.goals.drive.policy import HOME, Policy, may_supervise
 from llmc.goals.model import (
-    Advice,
     Assignment,
-    Crystallization,
     Dispatch,
-    Event,
-    Mode,
     Node,
     NodeKind,
     Recovery,
-    Result,
 )
-from llmc.goals.plan.plan_check import Problem, bounded, parse, shape_problems
 
-#: limits of a diagnosis
-MAX_ACTIONS, MAX_OPTIONS = 3, 6
-MAX_SENT = 20
-
-_TEXT = {"type": "string", "maxLength": 2000, "pattern": "[^ \\t\\r\\n]"}
-_OPTIONS = {"type": "array", "minItems": 1, "maxItems": MAX_OPTIONS, "items": {**_TEXT, "maxLength": 200}}
+#: the default pool
+HOME = "auto"
+#: in an allowlist: matches every pool
+ANY_POOL = "*"
 
 
-class Nudge(Struct, frozen=True):
-    """A message to the worker."""
+class Policy(Struct, frozen=True):
+    """Limits of a tick and of an assignment; the defaults are those of the configuration."""
 
-    message: str
-
-
-class Escalate(Struct, frozen=True):
-    """A question to the user."""
-
-    question: str
-    options: tuple[str, ...]
-
-
-class Diagnosis(Struct, frozen=True):
-    actions: tuple[Nudge | Escalate, ...]
-
-
-def diagnosis_schema() -> dict[str, Any]:
-    """The schema for the client; `check_diagnosis` also checks the fields of each type."""
-    action = {
-        "type": "object",
-        "properties": {
-            "type": {"type": "string", "enum": ["nudge", "escalate"]},
-            "message": _TEXT,
-            "question": _TEXT,
-            "options": _OPTIONS,
-        },
-        "required": ["type"],
-        "additionalProperties": False,
-    }
-    actions = {"type": "array", "minItems": 1, "maxItems": MAX_ACTIONS, "items": action}
-    return {
-        "type": "object",
-        "properties": {"actions": actions},
-        "required": ["actions"],
-        "additionalProperties": False,
-    }
+    tick_every_s: float = 120.0
+    idle_after_s: float = 900.0
+    #: nudges, and repeated deliveries, before the next recovery step
+    max_retries: int = 2
+    min_resend_interval_s: float = 300.0
+    backoff_base_s: float = 120.0
+    backoff_max_s: float = 1800.0
+    #: leaves at work at the same time, over all goals
+    max_in_progress: int = 3
+    max_dispatches_per_tick: int = 10
+    #: stale assignments whose messages one tick reads
+    max_samples_per_tick: int = 20
+    #: reminders after a question, and the time between them
+    max_reminders: int = 3
+    reminder_every_s: float = 4 * 3600.0
+    allow_agents: tuple[str, ...] = (HOME,)
+    allow_cross_agent: bool = False
+    #: whether a planner can split work
+    planner: bool = False
+    #: whether the planner also diagnoses a stall before the user is asked
+    diagnose: bool = False
 
 
-_FIELDS = {"nudge": {"message"}, "escalate": {"question", "options"}}
+def session_key(pool: str, worker: str) -> str:
+    """The key of a worker's session in the records; never an alias."""
+    return f"agent:{pool}:worker:{worker}"
 
 
-def check_diagnosis(text: str) -> Diagnosis | tuple[Problem, ...]:
-    """The diagnosis in a text, or all problems."""
-    value, problems = parse(text)
-    if value is None and problems:
-        return bounded(problems)
-    problems += shape_problems(value, diagnosis_schema())
-    if not problems:
-        problems = [
-            found for index, action in enumerate(value["actions"]) for found in _fields(index, action)
-        ]
-    if problems:
-        return bounded(problems)
-    return Diagnosis(tuple(map(_action, value["actions"])))
+def worker_of(key: str) -> str:
+    """The worker of a session key; "" for none."""
+    return key.rpartition(":")[2]
 
 
-def _fields(index: int, action: dict[str, Any]) -> list[Problem]:
-    wanted, given = _FIELDS[action["type"]], action.keys() - {"type"}
-    path = f"$.actions[{index}]"
-    missing = [Problem(path, f"`{key}` is missing", False) for key in sorted(wanted - given)]
-    return missing + [
-        Problem(path, f"`{key}` does not belong to `{action['type']}`", False)
-        for key in sorted(given - wanted)
-    ]
+def may_supervise(agent_id: str, policy: Policy) -> bool:
+    """Whether goals may use a pool: listed, and beyond the home pool only with `allow_cross_agent`."""
+    listed = agent_id in policy.allow_agents or ANY_POOL in policy.allow_agents
+    return listed and (agent_id == HOME or policy.allow_cross_agent)
 
 
-def _action(action: dict[str, Any]) -> Nudge | Escalate:
-    if action["type"] == "nudge":
-        return Nudge(action["message"])
-    return Escalate(action["question"], tuple(action["options"]))
+def may_touch(assignment: Assignment, policy: Policy) -> bool:
+    return may_supervise(assignment.agent_id, policy)
 
 
-def advice_of(found: Diagnosis, now: float) -> Advice:
-    """The first message and the first question."""
-    message = next((one.message for one in found.actions if isinstance(one, Nudge)), "")
-    asked = next((one for one in found.actions if isinstance(one, Escalate)), Escalate("", ()))
-    return Advice(ts=now, message=message, question=asked.question, options=asked.options)
+def may_report(worker: str, session_id: str, assignment: Assignment) -> bool:
+    """A worker may report only on the assignment that its session has now."""
+    if not worker or not assignment.status.is_open:
+        return False
+    if assignment.session_key != session_key(assignment.agent_id, worker):
+        return False
+    return assignment.session_id in ("", session_id)
 
 
-def seen_of(
-    assignment: Assignment, stalled: Event | None, told: Sequence[Crystallization], now: float
-) -> str:
-    """A stall as told to a planner: why, what was sent, and the worker's last report."""
-    why = str(stalled.data.get("reason", "")) if stalled else ""
-    rows = [f"{assignment.status}: {why}" if why else str(assignment.status)]
-    rows += [
-        f"{max(0.0, now - one.ts):.0f} s ago: {one.purpose}, {one.result}"
-        + (f" ({one.notes})" if one.notes else "")
-        for one in assignment.dispatch_history[-MAX_SENT:]
-    ]
-    if told:
-        rows += [
-            f"The worker last said: {told[-1].summary}",
-            *(f"The worker needs: {one}" for one in told[-1].known_blockers),
-        ]
-    return "\n".join(rows)
-
-
-LADDER = (Recovery.NUDGE, Recovery.RESEND, Recovery.REPLAN, Recovery.REASSIGN, Recovery.ESCALATE)
+LADDER = tuple(Recovery)
 
 #: dispatches beyond `max_retries` between two marks of progress: the first, two steps, the escalation
 BEYOND_RETRIES = 4
@@ -143,7 +86,7 @@ MANY_CRITERIA = 5
 
 class Situation(Struct, frozen=True):
     reachable: bool
-    #: nobody to nudge
+    #: there is no worker to nudge
     failed: bool = False
 
 
@@ -163,12 +106,8 @@ def next_step(assignment: Assignment, node: Node, situation: Situation, policy: 
 
 def in_doubt(assignment: Assignment) -> bool:
     """Whether the last instruction may not have arrived."""
-    last = last_instruction(assignment)
-    return last is not None and last.result in (Result.TIMEOUT, Result.ERROR)
-
-
-def last_instruction(assignment: Assignment) -> Dispatch | None:
-    return next((d for d in reversed(assignment.dispatch_history) if d.purpose in INSTRUCTIONS), None)
+    last = assignment.last_instruction
+    return last is not None and last.result.is_bad
 
 
 def episode(assignment: Assignment) -> tuple[Dispatch, ...]:
@@ -228,16 +167,12 @@ def progressed(assignment: Assignment, at: float, now: float) -> Assignment:
 
 def reminder_due(assignment: Assignment, policy: Policy) -> float | None:
     """When the next reminder is due; None: never."""
-    asked = last_question(assignment)
+    asked = assignment.last_question
     if asked is None or assignment.reminders >= policy.max_reminders:
         return None
-    if asked.result in (Result.ERROR, Result.TIMEOUT):
+    if asked.result.is_bad:
         return assignment.backoff_until or sent_at(assignment, asked)
     return sent_at(assignment, asked) + policy.reminder_every_s
-
-
-def last_question(assignment: Assignment) -> Dispatch | None:
-    return next((d for d in reversed(assignment.dispatch_history) if d.mode is Mode.ESCALATE), None)
 
 
 def unskewed(assignment: Assignment, policy: Policy, now: float) -> Assignment:
@@ -265,7 +200,7 @@ def _fits(step: Recovery, assignment: Assignment, node: Node, situation: Situati
         nudges = sum(d.purpose == Recovery.NUDGE.value for d in tried)
         return situation.reachable and not situation.failed and nudges < policy.max_retries
     if step is Recovery.RESEND:
-        last = last_instruction(assignment)
+        last = assignment.last_instruction
         return in_doubt(assignment) and last is not None and last.attempts <= policy.max_retries
     if any(d.purpose == step.value for d in tried):
         return False

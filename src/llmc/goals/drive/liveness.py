@@ -4,80 +4,19 @@ In order of trust: the task in flight, the session's activity, and for stale one
 count as activity.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct, field
 
-from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.ladder import Policy, sent_at
 from llmc.goals.drive.updates import Update
-from llmc.goals.model import Assignment, BlockedReason, Evidence, GoalView, Node, NodeStatus
-from llmc.goals.plan.plan import Shape, is_closed, is_ready, shape_of
-
-
-class Waits(Struct, frozen=True):
-    """The open leaves of a plan, in plan order."""
-
-    #: ready and not assigned
-    ready: tuple[str, ...]
-    #: unmet dependencies of each leaf, as the plan names them
-    waiting: Mapping[str, tuple[str, ...]]
-    #: number of leaves that depend on each leaf, largest first
-    holds_up: Mapping[str, int]
-
-
-def waits_of(view: GoalView) -> Waits:
-    shape, nodes = shape_of(view.nodes), view.nodes
-    open_ = [leaf for leaf in shape.leaves if not is_closed(leaf, nodes, shape)]
-    needs = {leaf: _open_needs(leaf, nodes, shape) for leaf in open_}
-    idle = (NodeStatus.TODO, NodeStatus.QUEUED)
-    return Waits(
-        ready=tuple(leaf for leaf in open_ if nodes[leaf].status in idle and is_ready(leaf, nodes, shape)),
-        waiting={leaf: wanted for leaf, wanted in needs.items() if wanted},
-        holds_up=_holds_up(needs, shape, set(open_)),
-    )
-
-
-def held_up_by(view: GoalView, node_id: str) -> int:
-    """How many open leaves depend on a node, directly or not."""
-    shape = shape_of(view.nodes)
-    found = waits_of(view).holds_up
-    return max((found.get(leaf, 0) for leaf in shape.leaves_below(node_id)), default=0)
-
-
-def _open_needs(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> tuple[str, ...]:
-    return tuple(dep for dep in shape.needs[leaf] if not is_closed(dep, nodes, shape))
-
-
-def _holds_up(needs: Mapping[str, tuple[str, ...]], shape: Shape, open_: set[str]) -> dict[str, int]:
-    """The dependents of each leaf; a dependency on a parent counts for all its open leaves."""
-    behind: dict[str, set[str]] = {}
-    for leaf, wanted in needs.items():
-        for dep in wanted:
-            for below in shape.leaves_below(dep):
-                if below in open_:
-                    behind.setdefault(below, set()).add(leaf)
-
-    def reached(start: str) -> int:
-        seen: set[str] = set()
-        todo = list(behind.get(start, ()))
-        while todo:
-            one = todo.pop()
-            if one not in seen:
-                seen.add(one)
-                todo += behind.get(one, ())
-        return len(seen - {start})
-
-    counts = {leaf: reached(leaf) for leaf in behind}
-    return dict(sorted(counts.items(), key=lambda row: -row[1]))
-
+from llmc.goals.model import Assignment, BlockedReason, Evidence
 
 #: messages that are read of one session
 MAX_MESSAGES = 20
 #: activity this soon after our own prompt proves nothing
 ECHO_S = 5.0
-#: purposes of dispatches that give out work or continue it
-INSTRUCTIONS = ("work", "answer", "reassign")
 
 
 class Run(StrEnum):
@@ -169,11 +108,6 @@ class Liveness(Struct, frozen=True):
     stalls_at: float | None = None
 
 
-def idle_after(assignment: Assignment, policy: Policy) -> float:
-    """Time without activity before a stall; the assignment's own limit wins."""
-    return policy.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
-
-
 def judge(
     assignment: Assignment,
     signals: Signals,
@@ -188,7 +122,7 @@ def judge(
         signals = Signals()
     active_at = activity(assignment, signals, now)
     progress_at = progress(assignment, signals, policy, now)
-    if waits_on_a_person(assignment, signals):
+    if waits_for_user(assignment, signals):
         return Liveness(State.WAITING, "waiting for user", active_at, progress_at)
     if signals.run is Run.FAILED:
         return Liveness(State.FAILED, signals.run_error or "the task failed", active_at, progress_at)
@@ -202,7 +136,7 @@ def judge(
     due, why = _due(assignment, policy, active_at, now)
     due = max(due, granted_until or due)
     if active_at is not None and now < due:
-        return Liveness(State.ALIVE, "it stirs", active_at, progress_at, due)
+        return Liveness(State.ALIVE, "there is activity", active_at, progress_at, due)
     return Liveness(State.QUIET, why, active_at, progress_at, due)
 
 
@@ -246,21 +180,23 @@ def progress(assignment: Assignment, signals: Signals, policy: Policy, now: floa
         proofs.append(min(signals.committed_at, now))
     if assignment.retry_count and assignment.last_retry_at is not None:
         wrote = signals.agent_wrote_at
-        if wrote is not None and min(wrote, now) > assignment.last_retry_at + idle_after(assignment, policy):
+        if wrote is not None and min(wrote, now) > assignment.last_retry_at + assignment.idle_after_s(
+            policy.idle_after_s
+        ):
             proofs.append(min(wrote, now))
     return max(proofs, default=None)
 
 
 def began_at(assignment: Assignment) -> float:
     """When the current worker got the work; earlier signals do not count."""
-    for dispatch in reversed(assignment.dispatch_history):
-        if dispatch.purpose in INSTRUCTIONS:
-            # the history stays as written; after a clock jump the newer of the two is corrected
-            return min(dispatch.ts, assignment.last_dispatch_at or dispatch.ts)
-    return assignment.created_at
+    given = assignment.last_instruction
+    if given is None:
+        return assignment.created_at
+    # the history stays as written; after a clock jump the newer of the two is corrected
+    return min(given.ts, assignment.last_dispatch_at or given.ts)
 
 
-def waits_on_a_person(assignment: Assignment, signals: Signals) -> bool:
+def waits_for_user(assignment: Assignment, signals: Signals) -> bool:
     """Whether the session waits for the user since our last message."""
     if signals.waiting is None:
         return False
@@ -274,15 +210,6 @@ def is_of_former_run(assignment: Assignment, signals: Signals) -> bool:
     return bool(assignment.run_id) or any(d.run_id == signals.run_id for d in assignment.dispatch_history)
 
 
-def _sent_at(assignment: Assignment) -> float | None:
-    """When the last instruction was last tried; a repeated one gets its full time."""
-    given = [d for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
-    if not given:
-        return None
-    tried = max(given[-1].ts, given[-1].result_at or given[-1].ts)
-    return min(tried, assignment.last_dispatch_at or tried)
-
-
 def is_echo(at: float, prompted_at: Iterable[float]) -> bool:
     """Whether this may be our own prompt, which is in the transcript before its receipt."""
     return any(abs(at - prompted) <= ECHO_S for prompted in prompted_at)
@@ -290,9 +217,11 @@ def is_echo(at: float, prompted_at: Iterable[float]) -> bool:
 
 def _due(assignment: Assignment, policy: Policy, active_at: float | None, now: float) -> tuple[float, str]:
     """When silence becomes a stall, and why: the earlier of two limits, never before the last activity."""
-    idle_s = idle_after(assignment, policy)
+    idle_s = assignment.idle_after_s(policy.idle_after_s)
     observed = assignment.last_observed_activity_at
-    known = (observed, active_at, began_at(assignment), _sent_at(assignment))
+    given = assignment.last_instruction
+    tried = sent_at(assignment, given) if given else None  # a repeated instruction gets its full time
+    known = (observed, active_at, began_at(assignment), tried)
     last_sign = max(min(at, now) for at in known if at is not None)
     silent = last_sign + idle_s
     expected = assignment.expected_next_update_at

@@ -1,9 +1,12 @@
-"""Status transitions of goals, nodes and assignments: three tables, one function each. Pure.
+"""Status transitions of goals, nodes and assignments, and the status of parents. Pure.
 
-A move returns the new record and its event. A transition that is not in the table is refused.
+A move returns the new record and its event. A transition that is not in the table is refused. Parents follow their children.
 """
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,14 +15,18 @@ from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
     BlockedReason,
+    Change,
     Crystallization,
     Event,
     Evidence,
     Goal,
     GoalStatus,
+    GoalView,
     Node,
+    NodeKind,
     NodeStatus,
 )
+from llmc.goals.plan.plan import children_of
 
 G, N, A = GoalStatus, NodeStatus, AssignmentStatus
 
@@ -30,7 +37,7 @@ GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
     (G.ACTIVE, G.PAUSED): "paused by user",
     (G.PAUSED, G.ACTIVE): "resumed by user",
     (G.ACTIVE, G.COMPLETED): "all phases are done and all commands in its criteria pass",
-    (G.PAUSED, G.COMPLETED): "the same, while paused: work in progress landed",
+    (G.PAUSED, G.COMPLETED): "all phases are done and all commands in its criteria pass",
     (G.COMPLETED, G.ACTIVE): "one of its plan items was reopened",
     (G.ACTIVE, G.CANCELLED): "cancelled by user",
     (G.PAUSED, G.CANCELLED): "cancelled by user",
@@ -60,7 +67,7 @@ NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
     (N.TODO, N.BLOCKED): "blocked by user",
     (N.TODO, N.DONE): "done by user",
     (N.QUEUED, N.DONE): "done by user, or landed before work was seen to start",
-    (N.BLOCKED, N.DONE): "done after all",
+    (N.BLOCKED, N.DONE): "done by user, or landed while blocked",
     # finished work turns out to be unfinished.
     (N.DONE, N.TODO): "reopened",
     (N.DONE, N.QUEUED): "reopened",
@@ -81,14 +88,14 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.DISPATCHED, A.DONE): "its work has landed",
     (A.ACTIVE, A.BLOCKED): "reported blocked by worker",
     (A.QUEUED, A.BLOCKED): "waiting for a decision by the user",
-    (A.QUEUED, A.DONE): "done by user before it was sent",
+    (A.QUEUED, A.DONE): "done by user before the instruction was sent",
     # answered;
     (A.BLOCKED, A.ACTIVE): "worker resumed",
     (A.BLOCKED, A.DISPATCHED): "answer sent",
-    (A.BLOCKED, A.QUEUED): "to be sent again",
+    (A.BLOCKED, A.QUEUED): "will be sent again",
     # sent again, reassigned or withdrawn.
     (A.STALLED, A.DISPATCHED): "another instruction sent",
-    (A.STALLED, A.QUEUED): "to be sent to another worker",
+    (A.STALLED, A.QUEUED): "will be sent to another worker",
     (A.ACTIVE, A.DISPATCHED): "another instruction sent",
     (A.ACTIVE, A.QUEUED): "returned by worker",
     (A.DISPATCHED, A.QUEUED): "instruction withdrawn",
@@ -113,7 +120,7 @@ def move_goal(
     if step not in GOAL_MOVES:
         raise _illegal(f"goal {goal.goal_id}", goal.status, to)
     data = _data(goal.status, to, reason or GOAL_MOVES[step], actor)
-    event = Event(ts=now, type=_GOAL_EVENTS.get(step, f"goal.{to}"), goal_id=goal.goal_id, data=data)
+    event = goal.event(_GOAL_EVENTS.get(step, f"goal.{to}"), now, data)
     return replace(goal, status=to, updated_at=now), event
 
 
@@ -130,8 +137,7 @@ def move_node(
     """A move of the table; done needs a proof, blocked a reason."""
     if (node.status, to) not in NODE_MOVES:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
-    _check_reason(f"{node.kind} {node.node_id}", to, blocked)
-    shown = _shown_proof(f"{node.kind} {node.node_id}", to, proof)
+    shown = _shown(f"{node.kind} {node.node_id}", to, blocked, proof)
     why = reason or (blocked.text if blocked else "") or NODE_MOVES[node.status, to]
     return _set_node(node, to, now, blocked, {**_data(node.status, to, why, actor), **shown})
 
@@ -151,8 +157,8 @@ def override_node(
         raise _illegal(what, node.status, to)
     if not reason.strip():
         raise IllegalMove(f"cannot override {what} without a reason", hint='Pass --reason "why".')
-    shown = _shown_proof(what, to, proof)
     blocked = BlockedReason(kind=actor, text=reason) if to is N.BLOCKED else None
+    shown = _shown(what, to, blocked, proof)
     data = {**_data(node.status, to, reason, actor), **shown}
     moved, event = _set_node(replace(node, overridden=True), to, now, blocked, data)
     return moved, replace(event, type="work.overridden")
@@ -163,8 +169,7 @@ def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> 
         raise IllegalMove(
             f"{node.kind} {node.node_id} is not overridden", hint="There is no override to clear."
         )
-    data = {"reason": reason, "actor": actor}
-    event = Event(ts=now, type="work.released", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
+    event = node.event("work.released", now, {"reason": reason, "actor": actor})
     return replace(node, overridden=False, updated_at=now), event
 
 
@@ -192,8 +197,7 @@ def move_assignment(
     what = f"assignment {assignment.assignment_id}"
     if (assignment.status, to) not in ASSIGNMENT_MOVES:
         raise _illegal(what, assignment.status, to)
-    _check_reason(what, to, blocked)
-    shown = _shown_proof(what, to, proof)
+    shown = _shown(what, to, blocked, proof)
     why = reason or (blocked.text if blocked else "") or ASSIGNMENT_MOVES[assignment.status, to]
     moved = replace(
         assignment, status=to, updated_at=now, blocked_reason=blocked if to is A.BLOCKED else None
@@ -215,23 +219,21 @@ def _set_node(
         blocked_reason=blocked if to is N.BLOCKED else None,
     )
     reopened = node.status is N.DONE and to is not N.DONE
-    kind = "work.reopened" if reopened else f"work.{to}"
-    return moved, Event(ts=now, type=kind, goal_id=node.goal_id, work_node_id=node.node_id, data=data)
+    return moved, node.event("work.reopened" if reopened else f"work.{to}", now, data)
 
 
 def _data(before: str, after: str, reason: str, actor: str) -> dict[str, Any]:
     return {"from": str(before), "to": str(after), "reason": reason, "actor": actor}
 
 
-def _check_reason(what: str, to: str, blocked: BlockedReason | None) -> None:
+def _shown(
+    what: str, to: str, blocked: BlockedReason | None, proof: Crystallization | Evidence | None
+) -> dict[str, Any]:
+    """The evidence as an event shows it. Done needs evidence, blocked a reason."""
     if to == N.BLOCKED and not (blocked and blocked.kind.strip() and blocked.text.strip()):
         raise IllegalMove(
             f"cannot block {what} without a reason", hint="Pass --reason, and --kind for the kind of blocker."
         )
-
-
-def _shown_proof(what: str, to: str, proof: Crystallization | Evidence | None) -> dict[str, Any]:
-    """The evidence as an event shows it."""
     if to != N.DONE:
         return {}
     if isinstance(proof, Crystallization) and proof.summary.strip():
@@ -249,3 +251,169 @@ def _illegal(what: str, before: str, to: str) -> IllegalMove:
     return IllegalMove(
         f"{what} is {before} and cannot become {to}", hint="Run `llmc goal show` to see the plan."
     )
+
+
+_COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")
+
+
+def criterion(command: str) -> str:
+    return f"`{command.strip()}` passes"
+
+
+def commands(criteria: Iterable[str]) -> tuple[str, ...]:
+    found = (_COMMAND.match(text.strip()) for text in criteria)
+    return tuple(match[1].strip() for match in found if match)
+
+
+def is_reached(goal: Goal) -> bool:
+    """Whether no criterion has a command, or all commands passed."""
+    return not commands(goal.success_criteria) or (goal.checked is not None and goal.checked.passed)
+
+
+_DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
+
+
+class Progress(NamedTuple):
+    """Done leaves, of those that were not cancelled."""
+
+    done: int = 0
+    total: int = 0
+
+    @property
+    def percent(self) -> int:
+        """100 only when everything is done."""
+        return 100 * self.done // self.total if self.total else 0
+
+
+def after(view: GoalView, change: Change) -> GoalView:
+    gone = set(change.removed_nodes)
+    nodes = {**view.nodes, **{node.node_id: node for node in change.nodes}}
+    return GoalView(
+        change.goal or view.goal,
+        {node_id: node for node_id, node in nodes.items() if node_id not in gone},
+        {**view.assignments, **{one.assignment_id: one for one in change.assignments}},
+    )
+
+
+def settled(view: GoalView, change: Change, now: float) -> Change:
+    """The change plus the new status of tasks, phases and the goal."""
+    return joined(change, rolled_up(after(view, change), now))
+
+
+def joined(first: Change, then: Change) -> Change:
+    """Both changes; of a record in both, the second."""
+    nodes = {node.node_id: node for node in (*first.nodes, *then.nodes)}
+    assignments = {one.assignment_id: one for one in (*first.assignments, *then.assignments)}
+    return replace(
+        first,
+        goal=then.goal or first.goal,
+        nodes=tuple(nodes.values()),
+        assignments=tuple(assignments.values()),
+        crystallizations=(*first.crystallizations, *then.crystallizations),
+        events=(*first.events, *then.events),
+        removed_nodes=(*first.removed_nodes, *then.removed_nodes),
+    )
+
+
+def rolled_up(view: GoalView, now: float) -> Change:
+    """What must change so that every parent matches its children."""
+    nodes, children = dict(view.nodes), children_of(view.nodes)
+    changed: dict[str, Node] = {}
+    events: list[Event] = []
+    for kind in _DEEPEST_FIRST:
+        for node in [one for one in nodes.values() if one.kind is kind]:
+            below = [nodes[child.node_id] for child in children.get(node.node_id, ())]
+            if not follows(node, below):
+                continue
+            wanted = status_of(node, below)
+            reason = _waits_for(wanted, below)
+            if (wanted, reason) != (node.status, node.blocked_reason):
+                ids = tuple(child.node_id for child in below)
+                moved, event = follow_children(node, wanted, now, ids, reason)
+                nodes[node.node_id] = changed[node.node_id] = moved
+                events.append(event)
+    goal = _rolled_goal(view.goal, [nodes[phase.node_id] for phase in children.get("", ())], now, events)
+    return Change(goal=goal, nodes=tuple(changed.values()), events=tuple(events))
+
+
+def follows(node: Node, children: list[Node]) -> bool:
+    """Leaves, overridden nodes and cancelled nodes keep their status."""
+    return bool(children) and not node.overridden and node.status is not N.CANCELLED
+
+
+def status_of(node: Node, children: list[Node]) -> NodeStatus:
+    """The status derived from the children."""
+    if not follows(node, children):
+        return node.status
+    found = {child.status for child in children}
+    if found == {N.CANCELLED}:
+        return N.CANCELLED
+    if not any(status.is_open for status in found):
+        return N.DONE
+    if N.IN_PROGRESS in found:
+        return N.IN_PROGRESS
+    if N.QUEUED in found:
+        return N.IN_PROGRESS if N.DONE in found else N.QUEUED
+    if N.BLOCKED in found:
+        return N.BLOCKED
+    return N.IN_PROGRESS if N.DONE in found else N.TODO
+
+
+def is_completed(phases: list[Node]) -> bool:
+    """Whether all phases are closed and at least one is done."""
+    found = {phase.status for phase in phases}
+    return N.DONE in found and not any(status.is_open for status in found)
+
+
+def progress(view: GoalView) -> dict[str, Progress]:
+    """By node id, and of the goal under "". A cancelled goal counts its cancelled work as open."""
+    return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
+
+
+def whole_progress(view: GoalView) -> Progress:
+    return Progress(*_counted(view)[""])
+
+
+def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
+    """Done leaves and all leaves, of each node and of the goal."""
+    given_up = view.goal.status is GoalStatus.CANCELLED
+    every = view.nodes.values()
+    parts = ([node for node in every if node.kind is kind] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST))
+    found: dict[str, tuple[int, int]] = {}
+    below: dict[str, tuple[int, int]] = {"": (0, 0)}
+    for node in chain.from_iterable(parts):
+        done, total = below.get(node.node_id, (0, 1))
+        if node.status is N.CANCELLED:
+            done, total = (done, total) if given_up else (0, 0)
+        elif node.status is N.DONE and not (given_up and node.node_id in below):
+            done = total = total or 1
+        found[node.node_id] = done, total
+        done_beside, beside = below.get(node.parent_id, (0, 0))
+        below[node.parent_id] = done_beside + done, beside + total
+    return {**found, "": below[""]}
+
+
+def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None:
+    if wanted is not N.BLOCKED:
+        return None
+    waiting = [child for child in children if child.status is N.BLOCKED]
+    first = waiting[0].blocked_reason
+    said = f": {first.text}" if first else ""
+    names = ", ".join(child.node_id for child in waiting)
+    return BlockedReason(kind="parts", text=f"{names} blocked{said}")
+
+
+def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+    goal, is_done = before, is_completed(phases)
+    if phases and not is_done and goal.checked is not None:
+        # an earlier check says nothing about the new work
+        goal = replace(goal, checked=None, asks=None)
+    wanted = goal.status
+    if is_done and is_reached(goal) and goal.status.goes_on:
+        wanted = GoalStatus.COMPLETED
+    elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
+        wanted = GoalStatus.ACTIVE
+    if wanted is not goal.status:
+        goal, event = move_goal(goal, wanted, now)
+        events.append(event)
+    return goal if goal is not before else None

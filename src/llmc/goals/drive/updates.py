@@ -278,15 +278,8 @@ def _evidence(value: Any) -> Evidence:
     return Evidence(**fields)
 
 
-_EVIDENCE = {
-    "filesTouched": "files_touched",
-    "commandsRun": "commands_run",
-    "testsRun": "tests_run",
-    "commits": "commits",
-    "prs": "prs",
-    "issues": "issues",
-    "externalRefs": "external_refs",
-}
+#: keys of evidence and their fields
+_EVIDENCE = {one.encode_name: one.name for one in msgspec.structs.fields(Evidence)}
 
 _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "goalId": ("goal_id", _text(MAX_ID)),

@@ -1,9 +1,9 @@
-"""A plan before it is stored: phases, tasks and subtasks, and its structure. Pure.
+"""A plan before it is stored: phases, tasks and subtasks; its structure, and what waits for what. Pure.
 
 The structure depends on the plan alone, not on any status, so it can be cached until the plan changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -13,6 +13,7 @@ from llmc.goals.model import (
     MAX_PHASES,
     MAX_SUBTASKS,
     MAX_TASKS,
+    GoalView,
     Node,
     NodeKind,
     NodeStatus,
@@ -35,6 +36,9 @@ class Limits(Struct, frozen=True):
 
 DEFAULT_LIMITS = Limits()
 
+#: the JSON key of a node's children
+BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
+
 
 class RiskLevel(StrEnum):
     LOW = "low"
@@ -42,16 +46,16 @@ class RiskLevel(StrEnum):
     HIGH = "high"
 
 
-class PlanNode(Struct, frozen=True):
+class PlanNode(Struct, frozen=True, rename="camel"):
     """A phase, a task or a subtask of a plan, with its children."""
 
     id: str
     kind: NodeKind
     name: str
     objective: str = ""
-    outcome: str = ""
-    acceptance: tuple[str, ...] = ()
-    deps: tuple[str, ...] = ()
+    expected_outcome: str = field(default="", name="outcome")
+    acceptance_criteria: tuple[str, ...] = field(default=(), name="acceptance")
+    depends_on: tuple[str, ...] = field(default=(), name="deps")
     children: tuple["PlanNode", ...] = ()
     definition_of_done: str = ""
     suggested_agent_id: str = ""
@@ -61,16 +65,10 @@ class PlanNode(Struct, frozen=True):
     risk_level: str = ""
     verify: str = ""
     #: None: the defaults
-    recovery: Recovery | None = None
+    recovery_policy: Recovery | None = None
     idle_after_ms: int | None = None
     #: marked done in the plan
     done: bool = False
-
-    def walk(self, parent: str = "") -> Iterator[tuple["PlanNode", str]]:
-        """This node and its descendants, each with its parent's id."""
-        yield self, parent
-        for child in self.children:
-            yield from child.walk(self.id)
 
     def is_done(self) -> bool:
         return all(child.is_done() for child in self.children) if self.children else self.done
@@ -84,9 +82,16 @@ class Plan(Struct, frozen=True):
     #: Markdown plans only
     problem_statement: str = ""
 
-    def walk(self) -> Iterator[tuple[PlanNode, str]]:
-        for phase in self.phases:
-            yield from phase.walk()
+    def walk(self) -> Iterator[tuple[PlanNode, str, str]]:
+        """Every node, with its parent's id and its path in the JSON."""
+        return _walk(self.phases, "", "$.phases")
+
+
+def _walk(nodes: Iterable[PlanNode], parent: str, path: str) -> Iterator[tuple[PlanNode, str, str]]:
+    for index, node in enumerate(nodes):
+        here = f"{path}[{index}]"
+        yield node, parent, here
+        yield from _walk(node.children, node.id, f"{here}.{BELOW.get(node.kind, '')}")
 
 
 class Split(Struct, frozen=True):
@@ -103,32 +108,34 @@ class Provenance(Struct, frozen=True):
     validation_errors: tuple[str, ...] = ()
 
 
+#: fields that a plan and its records have in common
+_CONTENT = (
+    *(
+        "kind",
+        "name",
+        "objective",
+        "expected_outcome",
+        "acceptance_criteria",
+        "definition_of_done",
+        "depends_on",
+    ),
+    *("suggested_agent_id", "suggested_agent_type", "required_tools", "estimated_effort", "risk_level"),
+    *("verify", "recovery_policy", "idle_after_ms"),
+)
+
+
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:
     """A node record for a node of a plan."""
     return Node(
         goal_id=goal_id,
         node_id=node.id,
-        kind=node.kind,
         parent_id=parent,
         position=position,
-        name=node.name,
-        objective=node.objective,
-        expected_outcome=node.outcome,
-        acceptance_criteria=node.acceptance,
-        definition_of_done=node.definition_of_done,
-        depends_on=node.deps,
-        suggested_agent_id=node.suggested_agent_id,
-        suggested_agent_type=node.suggested_agent_type,
-        required_tools=node.required_tools,
-        estimated_effort=node.estimated_effort,
-        risk_level=node.risk_level,
-        verify=node.verify,
-        recovery_policy=node.recovery,
-        idle_after_ms=node.idle_after_ms,
         status=NodeStatus.DONE if node.is_done() else NodeStatus.TODO,
         created_at=now,
         updated_at=now,
         ended_at=now if node.is_done() else None,
+        **{name: getattr(node, name) for name in _CONTENT},
     )
 
 
@@ -139,9 +146,6 @@ def with_blocks(nodes: list[Node]) -> tuple[Node, ...]:
         for needed in node.depends_on:
             waiting.get(needed, []).append(node.node_id)
     return tuple(replace(node, blocks=tuple(waiting[node.node_id])) for node in nodes)
-
-
-_KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 
 
 class Shape(Struct, frozen=True):
@@ -164,18 +168,29 @@ class Shape(Struct, frozen=True):
             yield from self.leaves_below(child)
 
 
+def children_of(nodes: Mapping[str, Node]) -> dict[str, list[Node]]:
+    """The children of each node, in order; phases are under ""."""
+    found: dict[str, list[Node]] = {}
+    for node in sorted(nodes.values(), key=lambda one: (one.position, one.node_id)):
+        found.setdefault(node.parent_id if node.parent_id in nodes else "", []).append(node)
+    return found
+
+
+def walk(children: Mapping[str, Sequence[Node]], parent: str = "") -> Iterator[Node]:
+    """Every node below a parent, in plan order."""
+    for node in children.get(parent, ()):
+        yield node
+        yield from walk(children, node.node_id)
+
+
 def shape_of(nodes: Mapping[str, Node]) -> Shape:
-    children: dict[str, list[Node]] = {}
-    roots: list[Node] = []
-    for node in nodes.values():
-        siblings = children.setdefault(node.parent_id, []) if node.parent_id in nodes else roots
-        siblings.append(node)
+    children = children_of(nodes)
+    roots = children.pop("", [])
     parents: dict[str, tuple[str, ...]] = {}
     needs: dict[str, tuple[str, ...]] = {}
     leaves: list[str] = []
 
     def descend(siblings: list[Node], above: tuple[str, ...], needed_above: tuple[str, ...]) -> None:
-        siblings.sort(key=_order)
         for node in siblings:
             node_id = node.node_id
             parents[node_id] = above
@@ -189,14 +204,10 @@ def shape_of(nodes: Mapping[str, Node]) -> Shape:
                 leaves.append(node_id)
                 needs[node_id] = needed
 
-    for kind in _KINDS:
+    for kind in NodeKind:
         descend([node for node in roots if node.kind is kind], (), ())
     kept = {parent: tuple([node.node_id for node in below]) for parent, below in children.items()}
     return Shape(tuple(leaves), kept, parents, needs, frozenset(leaves))
-
-
-def _order(node: Node) -> tuple[int, str]:
-    return node.position, node.node_id
 
 
 def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:
@@ -256,3 +267,59 @@ def _closes(parent: Node) -> bool:
 def _bars(parent: Node) -> bool:
     """Whether it is closed or held by the user."""
     return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)
+
+
+class Waits(Struct, frozen=True):
+    """The open leaves of a plan, in plan order."""
+
+    #: ready and not assigned
+    ready: tuple[str, ...]
+    #: unmet dependencies of each leaf, as the plan names them
+    waiting: Mapping[str, tuple[str, ...]]
+    #: number of leaves that depend on each leaf, largest first
+    holds_up: Mapping[str, int]
+
+
+def waits_of(view: GoalView) -> Waits:
+    shape, nodes = shape_of(view.nodes), view.nodes
+    open_ = [leaf for leaf in shape.leaves if not is_closed(leaf, nodes, shape)]
+    needs = {leaf: _open_needs(leaf, nodes, shape) for leaf in open_}
+    return Waits(
+        ready=tuple(leaf for leaf in open_ if nodes[leaf].status.is_waiting and is_ready(leaf, nodes, shape)),
+        waiting={leaf: wanted for leaf, wanted in needs.items() if wanted},
+        holds_up=_holds_up(needs, shape, set(open_)),
+    )
+
+
+def held_up_by(view: GoalView, node_id: str) -> int:
+    """How many open leaves depend on a node, directly or not."""
+    shape = shape_of(view.nodes)
+    found = waits_of(view).holds_up
+    return max((found.get(leaf, 0) for leaf in shape.leaves_below(node_id)), default=0)
+
+
+def _open_needs(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> tuple[str, ...]:
+    return tuple(dep for dep in shape.needs[leaf] if not is_closed(dep, nodes, shape))
+
+
+def _holds_up(needs: Mapping[str, tuple[str, ...]], shape: Shape, open_: set[str]) -> dict[str, int]:
+    """The dependents of each leaf; a dependency on a parent counts for all its open leaves."""
+    behind: dict[str, set[str]] = {}
+    for leaf, wanted in needs.items():
+        for dep in wanted:
+            for below in shape.leaves_below(dep):
+                if below in open_:
+                    behind.setdefault(below, set()).add(leaf)
+
+    def reached(start: str) -> int:
+        seen: set[str] = set()
+        todo = list(behind.get(start, ()))
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                todo += behind.get(one, ())
+        return len(seen - {start})
+
+    counts = {leaf: reached(leaf) for leaf in behind}
+    return dict(sorted(counts.items(), key=lambda row: -row[1]))

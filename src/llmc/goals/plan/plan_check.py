@@ -15,11 +15,13 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.base.text import closest
 from llmc.goals.model import NodeKind, Recovery
-from llmc.goals.plan.plan import Limits, Plan, PlanNode, RiskLevel, Split
+from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode, RiskLevel, Split
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+')
 
@@ -78,36 +80,30 @@ class Problem(Struct, frozen=True):
         return f"{self.path}: {self.text}"
 
 
-class _Pairs:
-    """Builds objects and remembers duplicate keys."""
-
-    def __init__(self) -> None:
-        self.twice: list[str] = []
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in made:
-                self.twice.append(key)
-            made[key] = value
-        return made
-
-
 def parse(text: str) -> tuple[Any, list[Problem]]:
     """The value and problems; with a problem at "$" there is no value."""
     if len(text) > MAX_CHARS:
         return None, [
             Problem("$", f"{len(text)} characters; at most {MAX_CHARS} are allowed", of_shape=False)
         ]
-    pairs = _Pairs()
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in made:
+                twice.append(key)
+            made[key] = value
+        return made
+
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=object_of, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         return None, [Problem("$", _not_json(text, error), of_shape=False)]
     except (ValueError, RecursionError) as error:
         return None, [Problem("$", f"not JSON: {str(error)[:200]}", of_shape=False)]
     return value, [
-        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in pairs.twice
+        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in twice
     ]
 
 
@@ -411,7 +407,7 @@ def _cycles(known: Mapping[str, Wait]) -> list[Problem]:
             circle: list[_Moment] = error.args[
                 1
             ]  # each comes before the next, and the first is also the last
-        path, opened = _kind_named(circle, known, leaves)
+        path, opened = _cycle_text(circle, known, leaves)
         problems.append(_sense(f"{known[opened[0]].path}.deps", f"dependency cycle: {path}"))
         del before[(opened[0], False)][(opened[1], opened[1] not in leaves)]
     return problems
@@ -432,7 +428,7 @@ def _moments(known: Mapping[str, Wait], leaves: set[str]) -> _Before:
     return before
 
 
-def _kind_named(
+def _cycle_text(
     circle: Sequence[_Moment], known: Mapping[str, Wait], leaves: set[str]
 ) -> tuple[str, tuple[str, str]]:
     """The cycle as a chain of leaves, and one dependency in it."""
@@ -449,7 +445,6 @@ def _kind_named(
 
 Problems = tuple[Problem, ...]
 
-_BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 _KINDS = {"phases": NodeKind.PHASE, "tasks": NodeKind.TASK, "subtasks": NodeKind.SUBTASK}
 
 
@@ -531,7 +526,7 @@ def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
         deps = node.get("deps")
         texts = [dep for dep in deps if isinstance(dep, str)] if isinstance(deps, list) else []
         yield Wait(node["id"], parent, tuple(dict.fromkeys(texts)), here)
-        if below := _BELOW.get(_KINDS[key]):
+        if below := BELOW.get(_KINDS[key]):
             yield from _waits(node, below, here, node["id"])
 
 
@@ -565,29 +560,15 @@ def _plan(value: dict[str, Any]) -> Plan:
 
 
 def _nodes(holder: dict[str, Any], key: str) -> tuple[PlanNode, ...]:
-    kind = _KINDS[key]
-    return tuple(
-        PlanNode(
-            id=node["id"],
-            kind=kind,
-            name=node["name"].strip(),
-            objective=node.get("objective", ""),
-            outcome=node.get("outcome", ""),
-            acceptance=tuple(node["acceptance"]),
-            deps=tuple(node.get("deps", ())),
-            children=_nodes(node, _BELOW[kind]) if kind in _BELOW else (),
-            definition_of_done=node.get("definitionOfDone", ""),
-            suggested_agent_id=node.get("suggestedAgentId", ""),
-            suggested_agent_type=node.get("suggestedAgentType", ""),
-            required_tools=tuple(node.get("requiredTools", ())),
-            estimated_effort=node.get("estimatedEffort", ""),
-            risk_level=node.get("riskLevel", ""),
-            verify=node.get("verify", ""),
-            recovery=Recovery(node["recoveryPolicy"]) if "recoveryPolicy" in node else None,
-            idle_after_ms=_milliseconds(node["idleAfter"]) if "idleAfter" in node else None,
-        )
-        for node in holder.get(key, ())
-    )
+    return tuple(_node_of(node, _KINDS[key]) for node in holder.get(key, ()))
+
+
+def _node_of(node: dict[str, Any], kind: NodeKind) -> PlanNode:
+    """A node that the schema has checked."""
+    below = _nodes(node, BELOW[kind]) if kind in BELOW else ()
+    more = {"idleAfterMs": _milliseconds(node["idleAfter"])} if "idleAfter" in node else {}
+    made = msgspec.convert({**node, "kind": kind, "name": node["name"].strip(), **more}, PlanNode)
+    return replace(made, children=below)
 
 
 def _milliseconds(text: str) -> int:

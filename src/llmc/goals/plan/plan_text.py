@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.base.text import closest
-from llmc.goals.drive.rollup import criterion
+from llmc.goals.drive.moves import criterion
 from llmc.goals.model import NodeKind
-from llmc.goals.plan.plan import Limits, Plan, PlanNode
+from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode
 from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines
 
 #: keys of lines and their fields
@@ -42,8 +42,7 @@ _TICKED = re.compile(r"^\[[xX]\][ \t]+(?P<text>.+)$")
 _KEY = re.compile(r"^[ \t]*(?:[-*][ \t]+)?(?P<key>[a-z]{2,}(?:-[a-z]+)?):(?:[ \t]+(?P<value>.*?))?[ \t]*$")
 _GIVEN_ID = re.compile(r"^(?P<id>[A-Za-z][A-Za-z_-]*[0-9][A-Za-z0-9_.-]*):[ \t]+(?P<name>.+)$")
 _SORT = re.compile(r"^(?:goal|phase|task|subtask)[ \t]*[0-9.]*:[ \t]+(?P<name>.+)$", re.IGNORECASE)
-_KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
-_BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
+_KINDS = tuple(NodeKind)
 
 
 class LineProblem(Struct, frozen=True):
@@ -246,7 +245,7 @@ class _Markdown:
         assert part.kind is not None
         lines[path] = part.line
         lines |= {f"{path}.{name}": line for name, line in part.lines.items()}
-        below = _BELOW.get(part.kind, "")
+        below = BELOW.get(part.kind, "")
         if part.done and any(not found.done for found in _all(part) if not found.children):
             self._problem(part.line, f"{part.id} is checked, but not all of its children are")
         children = [

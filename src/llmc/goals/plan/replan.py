@@ -3,10 +3,11 @@
 If the result would not be a valid plan, the problems are returned and nothing changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from llmc.goals.drive.words import of_node
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -27,6 +28,7 @@ from llmc.goals.plan.plan import (
     PlanNode,
     Provenance,
     Split,
+    children_of,
     record_of,
     with_blocks,
 )
@@ -35,8 +37,6 @@ from llmc.goals.plan.plan_check import Problem, Wait, bounded, graph_problems
 #: the events have all revisions
 MAX_REVISIONS = 100
 WHY_CHARS = 1000
-
-_BEGUN = (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS, NodeStatus.BLOCKED)
 
 
 def change_of(
@@ -48,8 +48,9 @@ def change_of(
     provenance: Provenance | None,
 ) -> Change:
     """The change that makes this the plan; empty if nothing differs."""
-    nodes = {id: _reset_if_regrouped(view, node, moved, after, now) for id, node in after.items()}
     former = {new: old for old, new in moved.items()}
+    regrouped = _regrouped(view.nodes, after, former)
+    nodes = {id: _reset(node, now) if id in regrouped else node for id, node in after.items()}
     same = {id: view.nodes.get(former.get(id, id)) for id in nodes}
     revision = PlanRevision(
         ts=now,
@@ -75,18 +76,14 @@ def change_of(
     )
 
 
-def _is_group(nodes: Mapping[str, Node], node_id: str) -> bool:
-    return any(node.parent_id == node_id for node in nodes.values())
+def _regrouped(before: Mapping[str, Node], after: Mapping[str, Node], former: Mapping[str, str]) -> set[str]:
+    """Leaves that became parents, and parents that became leaves: they are no longer in progress."""
+    old, new = children_of(before), children_of(after)
+    return {id for id in after if (was := former.get(id, id)) in before and (was in old) != (id in new)}
 
 
-def _reset_if_regrouped(
-    view: GoalView, node: Node, moved: Mapping[str, str], after: Mapping[str, Node], now: float
-) -> Node:
-    """A leaf that became a parent, or the other way round, is no longer in progress."""
-    former = next((old for old, new in moved.items() if new == node.node_id), node.node_id)
-    if former not in view.nodes or node.status not in _BEGUN:
-        return node
-    if _is_group(view.nodes, former) == _is_group(after, node.node_id):
+def _reset(node: Node, now: float) -> Node:
+    if not node.status.is_open or node.status is NodeStatus.TODO:
         return node
     return replace(node, status=NodeStatus.TODO, blocked_reason=None, updated_at=now)
 
@@ -104,9 +101,10 @@ def _assignments(
 ) -> list[tuple[Assignment, Event]]:
     """Assignments that follow their node to a new id, and those that are cancelled."""
     found = []
+    groups = children_of(after)
     for assignment in view.assignments.values():
         node_id = moved.get(assignment.work_node_id, assignment.work_node_id)
-        reason = _why_over(node_id, after) if assignment.status.is_open else ""
+        reason = _why_over(node_id, after, groups) if assignment.status.is_open else ""
         if reason:
             found.append(_cancelled(assignment, node_id, reason, now))
         elif node_id != assignment.work_node_id:
@@ -115,10 +113,10 @@ def _assignments(
     return found
 
 
-def _why_over(node_id: str, after: Mapping[str, Node]) -> str:
+def _why_over(node_id: str, after: Mapping[str, Node], groups: Collection[str]) -> str:
     if node_id not in after:
         return f"{node_id} is not in the new plan"
-    if _is_group(after, node_id):
+    if node_id in groups:
         return f"{node_id} was split into subtasks"
     if after[node_id].status is NodeStatus.DONE:
         return f"{node_id} is marked done in the new plan"
@@ -147,8 +145,7 @@ def _plan_event(view: GoalView, revision: PlanRevision) -> Event:
         "changed": list(revision.changed),
         "moved": revision.moved,
     }
-    type = "plan.revised" if view.nodes else "plan.generated"
-    return Event(ts=revision.ts, type=type, goal_id=view.goal.goal_id, data=data)
+    return view.goal.event("plan.revised" if view.nodes else "plan.generated", revision.ts, data)
 
 
 def _restarted(
@@ -160,11 +157,7 @@ def _restarted(
         before = old.status if old is not None else NodeStatus.TODO
         if before is not node.status:
             said = "marked done in the plan" if node.status is NodeStatus.DONE else "the work changed"
-            data = {"from": str(before), "reason": said}
-            goal_id = view.goal.goal_id
-            events.append(
-                Event(ts=now, type=f"work.{node.status}", goal_id=goal_id, work_node_id=id, data=data)
-            )
+            events.append(node.event(f"work.{node.status}", now, {"from": str(before), "reason": said}))
     return events
 
 
@@ -172,21 +165,11 @@ def _done_already(
     view: GoalView, after: Mapping[str, Node], same: Mapping[str, Node | None], now: float
 ) -> list[Crystallization]:
     """Summaries for items that the plan marks done."""
-    found = []
-    for id, node in after.items():
-        old = same[id]
-        if node.status is NodeStatus.DONE and (old is None or old.status is not NodeStatus.DONE):
-            found.append(
-                Crystallization(
-                    crystallization_id=f"plan:{view.goal.goal_id}:{id}:{now:.3f}",
-                    goal_id=view.goal.goal_id,
-                    work_node_id=id,
-                    level=str(node.kind),
-                    created_at=now,
-                    summary="Marked done in the plan.",
-                )
-            )
-    return found
+    return [
+        of_node(f"plan:{view.goal.goal_id}:{id}:{now:.3f}", node, now, summary="Marked done in the plan.")
+        for id, node in after.items()
+        if node.status is NodeStatus.DONE and ((old := same[id]) is None or old.status is not NodeStatus.DONE)
+    ]
 
 
 def _goal(goal: Goal, revision: PlanRevision, provenance: Provenance | None, now: float) -> Goal:
@@ -211,27 +194,12 @@ _DAY_S = 86400.0
 Problems = tuple[Problem, ...]
 
 
-def may_replan(
-    history: Sequence[PlanRevision],
-    now: float,
-    every_s: float = REPLAN_EVERY_S,
-    most_a_day: int = MAX_REPLANS_A_DAY,
-) -> bool:
-    """Whether the rules may replan now; the user always may."""
-    return replan_wait_s(history, now, every_s, most_a_day) == 0.0
-
-
-def replan_wait_s(
-    history: Sequence[PlanRevision],
-    now: float,
-    every_s: float = REPLAN_EVERY_S,
-    most_a_day: int = MAX_REPLANS_A_DAY,
-) -> float:
-    """Seconds until the rules may replan; a clock set back makes nothing old."""
+def replan_wait_s(history: Sequence[PlanRevision], now: float) -> float:
+    """Seconds until the rules may replan, 0 for now; a clock set back makes nothing old. The user may at any time."""
     ages = sorted(max(0.0, now - revision.ts) for revision in history)
-    since_last = every_s - ages[0] if ages else 0.0
+    since_last = REPLAN_EVERY_S - ages[0] if ages else 0.0
     of_today = [age for age in ages if age < _DAY_S]
-    full = _DAY_S - of_today[most_a_day - 1] if len(of_today) >= most_a_day else 0.0
+    full = _DAY_S - of_today[MAX_REPLANS_A_DAY - 1] if len(of_today) >= MAX_REPLANS_A_DAY else 0.0
     return max(0.0, since_last, full)
 
 
@@ -240,10 +208,6 @@ def current_id(goal: Goal, node_id: str) -> str:
     for revision in goal.plan_revision_history:
         node_id = revision.moved.get(node_id, node_id)
     return node_id
-
-
-def wants_plan(view: GoalView) -> bool:
-    return not view.nodes
 
 
 def settled_ids(view: GoalView) -> frozenset[str]:
@@ -260,7 +224,7 @@ def merge_plan(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Change | Problems:
     """Set the goal's plan, or replace it."""
-    places = _places(plan)
+    places = {node.id: (node, parent, path) for node, parent, path in plan.walk()}
     if problems := _contradictions(view, places):
         return bounded(problems)
     moved = _moved(view.nodes, places)
@@ -277,11 +241,12 @@ def merge_plan(
 def room_for_split(view: GoalView, leaf_id: str, limits: Limits) -> int:
     """How many subtasks a leaf may be split into; below 2 it cannot be split."""
     leaf = view.nodes.get(leaf_id)
-    if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
+    children = children_of(view.nodes)
+    if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or leaf_id in children:
         return 0
     if leaf.kind is NodeKind.TASK:
         return limits.subtasks
-    return limits.subtasks - (len(_children(view, leaf.parent_id)) - 1)
+    return limits.subtasks - (len(children[leaf.parent_id]) - 1)
 
 
 def split_leaf(
@@ -319,11 +284,6 @@ def _parent_of_parts(leaf: Node) -> str:
     return leaf.node_id if leaf.kind is NodeKind.TASK else leaf.parent_id
 
 
-def _children(view: GoalView, node_id: str) -> list[Node]:
-    found = [node for node in view.nodes.values() if node.parent_id == node_id]
-    return sorted(found, key=lambda node: node.position)
-
-
 def _waiting_for(node: Node, gone: str, instead: tuple[str, ...]) -> Node:
     if gone not in node.depends_on:
         return node
@@ -342,17 +302,6 @@ def _order_with(view: GoalView, leaf: Node, parts: list[str]) -> list[str]:
 
 #: by id: the node, its parent's id, and its path
 _Places = Mapping[str, tuple[PlanNode, str, str]]
-
-
-def _places(plan: Plan) -> _Places:
-    found: dict[str, tuple[PlanNode, str, str]] = {}
-    for p, phase in enumerate(plan.phases):
-        found[phase.id] = (phase, "", f"$.phases[{p}]")
-        for t, task in enumerate(phase.children):
-            found[task.id] = (task, phase.id, f"$.phases[{p}].tasks[{t}]")
-            for s, subtask in enumerate(task.children):
-                found[subtask.id] = (subtask, task.id, f"$.phases[{p}].tasks[{t}].subtasks[{s}]")
-    return found
 
 
 def _contradictions(view: GoalView, places: _Places) -> list[Problem]:

@@ -1,16 +1,16 @@
 """Draws a goal's plan as a tree for the terminal, and as a Mermaid diagram. Pure.
 
-Percentages come from the caller (drive/rollup.py).
+Percentages come from the caller (drive/moves.py).
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from llmc.base.text import cells, printable, shortened
-from llmc.goals.drive.policy import worker_of
+from llmc.goals.drive.ladder import worker_of
 from llmc.goals.model import Assignment, AssignmentStatus, GoalStatus, GoalView, Node, NodeKind, NodeStatus
+from llmc.goals.plan.plan import children_of, walk
 
 #: a text and its style: a colour, "bold", "dim" or ""
 Span = tuple[str, str]
@@ -48,29 +48,8 @@ _GOAL_STYLES = {
 }
 
 
-class Tree(Struct, frozen=True):
-    """The nodes of a goal by parent, in order."""
-
-    below: Mapping[str, Sequence[Node]]
-
-    @classmethod
-    def of(cls, view: GoalView) -> "Tree":
-        below: dict[str, list[Node]] = {}
-        for node in view.nodes.values():
-            known = node.parent_id if node.parent_id in view.nodes else ""
-            below.setdefault(known, []).append(node)
-        return cls({id: sorted(found, key=lambda n: (n.position, n.node_id)) for id, found in below.items()})
-
-    def children(self, node_id: str) -> Sequence[Node]:
-        return self.below.get(node_id, ())
-
-    def walk(self, node_id: str = "") -> Iterator[Node]:
-        for node in self.children(node_id):
-            yield node
-            yield from self.walk(node.node_id)
-
-    def leaves(self) -> list[Node]:
-        return [node for node in self.walk() if not self.children(node.node_id)]
+#: the nodes of a goal by parent, in order
+Tree = Mapping[str, Sequence[Node]]
 
 
 def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Line]:
@@ -79,11 +58,11 @@ def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Li
     `percent`: by node id, and of the goal under "". Lines fit into `width` cells.
     """
     width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
-    tree = Tree.of(view)
+    tree = children_of(view.nodes)
     lines = [_title(view, width), _progress(tree, percent.get("", 0))]
     if not view.nodes:
         lines.append((("no plan yet", "dim"),))
-    owners = _owners(view)
+    owners = owners_of(view)
     for node, indent in _branches(tree, "", ""):
         end = _end(view, tree, owners.get(node.node_id), percent, node)
         lines.append(_row(node, indent, end, width))
@@ -100,16 +79,18 @@ def _title(view: GoalView, width: int) -> Line:
 
 def _progress(tree: Tree, percent: int) -> Line:
     full = BAR_CELLS * max(0, min(percent, 100)) // 100
-    counts: dict[NodeStatus, int] = {}
-    for leaf in tree.leaves():
-        counts[leaf.status] = counts.get(leaf.status, 0) + 1
+    counts = Counter(leaf.status for leaf in _leaves(tree))
     said = ", ".join(f"{counts[status]} {status}" for status in NodeStatus if status in counts)
     return ("█" * full, "green"), ("░" * (BAR_CELLS - full), "dim"), (f" {percent:3d}%  ", "bold"), (said, "")
 
 
+def _leaves(tree: Tree) -> list[Node]:
+    return [node for node in walk(tree) if node.node_id not in tree]
+
+
 def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]]:
     """Every node below a parent, with its tree lines."""
-    siblings = tree.children(parent)
+    siblings = tree.get(parent, ())
     for node in siblings:
         last = node is siblings[-1]
         yield node, indent + ("└─ " if last else "├─ ")
@@ -132,7 +113,7 @@ def _end(
     view: GoalView, tree: Tree, assignment: Assignment | None, percent: Mapping[str, int], node: Node
 ) -> list[Span]:
     spans: list[Span] = []
-    if tree.children(node.node_id):
+    if tree.get(node.node_id):
         spans.append((f"  {percent.get(node.node_id, 0)}%", STYLES[node.status]))
     elif node.status is not NodeStatus.TODO:
         spans.append((f"  [{node.status}]", STYLES[node.status]))
@@ -151,20 +132,25 @@ def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Sp
     if reason is not None and node.status is not NodeStatus.DONE:
         spans.append((f"  {printable(reason.question or reason.text)}", "red"))
     elif waits := open_waits(view, node):
-        more = f" and {len(waits) - MAX_WAITS} more" if len(waits) > MAX_WAITS else ""
-        spans.append((f"  waits for {', '.join(waits[:MAX_WAITS])}{more}", "dim"))
+        spans.append((f"  waits for {some(waits, MAX_WAITS)}", "dim"))
     return spans
+
+
+def some(items: Sequence[str], most: int) -> str:
+    """The first entries on one line, with a count of the others."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def open_waits(view: GoalView, node: Node) -> list[str]:
     """Open dependencies of a node that has not started."""
-    if node.status not in (NodeStatus.TODO, NodeStatus.QUEUED):
+    if not node.status.is_waiting:
         return []
     found = [(id, view.nodes.get(id)) for id in node.depends_on]
     return [id for id, needed in found if needed is not None and needed.status is not NodeStatus.DONE]
 
 
-def _owners(view: GoalView) -> dict[str, Assignment]:
+def owners_of(view: GoalView) -> dict[str, Assignment]:
     """The open assignment of each node; the newest, if several."""
     live = [assignment for assignment in view.assignments.values() if assignment.status.is_open]
     return {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
@@ -197,20 +183,20 @@ _MERMAID_STYLES = {
 
 def mermaid(view: GoalView) -> str:
     """A flowchart: parents as groups, arrows from dependencies to dependents."""
-    tree = Tree.of(view)
-    names = {node.node_id: f"n{number}" for number, node in enumerate(tree.walk())}
+    tree = children_of(view.nodes)
+    names = {node.node_id: f"n{number}" for number, node in enumerate(walk(tree))}
     lines = ["flowchart LR", *_mermaid_nodes(tree, "", names, "  ")]
-    for node in tree.walk():
+    for node in walk(tree):
         lines += [f"  {names[id]} --> {names[node.node_id]}" for id in node.depends_on if id in names]
-    used = [status for status in _MERMAID_STYLES if any(leaf.status is status for leaf in tree.leaves())]
+    used = [status for status in _MERMAID_STYLES if any(leaf.status is status for leaf in _leaves(tree))]
     lines += [f"  classDef {status} {_MERMAID_STYLES[status]}" for status in used]
     return "\n".join(lines) + "\n"
 
 
 def _mermaid_nodes(tree: Tree, parent: str, names: Mapping[str, str], indent: str) -> Iterator[str]:
-    for node in tree.children(parent):
+    for node in tree.get(parent, ()):
         label = _mermaid_text(f"{node.node_id} {node.name}")
-        if tree.children(node.node_id):
+        if tree.get(node.node_id):
             yield f'{indent}subgraph {names[node.node_id]}["{label}"]'
             yield from _mermaid_nodes(tree, node.node_id, names, indent + "  ")
             yield f"{indent}end"

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.text import printable
-from llmc.goals.drive.rollup import children_of, progress
+from llmc.goals.drive.moves import progress
 from llmc.goals.model import (
     Assignment,
     Crystallization,
@@ -24,14 +24,12 @@ from llmc.goals.model import (
     NodeStatus,
     PlannerRef,
 )
-from llmc.goals.plan.plan import is_ready, shape_of
+from llmc.goals.plan.plan import BELOW, children_of, shape_of, waits_of, walk
 from llmc.goals.plan.replan import current_id
-from llmc.goals.report.draw import Tree, open_waits, owner_of
+from llmc.goals.report.draw import open_waits, owner_of, owners_of, some
 
 #: version of the export format, not of the store
 VERSION = 1
-
-_BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 
 
 def export(
@@ -58,14 +56,14 @@ def export(
 
 def goal_tree(view: GoalView) -> dict[str, Any]:
     """A goal with its phases, tasks and subtasks, each with its progress."""
-    children, done = children_of(view), progress(view)
+    children, done = children_of(view.nodes), progress(view)
 
     def row(node: Node, path: str) -> dict[str, Any]:
         place = f"{path}/{node.node_id}" if path else node.node_id
         plain: dict[str, Any] = {f"{node.kind}Id": node.node_id, **msgspec.to_builtins(node)}
         plain |= {"path": place, "percent": done[node.node_id].percent}
-        if node.kind in _BELOW:
-            plain[_BELOW[node.kind]] = [row(child, place) for child in children.get(node.node_id, ())]
+        if node.kind in BELOW:
+            plain[BELOW[node.kind]] = [row(child, place) for child in children.get(node.node_id, ())]
         return plain
 
     phases = [row(phase, "") for phase in children.get("", ())]
@@ -112,17 +110,19 @@ _BOXES = {NodeStatus.DONE: "x", NodeStatus.CANCELLED: "-"}
 
 def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent: Mapping[str, int]) -> str:
     """The handoff document. `percent`: by node id, and of the goal under ""."""
-    tree = Tree.of(view)
+    children = children_of(view.nodes)
+    nodes = [*walk(children)]
+    leaves = [node for node in nodes if node.node_id not in children]
     found = [replace(c, work_node_id=current_id(view.goal, c.work_node_id)) for c in crystallizations]
     kept = sorted(found, key=lambda c: (c.created_at, c.crystallization_id))
     parts = [
         f"# Handoff: {escaped(view.goal.title)}",
         *_purpose(view),
-        *_state(view, tree, kept, percent),
+        *_state(view, nodes, leaves, kept, percent),
         *_decisions(kept),
-        *_next(view, tree, kept),
+        *_next(view, nodes, kept),
         *_open(view, kept),
-        *_evidence(view, tree, kept),
+        *_evidence(view, nodes, kept),
         *_history(view),
     ]
     return _bounded([part for part in parts if part])
@@ -196,10 +196,13 @@ def _purpose(view: GoalView) -> list[str]:
 
 
 def _state(
-    view: GoalView, tree: Tree, kept: Sequence[Crystallization], percent: Mapping[str, int]
+    view: GoalView,
+    nodes: Sequence[Node],
+    leaves: Sequence[Node],
+    kept: Sequence[Crystallization],
+    percent: Mapping[str, int],
 ) -> list[str]:
     goal = view.goal
-    leaves = tree.leaves()
     done = sum(leaf.status is NodeStatus.DONE for leaf in leaves)
     progress = f"{percent.get('', 0)}%: {done} of {len(leaves)} plan items done."
     facts = [
@@ -209,19 +212,14 @@ def _state(
     ]
     latest = _latest(kept, "")
     said = [escaped(latest.summary), escaped(latest.current_state)] if latest else []
-    return ["## State", "\n".join(facts), *said, _plan(view, tree)]
+    return ["## State", "\n".join(facts), *said, _plan(view, nodes)]
 
 
-def _plan(view: GoalView, tree: Tree) -> str:
+def _plan(view: GoalView, nodes: Sequence[Node]) -> str:
     if not view.nodes:
         return "No plan yet."
-    live = [a for a in view.assignments.values() if a.status.is_open]
-    owners = {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
-    rows = []
-    for node in tree.walk():
-        depth = {"phase": 0, "task": 1, "subtask": 2}[node.kind]
-        rows.append("  " * depth + _plan_row(view, node, owners.get(node.node_id)))
-    return "\n".join(rows)
+    owners, depth = owners_of(view), {kind: "  " * level for level, kind in enumerate(NodeKind)}
+    return "\n".join(depth[node.kind] + _plan_row(view, node, owners.get(node.node_id)) for node in nodes)
 
 
 def _plan_row(view: GoalView, node: Node, assignment: Assignment | None) -> str:
@@ -247,16 +245,15 @@ def _decisions(kept: Sequence[Crystallization]) -> list[str]:
     return _section("Decisions", list(dict.fromkeys(found)))
 
 
-def _next(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
+def _next(view: GoalView, nodes: Sequence[Node], kept: Sequence[Crystallization]) -> list[str]:
     """Next actions from reports, then leaves that can start."""
     found = []
-    for node_id in ["", *(node.node_id for node in tree.walk() if node.status is not NodeStatus.DONE)]:
+    for node_id in ["", *(node.node_id for node in nodes if node.status is not NodeStatus.DONE)]:
         latest = _latest(kept, node_id)
         actions = latest.next_actions if latest else ()
         found += [f"{escaped(action)} ({escaped(node_id or 'goal')})" for action in actions]
-    shape, waiting = shape_of(view.nodes), (NodeStatus.TODO, NodeStatus.QUEUED)
-    ready = [n for n in tree.leaves() if n.status in waiting and is_ready(n.node_id, view.nodes, shape)]
-    found += [f"Start {escaped(node.node_id)}: {escaped(node.name)}" for node in ready]
+    ready = waits_of(view).ready
+    found += [f"Start {escaped(leaf)}: {escaped(view.nodes[leaf].name)}" for leaf in ready]
     return _section("Next actions", found)
 
 
@@ -276,9 +273,9 @@ def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
     return _section("Open questions", questions) + _section("Known blockers", blockers)
 
 
-def _evidence(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
+def _evidence(view: GoalView, nodes: Sequence[Node], kept: Sequence[Crystallization]) -> list[str]:
     """Summaries and evidence of each item; items that a later plan removed come last."""
-    order = [*(node.node_id for node in tree.walk()), ""]
+    order = [*(node.node_id for node in nodes), ""]
     order += sorted({crystal.work_node_id for crystal in kept} - set(order))
     parts = []
     for node_id in order:
@@ -320,12 +317,7 @@ def _facts(evidence: Evidence) -> list[str]:
         "issues": [escaped(text) for text in evidence.issues],
         "see also": [escaped(text) for text in evidence.external_refs],
     }
-    return [f"{name}: {_joined(found)}" for name, found in rows.items() if found]
-
-
-def _joined(items: Sequence[str]) -> str:
-    more = f" and {len(items) - MAX_LIST} more" if len(items) > MAX_LIST else ""
-    return ", ".join(items[:MAX_LIST]) + more
+    return [f"{name}: {some(found, MAX_LIST)}" for name, found in rows.items() if found]
 
 
 def _history(view: GoalView) -> list[str]:

@@ -6,11 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llmc.goals.drive import intents, ladder
+from llmc.goals.drive import ladder
 from llmc.goals.drive.goal_end import wants_check
-from llmc.goals.drive.ladder import Situation
-from llmc.goals.drive.liveness import idle_after, waits_of
-from llmc.goals.drive.policy import Policy, may_touch
+from llmc.goals.drive.ladder import Policy, Situation, may_touch
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -23,6 +21,8 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
+from llmc.goals.plan.plan import waits_of
+from llmc.goals.report.draw import some
 
 S = AssignmentStatus
 
@@ -43,7 +43,7 @@ _STEPS = {
 }
 
 
-_AT_A_TICK = "it is sent at the next tick with a free slot (`llmc goal tick` runs one now)"
+_AT_A_TICK = "sent at the next tick with a free slot (run `llmc goal tick` for a tick now)"
 
 
 class Clock(Struct, frozen=True):
@@ -76,9 +76,9 @@ def why_assignment(
 ) -> Why:
     """An assignment. `stalled`: its newest stall event; `proofs`: summaries of its goal."""
     node = view.nodes.get(assignment.work_node_id)
-    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    last = assignment.last_dispatch
     ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
-    reason = _reason(assignment, stalled)
+    reason = reason_of(assignment, stalled)
     comes = next_of(view, assignment, node, policy, clock.now)
     backoff = assignment.backoff_until if (assignment.backoff_until or 0.0) > clock.now else None
     name = f": {node.name}" if node else " (no longer in the plan)"
@@ -94,13 +94,33 @@ def why_assignment(
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
     ]
-    return Why(tuple(lines), _data(view, assignment, reason, last, backoff, ours, comes))
+    data = {
+        "kind": "assignment",
+        "assignmentId": assignment.assignment_id,
+        "goalId": view.goal.goal_id,
+        "goalStatus": view.goal.status,
+        "workNodeId": assignment.work_node_id,
+        "sessionKey": assignment.session_key,
+        "status": assignment.status,
+        "stalled": assignment.status is S.STALLED,
+        "why": reason,
+        "lastDispatch": msgspec.to_builtins(last) if last else None,
+        "accepted": last is not None and last.result.is_good,
+        "retryCount": assignment.retry_count,
+        "backoffUntil": backoff,
+        "lastObservedActivityAt": assignment.last_observed_activity_at,
+        "lastProgressAt": assignment.last_progress_at,
+        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
+        "summary": ours[-1].summary if ours else "",
+        "next": {"what": comes.what, "at": comes.at},
+    }
+    return Why(tuple(lines), data)
 
 
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
     """What the rules do next if nothing changes."""
     if not assignment.status.is_open:
-        return Next("nothing; it is finished")
+        return Next("nothing; the work is finished")
     if view.goal.status is not GoalStatus.ACTIVE:
         word = f"llmc goal resume {view.goal.goal_id}"
         rest = f": {word}" if view.goal.status is GoalStatus.PAUSED else ""
@@ -110,19 +130,22 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if assignment.status is S.BLOCKED:
         answer = f'waiting for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)
-        return Next(f"{answer}; you are reminded" if due is not None else answer, due)
-    if (pending := intents.pending(assignment)) is not None:
+        return Next(f"{answer}; next reminder" if due is not None else answer, due)
+    if (pending := assignment.pending) is not None:
         return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
     if assignment.status is S.QUEUED:
         return Next(_AT_A_TICK, assignment.backoff_until)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
-        return Next("counts as stalled unless there is activity", seen + idle_after(assignment, policy))
+        return Next(
+            "without activity, counts as stalled", seen + assignment.idle_after_s(policy.idle_after_s)
+        )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
 
 
-def _reason(assignment: Assignment, stalled: Event | None) -> str:
+def reason_of(assignment: Assignment, stalled: Event | None) -> str:
+    """Why it is stalled or blocked."""
     if assignment.status is S.STALLED and stalled is not None:
         return str(stalled.data.get("reason", ""))
     return assignment.blocked_reason.text if assignment.blocked_reason else ""
@@ -137,12 +160,14 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
-    seen, got_on = assignment.last_observed_activity_at, assignment.last_progress_at
+    seen, progress_at = assignment.last_observed_activity_at, assignment.last_progress_at
     lines = [
         "  alive     " + (f"last activity {clock.ago(seen)}" if seen else "no activity yet"),
         "  progress  "
         + (
-            f"last confirmed {clock.ago(got_on)}" if got_on else "none confirmed: no commit, report or answer"
+            f"last confirmed {clock.ago(progress_at)}"
+            if progress_at
+            else "none confirmed: no commit, report or answer"
         ),
     ]
     if ours:
@@ -150,40 +175,8 @@ def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clo
         lines.append(f"  evidence  {clock.ago(proof.created_at)}: {proof.summary}")
         found = [("commits", proof.evidence.commits), ("files", proof.evidence.files_touched)]
         found.append(("tests", tuple(test.command for test in proof.evidence.tests_run)))
-        lines += [f"            {word}: {_some(rows)}" for word, rows in found if rows]
+        lines += [f"            {word}: {some(rows, MAX_SHOWN)}" for word, rows in found if rows]
     return lines
-
-
-def _data(
-    view: GoalView,
-    assignment: Assignment,
-    reason: str,
-    last: Dispatch | None,
-    backoff: float | None,
-    ours: Sequence[Crystallization],
-    comes: Next,
-) -> dict[str, Any]:
-    accepted = last is not None and last.result in (Result.ACCEPTED, Result.OK)
-    return {
-        "kind": "assignment",
-        "assignmentId": assignment.assignment_id,
-        "goalId": view.goal.goal_id,
-        "goalStatus": view.goal.status,
-        "workNodeId": assignment.work_node_id,
-        "sessionKey": assignment.session_key,
-        "status": assignment.status,
-        "stalled": assignment.status is S.STALLED,
-        "why": reason,
-        "lastDispatch": msgspec.to_builtins(last) if last else None,
-        "accepted": accepted,
-        "retryCount": assignment.retry_count,
-        "backoffUntil": backoff,
-        "lastObservedActivityAt": assignment.last_observed_activity_at,
-        "lastProgressAt": assignment.last_progress_at,
-        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
-        "summary": ours[-1].summary if ours else "",
-        "next": {"what": comes.what, "at": comes.at},
-    }
 
 
 def why_node(view: GoalView, node: Node) -> Why:
@@ -198,7 +191,7 @@ def why_node(view: GoalView, node: Node) -> Why:
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {node.status}" + (f": {reason}" if reason else ""),
         "  who       no worker",
-        f"  waits for {_some(waits) or 'nothing'}",
+        f"  waits for {some(waits, MAX_SHOWN) or 'nothing'}",
         f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
         f"  next      {comes}",
     ]
@@ -217,15 +210,15 @@ def why_node(view: GoalView, node: Node) -> Why:
 
 
 def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
-    if node.status in ("done", "cancelled"):
-        return "nothing; it is finished"
+    if not node.status.is_open:
+        return "nothing; the work is finished"
     if node.status == "blocked":
         return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"it starts when {_some(waits)} is done" if waits else "its status follows its children"
+    return f"starts when {some(waits, MAX_SHOWN)} is done" if waits else "its status follows its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
@@ -251,11 +244,16 @@ def why_goal(view: GoalView, percent: int) -> Why:
         "needs you": by[S.BLOCKED],
     }
     lines += [
-        f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"
+        f"  {word:<9} {some(ids, MAX_SHOWN) or 'nothing'}"
+        for word, ids in rows.items()
+        if ids or word == "ready"
     ]
     if by[S.BLOCKED]:
         lines.append("            llmc inbox")
-    lines += [f"  waits     {leaf} for {_some(ids)}" for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]]
+    lines += [
+        f"  waits     {leaf} for {some(ids, MAX_SHOWN)}"
+        for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]
+    ]
     if len(found.waiting) > MAX_SHOWN:
         lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")
     lines += [f"  holds up  {leaf}: {_others(count)}" for leaf, count in most[:3] if count]
@@ -277,8 +275,3 @@ def why_goal(view: GoalView, percent: int) -> Why:
 
 def _others(count: int) -> str:
     return f"{count} other plan item" + ("s" if count > 1 else "")
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - MAX_SHOWN} more" if len(ids) > MAX_SHOWN else ""
-    return ", ".join(ids[:MAX_SHOWN]) + more

@@ -14,21 +14,70 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, private_dir
-from llmc.base.locks import Rank, lock
+from llmc.base.files import DiskFull, explain, private_dir
+from llmc.base.locks import Rank, lock, writer_of
+from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
-from llmc.goals.store.rows import Reader, SafeMode, Writer
-from llmc.goals.store.store_errors import (
-    SET_ASIDE,
-    Damaged,
-    NewerStore,
-    busy,
-    in_words,
-    is_damage,
-    unknown_goal,
-)
-from llmc.goals.store.tables import VERSION, make_empty, migrate, version_of
+from llmc.goals.store.rows import VERSION, Reader, SafeMode, Writer, migrate, version_of
+
+SET_ASIDE = "The next command that writes sets the file aside and continues with an empty store in safe mode."
+
+#: SQLite error codes: busy, locked; corrupt, not a database; full; permission, read-only, cannot open, I/O
+_BUSY, _DAMAGED, _FULL, _PLACE = (5, 6), (11, 26), 13, (3, 8, 14, 10)
+
+
+class GoalStoreError(StateError):
+    """The goal store cannot be used; nothing else is affected."""
+
+
+class NewerStore(GoalStoreError):
+    """Written by a newer llmc; read-only."""
+
+
+class Damaged(GoalStoreError):
+    """The file is corrupt."""
+
+
+def in_words(error: BaseException, path: Path, busy_s: float) -> LlmcError:
+    """A SQLite error as one of ours, with a hint."""
+    code = _code(error)
+    if code in _BUSY:
+        return busy(path, busy_s)
+    if code in _DAMAGED:
+        return Damaged(f"{path} is damaged: {error}", hint=SET_ASIDE)
+    if code == _FULL:
+        return DiskFull(
+            f"cannot write {path}: the disk is full", hint="Free some space, then run the command again."
+        )
+    if code in _PLACE:
+        hint = "Check the owner and permissions of that path."
+        return GoalStoreError(f"cannot use {path}: {error}", hint=hint)
+    return GoalStoreError(f"{path}: {error}")
+
+
+def is_damage(error: BaseException) -> bool:
+    return isinstance(error, Damaged) or _code(error) in _DAMAGED
+
+
+def busy(path: Path, busy_s: float) -> LockTimeout:
+    return LockTimeout(
+        f"the goal store is locked: {writer_of(path)} has been writing for over {busy_s:g} s",
+        hint="Wait for that command to finish, or kill it by its pid, then run this again.",
+    )
+
+
+def unknown_goal(goal_id: str, known: list[str]) -> NotFound:
+    hint = did_you_mean(goal_id, known, "Run `llmc goal list` to see the goals.", 0.3)
+    return NotFound(f"no goal {goal_id!r}", hint=hint)
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary error code; 0 for other errors."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
+
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -56,8 +105,7 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
         now = now_unix()
         kept = _kept_name(path, now)
         fresh = path.with_name(f".store-{os.getpid()}.db")
-        fresh.unlink(missing_ok=True)
-        _make_safe(fresh, SafeMode(now, why, kept.name))
+        _make(fresh, SafeMode(now, why, kept.name))
         with fault_step("goals.set_aside"):
             second_name(path, kept)
             with suppress(FileNotFoundError):  # otherwise it would be applied to the new file
@@ -65,18 +113,21 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
             os.replace(fresh, path)
 
 
-def _make_safe(path: Path, mode: SafeMode) -> None:
+def _make(path: Path, mode: SafeMode | None = None) -> None:
+    """Make an empty store; with a mode, in safe mode."""
     import sqlite3
 
+    path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("BEGIN IMMEDIATE")
         migrate(db)
-        writer = Writer(db)
-        writer.set_safe_mode(mode)
-        data = {"reason": mode.reason, "file": mode.file}
-        writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
+        if mode is not None:
+            writer = Writer(db)
+            writer.set_safe_mode(mode)
+            data = {"reason": mode.reason, "file": mode.file}
+            writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
         db.execute("COMMIT")
     finally:
         db.close()
@@ -174,11 +225,6 @@ class GoalStore:
         """For callers that cannot continue with an empty store."""
         return Damaged(self.damage, hint=SET_ASIDE)
 
-    def changed_since(self, revision: int) -> tuple[int, list[str]]:
-        """The current revision, and the goals written since `revision`."""
-        with self.reading() as found:
-            return found.revision(), found.changed_since(revision)
-
     def clear_safe_mode(self) -> SafeMode | None:
         """End safe mode; returns what it was."""
         with self.writing() as tx:
@@ -262,9 +308,7 @@ class GoalStore:
         """Create the file complete: an empty file counts as damaged, never as new."""
         fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
         try:
-            fresh.unlink(missing_ok=True)
-            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            make_empty(fresh)
+            _make(fresh)
             with suppress(FileExistsError):  # another process was faster
                 second_name(fresh, self.path)
             fresh.unlink()

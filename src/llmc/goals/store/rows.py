@@ -1,6 +1,8 @@
-"""Reads and writes records of goals as rows of the store."""
+"""Tables of the goal store, their migrations, and records of goals as their rows."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +24,112 @@ from llmc.goals.model import (
     Node,
     Row,
 )
-from llmc.goals.report.crystals import milestones
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+VERSION = 3
+
+#: version 1: dispatches inside the assignment's row
+_FIRST = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO counters VALUES ('revision', 0), ('events', 0)",
+    "CREATE TABLE goals (goal_id TEXT PRIMARY KEY, status TEXT NOT NULL, revision INTEGER NOT NULL, payload TEXT NOT NULL)",
+    "CREATE INDEX goals_by_revision ON goals (revision)",
+    (
+        "CREATE TABLE nodes (goal_id TEXT NOT NULL, node_id TEXT NOT NULL, status TEXT NOT NULL, "
+        "removed INTEGER NOT NULL DEFAULT 0, payload TEXT NOT NULL, PRIMARY KEY (goal_id, node_id)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX nodes_by_id ON nodes (node_id)",
+    (
+        "CREATE TABLE assignments (assignment_id TEXT PRIMARY KEY, goal_id TEXT NOT NULL, work_node_id TEXT NOT NULL, "
+        "status TEXT NOT NULL, payload TEXT NOT NULL)"
+    ),
+    "CREATE INDEX assignments_by_goal ON assignments (goal_id)",
+    "CREATE INDEX assignments_by_status ON assignments (status)",
+    (
+        "CREATE TABLE crystallizations (crystallization_id TEXT PRIMARY KEY, goal_id TEXT NOT NULL, "
+        "work_node_id TEXT NOT NULL, created_at REAL NOT NULL, payload TEXT NOT NULL)"
+    ),
+    "CREATE INDEX crystallizations_by_goal ON crystallizations (goal_id, work_node_id)",
+    (
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, ts REAL NOT NULL, type TEXT NOT NULL, "
+        "goal_id TEXT NOT NULL, payload TEXT NOT NULL)"
+    ),
+    "CREATE INDEX events_by_goal ON events (goal_id, seq)",
+)
+
+#: version 2: dispatches as rows, append-only; triggers enforce it
+_SECOND = (
+    (
+        "CREATE TABLE dispatches (assignment_id TEXT NOT NULL, position INTEGER NOT NULL, dispatch_id TEXT NOT NULL UNIQUE, "
+        "result TEXT NOT NULL, payload TEXT NOT NULL, PRIMARY KEY (assignment_id, position)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX dispatches_by_result ON dispatches (result)",
+    "CREATE TRIGGER dispatches_stay BEFORE DELETE ON dispatches BEGIN SELECT RAISE(ABORT, 'a dispatch stays'); END",
+    (
+        "CREATE TRIGGER dispatches_keep BEFORE UPDATE ON dispatches "
+        "WHEN new.dispatch_id <> old.dispatch_id OR new.position <> old.position "
+        "OR json_extract(new.payload, '$.ts') <> json_extract(old.payload, '$.ts') "
+        "OR json_extract(new.payload, '$.instructionHash') <> json_extract(old.payload, '$.instructionHash') "
+        "BEGIN SELECT RAISE(ABORT, 'a dispatch stays what it was'); END"
+    ),
+    "CREATE TRIGGER events_keep BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'an event stays what it was'); END",
+    (
+        "CREATE TRIGGER events_stay BEFORE DELETE ON events "
+        "WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'compacting') BEGIN SELECT RAISE(ABORT, 'an event stays'); END"
+    ),
+)
+
+#: version 3: rows with the revision of their last write, so that readers fetch only new rows
+_STAMPED = ("nodes", "assignments", "crystallizations")
+
+
+def _make(db: "Connection") -> None:
+    for statement in _FIRST:
+        db.execute(statement)
+
+
+def _dispatches_apart(db: "Connection") -> None:
+    for statement in _SECOND:
+        db.execute(statement)
+    for assignment_id, payload in db.execute("SELECT assignment_id, payload FROM assignments").fetchall():
+        row = json.loads(payload)
+        for position, dispatch in enumerate(row.pop("dispatchHistory", ())):
+            values = (assignment_id, position, dispatch["dispatchId"], dispatch.get("result", "pending"))
+            db.execute("INSERT INTO dispatches VALUES (?, ?, ?, ?, ?)", (*values, json.dumps(dispatch)))
+        db.execute(
+            "UPDATE assignments SET payload = ? WHERE assignment_id = ?", (json.dumps(row), assignment_id)
+        )
+
+
+def _rows_stamped(db: "Connection") -> None:
+    for table in _STAMPED:
+        db.execute(f"ALTER TABLE {table} ADD COLUMN revision INTEGER NOT NULL DEFAULT 0")
+        # unknown; at the latest with the last change of the goal
+        db.execute(
+            f"UPDATE {table} SET revision = "
+            f"coalesce((SELECT revision FROM goals WHERE goals.goal_id = {table}.goal_id), 0)"
+        )
+        db.execute(f"CREATE INDEX {table}_by_revision ON {table} (goal_id, revision)")
+
+
+#: migrations; a new store runs all of them
+_STEPS: tuple[Callable[["Connection"], None], ...] = (_make, _dispatches_apart, _rows_stamped)
+assert len(_STEPS) == VERSION
+
+
+def version_of(db: "Connection") -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: "Connection") -> None:
+    """Migrate a store, or an empty file, inside the caller's transaction."""
+    for step in _STEPS[version_of(db) :]:
+        step(db)
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -85,9 +192,6 @@ class Reader:
     def goal(self, goal_id: str) -> Goal | None:
         return self._one(Goal, "SELECT payload FROM goals WHERE goal_id = ?", (goal_id,))
 
-    def goals(self) -> list[Goal]:
-        return self._all(Goal, "SELECT payload FROM goals ORDER BY rowid")
-
     def goal_ids(self) -> list[str]:
         return self._ids("SELECT goal_id FROM goals ORDER BY rowid")
 
@@ -95,21 +199,21 @@ class Reader:
         return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND NOT removed", (node_id,))
 
     def view(self, goal_id: str) -> GoalView | None:
-        goal = self.goal(goal_id)
-        if goal is None:
-            return None
-        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
-        assignments = self._assignments("goal_id = ?", (goal_id,))
-        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
+        return self._view(self.goal(goal_id), "1")
 
     def live_view(self, goal_id: str) -> GoalView | None:
         """The view without long-closed assignments: all that a tick needs."""
         goal = self.goal(goal_id)
-        if goal is None or goal.budget_usd:  # costs need all assignments
-            return self.view(goal_id)
-        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
-        live = self._assignments(f"goal_id = ? AND (status IN ({_OPEN}) OR {_OWED})", (goal_id,))
-        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in live})
+        needs_all = goal is not None and goal.budget_usd  # for its cost
+        return self._view(goal, "1" if needs_all else f"(status IN ({_OPEN}) OR {_OWED})")
+
+    def _view(self, goal: Goal | None, which: str) -> GoalView | None:
+        if goal is None:
+            return None
+        of_goal = (goal.goal_id,)
+        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", of_goal)
+        assignments = self._assignments(f"goal_id = ? AND {which}", of_goal)
+        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
     def view_since(self, known: GoalView, revision: int) -> GoalView | None:
         """The same as `view`, updated from a known view with the rows written since."""
@@ -158,9 +262,6 @@ class Reader:
         """Of all goals, orphans included."""
         return self._assignments(f"status IN ({_OPEN})", ())
 
-    def dispatch(self, dispatch_id: str) -> Dispatch | None:
-        return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
-
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
         """Oldest first; `since`: written after that revision."""
         query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
@@ -179,11 +280,11 @@ class Reader:
         return Crystals(kept)
 
     def events(
-        self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
+        self, goal_id: str = "", *, since: float = 0.0, last: int | None = None
     ) -> list[tuple[int, Event]]:
         """With their numbers, oldest first; `last`: only the newest."""
-        query = "SELECT seq, payload FROM events WHERE seq > ? AND ts >= ?"
-        values: list[Any] = [after, since]
+        query = "SELECT seq, payload FROM events WHERE ts >= ?"
+        values: list[Any] = [since]
         if goal_id:
             query += " AND goal_id = ?"
             values.append(goal_id)
@@ -397,3 +498,38 @@ def decoded(kind: type[R], payload: str) -> R:
             f"cannot read a record ({kind.__name__.lower()}) in the goal store: {error}",
             hint="A newer llmc may have written it; run `llmc goal export` to see its contents.",
         ) from error
+
+
+MILESTONE = "overseer.milestone"
+
+
+def milestones(rows: Iterable[tuple[int, Event]]) -> dict[int, Event]:
+    """Replace these events by one per goal, under the number of its last one; the counts are kept."""
+    groups: dict[str, list[tuple[int, Event]]] = {}
+    for number, event in rows:
+        groups.setdefault(event.goal_id, []).append((number, event))
+    return {
+        group[-1][0]: _summed(goal_id, [event for _, event in group]) for goal_id, group in groups.items()
+    }
+
+
+def _summed(goal_id: str, events: list[Event]) -> Event:
+    counts: Counter[str] = Counter()
+    done: list[str] = []
+    first = events[0].ts
+    for event in events:
+        if event.type == MILESTONE:
+            counts.update(event.data["types"])
+            done += event.data["done"]
+            first = min(first, event.data["from"])
+        else:
+            counts[event.type] += 1
+            done += [event.work_node_id] if event.type == "work.done" else []
+    data = {
+        "from": first,
+        "to": events[-1].ts,
+        "count": counts.total(),
+        "types": dict(counts),
+        "done": list(dict.fromkeys(done)),
+    }
+    return Event(ts=events[-1].ts, type=MILESTONE, goal_id=goal_id, data=data)

@@ -18,4 +18,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, told_to_end)
     name, directory, seed, lasts_s = sys.argv[1:]
     chance = Chance(int(seed), float(lasts_s))
-    print(json.dumps(run_here(DRILLS[name], Path(directory), chance).row_of_json()))
+    print(json.dumps(run_here(DRILLS[name], Path(directory), chance).measured()))

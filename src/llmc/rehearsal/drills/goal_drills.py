@@ -25,8 +25,7 @@ def worker_silent(scratch: Scratch) -> None:
     """A worker starts a plan item and goes silent."""
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("never")), scratch.commit(1)))
-    scratch.supervise()
-    scratch.reached("never")
+    scratch.supervise_to("never")
     scratch.breaks_now()
     _stalled(scratch)
     _completed(scratch)
@@ -74,9 +73,9 @@ def question(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, asks)
     scratch.supervise()
-    scratch.until(asked.exists, "it asks")
+    scratch.until(asked.exists, "the agent asks")
     scratch.breaks_now()
-    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "the question is asked")
+    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "llmc asks the question")
     (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
     scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
     _completed(scratch)
@@ -86,13 +85,12 @@ def store_damaged(scratch: Scratch) -> None:
     """The goal is in the file that was set aside; tasks in progress still land."""
     _create(scratch)
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     store = open_store(scratch.project()).path
     scratch.breaks_now()
     overwrite(store, "no database " * 500)
     log = scratch.root / "logs" / "goals.log"
-    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log reports it")
+    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log reports the damage")
     scratch.open("go")
     scratch.until(lambda: 1 in scratch.landed(), "tasks in progress landed")
     scratch.llmc("goal", "create", "--title", "Once more", "--no-plan")  # the next writer sets it aside
@@ -122,8 +120,7 @@ def task_deleted(scratch: Scratch) -> None:
     """By hand, before a worker claims it."""
     _create(scratch, **{"overseer.goals.max_in_progress": "2"})
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)), scratch.commit(2))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     waiting = scratch.until(lambda: _file_of(scratch, "S1.1.2"), "the second plan item is waiting")
     scratch.breaks_now()
     waiting[0].unlink()
@@ -135,7 +132,8 @@ def task_deleted(scratch: Scratch) -> None:
 def session_killed(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("go")), scratch.commit(1)))
-    scratch.supervise_and_kill_agent("go")
+    scratch.supervise_to("go")
+    scratch.kill_agent()
     _completed(scratch)
 
 
@@ -159,8 +157,7 @@ def _plan(scratch: Scratch, *leaves: str, first: int = 1) -> None:
     file = scratch.directory / "plan.json"
     file.write_text(json.dumps({"planVersion": 1, "goal": whole, "phases": [phase]}))
     scratch.llmc("config", "set", "overseer.goals.planner.command", f"cat {shlex.quote(str(file))}")
-    for number in range(first, first + len(leaves)):
-        scratch.expect(number)
+    scratch.expected.update(range(first, first + len(leaves)))
 
 
 def _goal(scratch: Scratch, *leaves: str, title: str = "A goal", first: int = 1) -> str:

@@ -5,7 +5,7 @@ import os
 import signal
 
 from llmc.base.clock import now_unix
-from llmc.rehearsal.drills.scratch import Scratch
+from llmc.rehearsal.drills.scratch import PERSON, Scratch
 from llmc.repo import git
 
 
@@ -24,9 +24,9 @@ def conflict(scratch: Scratch) -> None:
 def conflicts_again(scratch: Scratch) -> None:
     """The same file keeps changing, and no agent resolves the conflict: the tasks are not the cause."""
     scratch.create()
-    mended = scratch.directory / "mended"
-    scratch.remedy(f"touch {mended}", "llmc tasks requeue 1", "llmc tasks requeue 2")
-    fights = f"test -e {mended} || {{ {scratch.person('shared')}; }}"
+    fixed = scratch.directory / "fixed"
+    scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1", "llmc tasks requeue 2")
+    fights = f"test -e {fixed} || {{ {scratch.person('shared')}; }}"
     for number in (1, 2):
         lines = [scratch.commit(number, before=fights, file="shared"), "@on-conflict true"]
         scratch.task(number, *lines)
@@ -42,8 +42,7 @@ def git_lock(scratch: Scratch) -> None:
     lock = scratch.source / ".git" / "refs" / "heads" / "main.lock"
     scratch.remedy(f"rm {lock}")
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     scratch.breaks_now()
     lock.touch()
     hour_ago = now_unix() - 3600
@@ -56,11 +55,9 @@ def git_lock(scratch: Scratch) -> None:
 def source_dirty(scratch: Scratch) -> None:
     """The user leaves changes in the source; after ten retries it needs a remediation."""
     scratch.create(**{"auto.dirty_backoff_secs": "0.01"})
-    commit = "git -c user.name=Person -c user.email=person@example.com commit -q -a -m 'By a person'"
-    scratch.remedy(f"cd {scratch.source} && {commit}")
+    scratch.remedy(f"git -C {scratch.source} {PERSON} commit -q -a -m 'By a person'")
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.supervise_to("go")
     words = "a person writes here"
     scratch.breaks_now()
     (scratch.source / "README.md").write_text(f"{words}\n")
@@ -73,10 +70,7 @@ def source_dirty(scratch: Scratch) -> None:
 
 
 def disk_full(scratch: Scratch) -> None:
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.at_work()
     scratch.breaks_now()
     _fill(scratch)
     scratch.open("go")
@@ -96,11 +90,7 @@ def _fill(scratch: Scratch) -> None:
 
 def out_of_memory(scratch: Scratch) -> None:
     """Kill the daemon twice, as the kernel does: a remediation does not add memory."""
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
-    first = scratch.daemon()
+    first = scratch.at_work()
     scratch.breaks_now()
     os.kill(first, signal.SIGKILL)
     scratch.noticed("process failure:")

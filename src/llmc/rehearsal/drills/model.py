@@ -45,14 +45,8 @@ class Drill(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """The result of a drill."""
 
-    name: str
-    row: str
-    fault: str
-    kind: str
-    detection: str
-    recovery: str
+    drill: Drill
     detected_s: float | None = None
-    bound_s: float | None = None
     recovered_s: float | None = None
     #: work that was lost, or landed twice; must be empty
     lost: list[str] = field(default_factory=list)
@@ -71,7 +65,12 @@ class Report(Struct, frozen=True):
         return "failed" if self.problems or self.lost else "passed"
 
     def row_of_json(self) -> dict[str, Any]:
-        return {**asdict(self), "outcome": self.outcome}
+        known = ("name", "row", "fault", "kind", "detection", "recovery", "bound_s")
+        drill = {key: getattr(self.drill, key) for key in known}
+        return {**drill, **self.measured(), "outcome": self.outcome}
+
+    def measured(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if key != "drill"}
 
 
 class Chance(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """A night in minutes: a plan, a fleet under its supervisor, and a fault every few seconds."""
 
-import json
 import os
 import random
 import signal
@@ -12,9 +11,8 @@ from msgspec import Struct, field
 
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.processes import is_alive
 from llmc.rehearsal.drills.model import DrillFailed
-from llmc.rehearsal.drills.scratch import Scratch, overwrite
+from llmc.rehearsal.drills.scratch import PERSON, Scratch, overwrite
 from llmc.repo import git
 
 #: a sixtieth of the configuration defaults, as far as a machine can follow
@@ -56,9 +54,9 @@ class Night(Struct):
     def _prepare(self) -> None:
         scratch = self.scratch
         scratch.create(**SETTINGS)
-        mend = scratch.directory / "mend.sh"
-        mend.write_text(_MEND.format(root=scratch.root, source=scratch.source))
-        scratch.remedy(f"sh {mend}")
+        fix = scratch.directory / "fix.sh"
+        fix.write_text(_FIXES.format(root=scratch.root, source=scratch.source, person=PERSON))
+        scratch.remedy(f"sh {fix}")
         for number in range(1, self._size() + 1):
             after = tuple(
                 sorted(self.dice.sample(range(1, number), min(number - 1, self.dice.randint(0, 2))))
@@ -95,14 +93,7 @@ class Night(Struct):
         """Wait for the last serious fault: another one within the cooldown would rightly stop the supervisor."""
         started = self.scratch.events("overseer_daemon_started")[-1]["ts"]
         is_over = started > self.struck_unix or now_unix() - self.struck_unix > OVER_S
-        return is_over and now_unix() - started > CALM_S and self._is_ready()
-
-    def _is_ready(self) -> bool:
-        try:
-            row = json.loads((self.scratch.root / ".llmc/daemon.json").read_text())
-        except (OSError, ValueError):
-            return False
-        return bool(row.get("ready")) and is_alive(int(row["pid"]))
+        return is_over and now_unix() - started > CALM_S and bool(self.scratch.ready_daemon())
 
     def _morning(self) -> None:
         """After the faults: requeue the quarantined tasks, each of which must have a cause, until all are done."""
@@ -118,7 +109,7 @@ class Night(Struct):
             time.sleep(0.5)
         scratch.require(all(self.quarantined.values()), "every quarantined task has a cause")
         scratch.all_landed(10)
-        scratch.note(
+        scratch.notes.append(
             f"{sum(self.faults.values())} faults: "
             + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
             + f"; {len(scratch.events('overseer_remediation')) // 2} remediations, "
@@ -146,10 +137,8 @@ def _harmless(night: Night) -> list[Strike]:
         readme = scratch.source / "README.md"
         readme.write_text(f"{readme.read_text()}edited by user\n")
         time.sleep(dice.uniform(0.1, 1.0))
-        person = ("-c", "user.name=Person", "-c", "user.email=person@example.com")
-        git.git(
-            scratch.source, *person, "commit", "--quiet", "-m", "By a person", "--", "README.md", check=False
-        )
+        commit = [*PERSON.split(), "commit", "--quiet", "-m", "By a person", "--", "README.md"]
+        git.git(scratch.source, *commit, check=False)
 
     return [
         ("agent killed", lambda: os.kill(scratch.agent_pid(worker), signal.SIGKILL)),
@@ -189,10 +178,10 @@ def _serious(night: Night) -> list[Strike]:
 
 
 #: what an agent would do, in order; each step does nothing if nothing is wrong
-_MEND = """\
+_FIXES = """\
 sed -i '/^no toml/d' {root}/config.toml
 rm -f {source}/.git/refs/heads/main.lock
-git -C {source} -c user.name=Person -c user.email=person@example.com commit -q -a -m 'By a person' || true
+git -C {source} {person} commit -q -a -m 'By a person' || true
 llmc status --json | grep -q '"name": "auto-1"' || llmc doctor --rebuild --yes
 llmc doctor --repair --yes || true
 """

@@ -1,10 +1,8 @@
 """Runs drills, each in its own process and directory, several at a time."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -13,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from llmc.base import proc
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.rehearsal.drills.losses import losses
 from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
-from llmc.rehearsal.drills.scratch import Scratch
+from llmc.rehearsal.drills.scratch import Scratch, stop
 
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-drill-"
@@ -50,16 +48,6 @@ class _Running(Struct, frozen=True):
             return report
         return replace(report, directory=str(self.directory))
 
-    def end(self) -> None:
-        """Ask it to stop, which ends its fleet first; kill a process that hangs."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.child.pid, signal.SIGTERM)
-        with contextlib.suppress(Exception):
-            self.child.wait(END_S)
-        if self.child.poll() is None:
-            self.child.kill()
-            self.child.wait()
-
 
 def run_all(
     drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
@@ -83,7 +71,7 @@ def run_all(
             time.sleep(POLL_S)
     finally:
         for one in running:
-            one.end()
+            stop(one.child, END_S)
             shutil.rmtree(one.directory, ignore_errors=True)
 
 
@@ -92,7 +80,7 @@ def _start(drill: Drill, chance: Chance) -> _Running | Report:
     wrapper, problem = _wrapper(drill.needs, directory)
     if problem:
         shutil.rmtree(directory, ignore_errors=True)
-        return replace(_blank(drill), skipped=problem)
+        return Report(drill, skipped=problem)
     argv = [*wrapper, sys.executable, "-P", "-m", "llmc.rehearsal.drills", drill.name, str(directory)]
     argv += [str(chance.seed), str(chance.lasts_s)]
     child = proc.spawn_detached(argv, directory / _SAID, dict(os.environ))
@@ -101,7 +89,7 @@ def _start(drill: Drill, chance: Chance) -> _Running | Report:
 
 def _has_ended(one: _Running) -> bool:
     if one.child.poll() is None and monotonic() > one.deadline:
-        one.end()
+        stop(one.child, END_S)
     return one.child.poll() is not None
 
 
@@ -109,9 +97,8 @@ def _read(drill: Drill, text: str) -> Report:
     try:
         row: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        return replace(_blank(drill), problems=[f"the drill crashed: {text.strip()[-2000:]}"])
-    row.pop("outcome")
-    return Report(**row)
+        return Report(drill, problems=[f"the drill crashed: {text.strip()[-2000:]}"])
+    return Report(drill, **row)
 
 
 def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
@@ -146,8 +133,8 @@ def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
         problems = _problems(drill, scratch)
     finally:
         scratch.end()
-    report = replace(
-        _blank(drill),
+    report = Report(
+        drill,
         detected_s=_since(scratch, scratch.detected_unix),
         recovered_s=_since(scratch, scratch.recovered_unix),
         lost=losses(scratch) if (scratch.root / "config.toml").exists() else [],
@@ -168,28 +155,18 @@ def _problems(drill: Drill, scratch: Scratch) -> list[str]:
     return _kind_problems(drill, scratch)
 
 
-def _blank(drill: Drill) -> Report:
-    known = {key: value for key, value in asdict(drill).items() if key in ("name", "row", "fault")}
-    return Report(
-        **known,
-        kind=drill.kind.value,
-        detection=drill.detection,
-        recovery=drill.recovery,
-        bound_s=drill.bound_s,
-    )
-
-
 def _since(scratch: Scratch, then: float) -> float | None:
     return round(then - scratch.fault_unix, 2) if then and scratch.fault_unix else None
 
 
 def _late(report: Report) -> list[str]:
-    if report.problems or report.bound_s is None:
+    limit_s = report.drill.bound_s
+    if report.problems or limit_s is None:
         return []
     if report.detected_s is None:
         return ["not detected"]
-    late = report.detected_s > report.bound_s
-    return [f"detected after {report.detected_s:g} s; the limit is {report.bound_s:g} s"] if late else []
+    is_late = report.detected_s > limit_s
+    return [f"detected after {report.detected_s:g} s; the limit is {limit_s:g} s"] if is_late else []
 
 
 def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:

@@ -16,9 +16,11 @@ from llmc.base import locks, proc, processes
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.locks import Rank
-from llmc.base.names import OVERSEER
-from llmc.config.root_layout import TASKS_LEDGER
+from llmc.base.names import OVERSEER, TaskKey
+from llmc.config import root_layout
+from llmc.records.event_log import EventLog
 from llmc.records.ledger import Ledger
+from llmc.records.sight import registration
 from llmc.rehearsal import sample
 from llmc.rehearsal.drills.model import Chance, DrillFailed
 from llmc.repo import git
@@ -42,6 +44,8 @@ SETTINGS = {
 PATIENCE_S = 60.0
 POLL_S = 0.05
 _LEAF = re.compile(r"S1\.1\.(\d+):")
+#: for git: the user, not an agent
+PERSON = "-c user.name=Person -c user.email=person@example.com"
 _COMMIT = "git -c user.name=Drill -c user.email=drill@example.com commit -q -m"
 
 
@@ -87,9 +91,8 @@ class Scratch:
         self.llmc("init", "--target", str(self.root), "--agent", "scripted")
         tasks_root = {"auto.tasks_root": str(self.tasks.parent)}
         for key, value in {**SETTINGS, **tasks_root, **settings}.items():
-            self.llmc("config", "set", key.replace("__", "."), value)
-        if "overseer.remediation_prompt" not in settings:
-            self.remedy("true")
+            self.llmc("config", "set", key, value)
+        self.remedy("true")
         self.tasks.mkdir(parents=True)
 
     def _put_llmc_on_path(self) -> None:
@@ -138,7 +141,7 @@ class Scratch:
 
     def person(self, file: str) -> str:
         """In an agent's command: the user changes the same file on the default branch."""
-        git_c = f"git -C {self.source} -c user.name=Person -c user.email=person@example.com"
+        git_c = f"git -C {self.source} {PERSON}"
         return (
             f"echo by a person $(date +%s%N) > {self.source}/{file}; {git_c} add {file}; "
             f"{git_c} commit -q -m 'By a person'"
@@ -164,13 +167,6 @@ class Scratch:
         self.until(lambda: (self.directory / f"{name}.reached").exists(), f"an agent reached {name}")
 
     # -- running it
-
-    def expect(self, number: int) -> None:
-        """A task added by someone else must land too."""
-        self.expected.add(number)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
@@ -204,13 +200,14 @@ class Scratch:
 
     def daemon(self, other_than: int = 0) -> int:
         """The pid of a ready daemon."""
+        return self.until(lambda: self.ready_daemon(other_than), "a daemon is ready")
 
-        def ready() -> int:
-            row = _json(self.root / ".llmc" / "daemon.json")
-            pid = int(row.get("pid") or 0)
-            return pid if row.get("ready") and pid != other_than and processes.is_alive(pid) else 0
-
-        return self.until(ready, "a daemon is ready")
+    def ready_daemon(self, other_than: int = 0) -> int:
+        """The same without waiting; 0 if there is none."""
+        found = registration(self.root)
+        if found is None or not found.ready or found.pid in (None, other_than):
+            return 0
+        return found.pid if processes.is_alive(found.pid) else 0
 
     def project(self) -> Project:
         return open_project(str(self.root))
@@ -225,14 +222,26 @@ class Scratch:
             raise DrillFailed(f"{worker} has no session")
         return int(pid)
 
-    def supervise_and_kill_agent(self, gate: str) -> None:
-        """Shared by several drills: kill the only agent while it waits at the gate, then open the gate."""
+    def at_work(self, *remedy: str, **settings: str) -> int:
+        """A fleet whose agent has uncommitted work and waits at the gate `go`; the pid of its daemon."""
+        self.create(**settings)
+        if remedy:
+            self.remedy(*remedy)
+        self.task(1, self.half(1, self.gate("go")), self.commit(1))
+        return self.supervise_to("go")
+
+    def supervise_to(self, gate: str) -> int:
+        """Run the supervisor until an agent reaches the gate; the pid of the daemon."""
         self.supervise()
         self.reached(gate)
+        return self.daemon()
+
+    def kill_agent(self) -> None:
+        """Kill the only agent while it waits at the gate `go`, then open the gate."""
         self.breaks_now()
         os.kill(self.agent_pid("auto-1"), signal.SIGKILL)
         self.detected("agent_exited")
-        self.open(gate)
+        self.open("go")
 
     def state_is_mine(self) -> AbstractContextManager[None]:
         """Wait until it is not being written, which would undo the damage."""
@@ -241,15 +250,8 @@ class Scratch:
     def end(self) -> None:
         """Stop everything."""
         self.running.unlink(missing_ok=True)
-        if self._supervisor is not None and self._supervisor.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._supervisor.pid, signal.SIGCONT)
-                os.kill(self._supervisor.pid, signal.SIGTERM)
-            with contextlib.suppress(Exception):
-                self._supervisor.wait(60)
-            if self._supervisor.poll() is None:
-                os.kill(self._supervisor.pid, signal.SIGKILL)
-                self._supervisor.wait(10)
+        if self._supervisor is not None:
+            stop(self._supervisor, 60)
         self.llmc("down", "--force", check=False)
         with contextlib.suppress(LlmcError, OSError):
             self.project().tmux.kill_server()
@@ -266,22 +268,8 @@ class Scratch:
         return found
 
     def events(self, action: str, since: float = 0.0) -> list[dict[str, Any]]:
-        rows = []
-        for path in sorted((self.root / "logs").glob("events*.jsonl")):
-            for line in path.read_text(errors="replace").splitlines():
-                row = _row(line)
-                if row.get("action") == action and float(row.get("ts") or 0) >= since:
-                    rows.append(row)
-        return rows
-
-    def at_work(self, task: int) -> str:
-        """The worker that has the task."""
-
-        def worker() -> str:
-            rows = self.events("task_assigned")
-            return next((str(row["worker"]) for row in rows if row["task_id"] == str(task)), "")
-
-        return self.until(worker, f"a worker has task {task}")
+        rows = EventLog(str(self.root / root_layout.EVENTS)).since(since)
+        return [row for row in rows if row.get("action") == action]
 
     def breaks_now(self) -> None:
         """Start the drill's clock."""
@@ -319,16 +307,6 @@ class Scratch:
         self.until(lambda: self.completed() >= self.expected, "every task is completed")
         self.recovered_unix = now_unix()
 
-    def _number(self, task_id: str) -> int:
-        """The number of a plan item, whichever task it has become; else of the task."""
-        ledger = self.root / ".llmc" / "tasks.jsonl"
-        for line in ledger.read_text().splitlines() if ledger.exists() else ():
-            row = _row(line)
-            leaf = _LEAF.match(str(row.get("subject") or ""))
-            if leaf and row.get("task") == task_id:
-                return int(leaf[1])
-        return int(task_id)
-
     def ended(self, limit_s: float = PATIENCE_S) -> int:
         """Wait until the supervisor exits; its exit code."""
         assert self._supervisor is not None
@@ -340,9 +318,14 @@ class Scratch:
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def completed(self) -> set[int]:
-        """Completed tasks by the ledger, because an overwritten state loses events."""
-        lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
-        return {self._number(task) for tasks in lists for task in tasks}
+        """Completed tasks by the ledger, because an overwritten state loses events.
+
+        The task of a plan item counts with the number of the plan item.
+        """
+        books = Ledger(self.root / root_layout.TASKS_LEDGER).books()
+        tasks = [TaskKey(name, task) for name, ids in books.completed.items() for task in ids]
+        leaves = {task: _LEAF.match(books.subjects.get(task, "")) for task in tasks}
+        return {int(leaf[1] if leaf else task.id) for task, leaf in leaves.items()}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, each as often as it is there."""
@@ -350,23 +333,22 @@ class Scratch:
         return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
+def stop(child: proc.Child, limit_s: float) -> None:
+    """Ask a process to stop, which ends its fleet first; kill one that hangs."""
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGCONT)
+        os.kill(child.pid, signal.SIGTERM)
+    with contextlib.suppress(Exception):
+        child.wait(limit_s)
+    if child.poll() is None:
+        child.kill()
+        child.wait()
+
+
 def overwrite(path: Path, text: str) -> None:
     """Replace the file atomically, as an editor does."""
     part = path.with_name(f".{path.name}.drill")
     part.write_text(text)
     part.rename(path)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return _row(path.read_text())
-    except OSError:
-        return {}
-
-
-def _row(text: str) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except ValueError:
-        return {}
-    return row if isinstance(row, dict) else {}

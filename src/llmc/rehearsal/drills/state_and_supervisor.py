@@ -4,34 +4,30 @@ import os
 import signal
 
 from llmc.base import processes
-from llmc.rehearsal.drills.scratch import Scratch, overwrite
+from llmc.rehearsal.drills.scratch import PATIENCE_S, Scratch, overwrite
 
 
 def state_corrupt(scratch: Scratch) -> None:
-    _at_work(scratch, "llmc doctor --rebuild --yes")
+    scratch.at_work("llmc doctor --rebuild --yes")
     scratch.breaks_now()
     with scratch.state_is_mine():
         for name in ("state.json", "state.json.bak"):
             (scratch.root / name).write_text("{ no state")
-    scratch.noticed("failure:")
-    scratch.open("go")
-    scratch.all_landed()
+    _recovers(scratch)
 
 
 def state_overwritten(scratch: Scratch) -> None:
     """By a process that wrote an empty fleet, such as a test in the wrong root."""
-    _at_work(scratch, "llmc doctor --rebuild --yes")
+    scratch.at_work("llmc doctor --rebuild --yes")
     scratch.breaks_now()
     with scratch.state_is_mine():
         overwrite(scratch.root / "state.json", '{"workers": {}}')
-    scratch.noticed("failure:")
-    scratch.open("go")
-    scratch.all_landed()
+    _recovers(scratch)
 
 
 def config_broken(scratch: Scratch) -> None:
     config = scratch.root / "config.toml"
-    _at_work(scratch, f"sed -i '/^no toml/d' {config}")
+    scratch.at_work(f"sed -i '/^no toml/d' {config}")
     scratch.breaks_now()
     config.write_text(config.read_text() + "no toml [\n")
     scratch.open("go")
@@ -40,36 +36,30 @@ def config_broken(scratch: Scratch) -> None:
 
 
 def socket_gone(scratch: Scratch) -> None:
-    _at_work(scratch, "true")
+    scratch.at_work()
     scratch.breaks_now()
     scratch.project().root.wake_socket().unlink()
-    scratch.noticed("failure:")
-    scratch.open("go")
-    scratch.all_landed()
+    _recovers(scratch)
 
 
 def permissions_gone(scratch: Scratch) -> None:
     """Make .llmc read-only."""
     own = scratch.root / ".llmc"
-    _at_work(scratch, f"chmod 700 {own}")
+    scratch.at_work(f"chmod 700 {own}")
     scratch.breaks_now()
     own.chmod(0o500)
     try:
-        scratch.noticed("failure:")
-        scratch.open("go")
-        scratch.all_landed()
+        _recovers(scratch)
     finally:
         own.chmod(0o700)
 
 
 def loop_hangs(scratch: Scratch) -> None:
     """Freeze the daemon."""
-    first = _at_work(scratch, "true")
+    first = scratch.at_work()
     scratch.breaks_now()
     os.kill(first, signal.SIGSTOP)
-    scratch.noticed("heartbeat failure:")
-    scratch.open("go")
-    scratch.all_landed(90)
+    _recovers(scratch, "heartbeat failure:", 90)
 
 
 def start_hangs(scratch: Scratch) -> None:
@@ -86,14 +76,14 @@ def start_hangs(scratch: Scratch) -> None:
 
 def overseer_session_dies(scratch: Scratch) -> None:
     """The remediation agent is killed during a remediation."""
-    mended, tried = scratch.directory / "mended", scratch.directory / "tried"
-    check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
+    fixed, tried = scratch.directory / "fixed", scratch.directory / "tried"
+    check = f"test -e {fixed} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})
-    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {mended}")
+    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {fixed}")
     scratch.task(1)
     scratch.task(2, after=(1,))
     scratch.supervise()
-    scratch.until(tried.exists, "a remediation is running")
+    scratch.until(tried.exists, "the remediation agent is running")
     scratch.breaks_now()
     os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
     scratch.seen(
@@ -104,10 +94,7 @@ def overseer_session_dies(scratch: Scratch) -> None:
 
 def bad_fix(scratch: Scratch) -> None:
     """The agent reports a fix that does not work."""
-    scratch.create(**{"auto.post_accept_command": "echo the build is red; exit 1"})
-    scratch.remedy("true")
-    scratch.task(1)
-    scratch.task(2, after=(1,), expected=False)
+    _broken_build(scratch, "true")
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
@@ -115,13 +102,9 @@ def bad_fix(scratch: Scratch) -> None:
 
 
 def remediation_hangs(scratch: Scratch) -> None:
-    check = "echo the build is red; exit 1"
-    scratch.create(**{"auto.post_accept_command": check, "overseer.remediation_timeout_secs": "5"})
-    scratch.remedy(scratch.gate("never"))
-    scratch.task(1)
-    scratch.task(2, after=(1,), expected=False)
+    _broken_build(scratch, scratch.gate("never"), **{"overseer.remediation_timeout_secs": "5"})
     scratch.supervise()
-    began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation started")
+    began = scratch.until(lambda: scratch.events("overseer_remediation"), "the remediation agent started")
     scratch.breaks_now()
     scratch.fault_unix = float(began[0]["ts"])
     scratch.detected("overseer_remediation", outcome="timeout")
@@ -130,37 +113,37 @@ def remediation_hangs(scratch: Scratch) -> None:
 
 def remediation_fails(scratch: Scratch) -> None:
     """The agent cannot fix it, and requests manual intervention."""
-    scratch.create(**{"auto.post_accept_command": "echo the key is gone; exit 1"})
-    scratch.remedy("echo get a new key > $LLMC_ROOT/.llmc/manual_intervention_needed_1.txt")
-    scratch.task(1)
-    scratch.task(2, after=(1,), expected=False)
+    _broken_build(scratch, "echo get a new key > $LLMC_ROOT/.llmc/manual_intervention_needed_1.txt")
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
     scratch.require(scratch.ended() == 11, "the supervisor exits with 11")
-    scratch.require("get a new key" in scratch.said(), "it shows the agent's request")
+    scratch.require("get a new key" in scratch.said(), "the supervisor shows the agent's request")
 
 
 def other_daemon(scratch: Scratch) -> None:
     """Replace the daemon between two checks of the supervisor."""
-    first = _at_work(scratch, "true")
+    first = scratch.at_work()
     os.kill(scratch.supervisor_pid, signal.SIGSTOP)
     scratch.breaks_now()
     os.kill(first, signal.SIGKILL)
     scratch.llmc("up", "--auto", "--detach")
     other = scratch.daemon(other_than=first)
     os.kill(scratch.supervisor_pid, signal.SIGCONT)
-    scratch.noticed("identity failure:")
-    scratch.open("go")
-    scratch.all_landed()
+    _recovers(scratch, "identity failure:")
     scratch.require(not processes.is_alive(other), "the other daemon has exited")
 
 
-def _at_work(scratch: Scratch, *remedy: str) -> int:
-    """A fleet with a busy agent, and the pid of its daemon."""
-    scratch.create()
-    scratch.remedy(*remedy)
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
-    return scratch.daemon()
+def _recovers(scratch: Scratch, words: str = "failure:", limit_s: float = PATIENCE_S) -> None:
+    """The supervisor reports the fault, and the agent's work lands."""
+    scratch.noticed(words)
+    scratch.open("go")
+    scratch.all_landed(limit_s)
+
+
+def _broken_build(scratch: Scratch, remedy: str, **settings: str) -> None:
+    """A fleet whose post-accept command fails after the first of two tasks."""
+    scratch.create(**{"auto.post_accept_command": "echo the build is red; exit 1", **settings})
+    scratch.remedy(remedy)
+    scratch.task(1)
+    scratch.task(2, after=(1,), expected=False)

@@ -39,7 +39,9 @@ def pool_is_empty(scratch: Scratch) -> None:
     scratch.create(**{"auto.task_pool_command": f"echo asked >> {asked}"})
     scratch.supervise()
     scratch.breaks_now()  # it never has a task
-    scratch.until(lambda: asked.exists() and len(asked.read_text().split()) >= 3, "it was asked three times")
+    scratch.until(
+        lambda: asked.exists() and len(asked.read_text().split()) >= 3, "the command ran three times"
+    )
     scratch.task(1)
     scratch.all_landed()
 
@@ -56,27 +58,26 @@ def pool_repeats(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.supervise()
     scratch.reached("go")
-    scratch.until(lambda: len(asked.read_text().split()) >= 3, "it was asked three times")
+    scratch.until(lambda: len(asked.read_text().split()) >= 3, "the command ran three times")
     done.touch()
     scratch.open("go")
-    scratch.expect(1)
+    scratch.expected.add(1)
     scratch.all_landed()
     scratch.require(len(scratch.task_files()) == 1, "one task file")
 
 
 def agent_killed(scratch: Scratch) -> None:
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise_and_kill_agent("go")
+    scratch.at_work()
+    scratch.kill_agent()
     scratch.all_landed()
 
 
 def agent_crashes(scratch: Scratch) -> None:
     """Every task crashes until the cause is fixed: the first is quarantined, the second shows that the task is not the cause."""
-    mended = scratch.directory / "mended"
+    fixed = scratch.directory / "fixed"
     scratch.create()
-    scratch.remedy(f"touch {mended}", "llmc tasks requeue 1")
-    crash = f"@sh test -e {mended} || kill -9 $PPID"
+    scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1")
+    crash = f"@sh test -e {fixed} || kill -9 $PPID"
     for number in (1, 2):
         scratch.task(number, crash, scratch.commit(number))
     scratch.breaks_now()
@@ -88,8 +89,7 @@ def agent_crashes(scratch: Scratch) -> None:
 def agent_hangs(scratch: Scratch) -> None:
     scratch.create(**{"overseer.stall_timeout_secs": "4"})
     scratch.task(1, scratch.half(1, scratch.gate("never")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("never")
+    scratch.supervise_to("never")
     scratch.breaks_now()
     scratch.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
     scratch.noticed("stall failure:")
@@ -109,10 +109,7 @@ def worker_in_error(scratch: Scratch) -> None:
 
 
 def session_killed(scratch: Scratch) -> None:
-    scratch.create()
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.at_work()
     project = scratch.project()
     scratch.breaks_now()
     project.tmux.kill_session(project.session("auto-1"))
@@ -140,20 +137,20 @@ def tmux_killed(scratch: Scratch) -> None:
 def session_killed_again(scratch: Scratch) -> None:
     """Kill the session every time it comes back, until the cause is fixed."""
     scratch.create()
-    mended = scratch.directory / "mended"
-    scratch.remedy(f"touch {mended}")
+    fixed = scratch.directory / "fixed"
+    scratch.remedy(f"touch {fixed}")
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
     scratch.supervise()
     scratch.breaks_now()
-    scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation fixes it", 90)
+    scratch.until(lambda: _kill_at_work(scratch, fixed), "the remediation agent fixes the cause", 90)
     scratch.noticed("log failure:", "(tmux")
     scratch.open("go")
     scratch.all_landed()
 
 
-def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
+def _kill_at_work(scratch: Scratch, fixed: Path) -> bool:
     """Whether it is fixed; else kill its session as soon as it has a task."""
-    if mended.exists():
+    if fixed.exists():
         return True
     project = scratch.project()
     if project.store.worker("auto-1").assignment is not None:
@@ -163,11 +160,7 @@ def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
 
 def worktree_broken(scratch: Scratch) -> None:
     """The repository loses its entry for the worktree. (A wrong link in the worktree is fixed immediately.)"""
-    scratch.create()
-    scratch.remedy("llmc doctor --repair --yes")
-    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
+    scratch.at_work("llmc doctor --repair --yes")
     scratch.breaks_now()
     shutil.rmtree(scratch.root / ".git" / "worktrees" / "auto-1")
     scratch.open("go")
@@ -177,10 +170,10 @@ def worktree_broken(scratch: Scratch) -> None:
 
 def post_accept_fails(scratch: Scratch) -> None:
     """The landed commit breaks the build; a commit on top of it fixes that."""
-    mended = scratch.directory / "mended"
-    check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
+    fixed = scratch.directory / "fixed"
+    check = f"test -e {fixed} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})
-    scratch.remedy(f"touch {mended}")
+    scratch.remedy(f"touch {fixed}")
     scratch.task(1)
     scratch.task(2, after=(1,))
     scratch.breaks_now()

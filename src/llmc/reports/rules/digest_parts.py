@@ -85,15 +85,9 @@ def waiting(history: History, facts: Facts) -> tuple[Waiting, ...]:
     return tuple(sorted(found, key=_rank))
 
 
-def _rank(item: Waiting) -> tuple[bool, int, int, tuple[int, int, str], str]:
-    severity = SEVERITIES.index(item.severity)
-    return (
-        not counts(item.severity),
-        -(item.unblocks or 0),
-        severity,
-        in_order(item.task_id or ""),
-        item.key,
-    )
+def _rank(item: Waiting) -> tuple[object, ...]:
+    urgency = (not counts(item.severity), -(item.unblocks or 0), SEVERITIES.index(item.severity))
+    return (*urgency, in_order(item.task_id or ""), item.key)
 
 
 def _waiting(
@@ -160,27 +154,27 @@ class _Reach:
         return len(self.open) if self.known else None
 
 
-class Accepted(Struct, frozen=True):
-    """What landed: a task, or without a task an accept by the user."""
+class Accepted(Struct, frozen=True, kw_only=True):
+    """What landed: a task, or without a task what the user accepted."""
 
-    task_id: str | None
+    task_id: str | None = None
     subject: str
     worker: str
     #: None: no change was needed
     commit: str | None
     at_unix: float
     #: from the claim to the landing; None if the log starts later
-    took_s: float | None
+    took_s: float | None = None
     #: this one and the failed ones before it
-    attempts: int
-    conflicts: int
-    sent_back: int
+    attempts: int = 1
+    conflicts: int = 0
+    sent_back: int = 0
     #: for this attempt
-    spend: Spend
+    spend: Spend = Spend()
 
 
-class Ended(Struct, frozen=True):
-    """An attempt that did not land, or is still open."""
+class _Attempted(Struct, frozen=True, kw_only=True):
+    """An attempt at a task: who made it, and why it ended."""
 
     task_id: str
     subject: str
@@ -189,22 +183,21 @@ class Ended(Struct, frozen=True):
     reason: str
     #: the pin of unfinished work
     ref: str | None
+
+
+class Ended(_Attempted, frozen=True, kw_only=True):
+    """An attempt that did not land, or is still open."""
+
     began_unix: float | None
     ended_unix: float | None
     spend: Spend
 
 
-class Held(Struct, frozen=True):
+class Held(_Attempted, frozen=True, kw_only=True):
     """A task that needs the user since its last attempt in this period: it failed, or used up its budget."""
 
-    task_id: str
-    subject: str
     #: `quarantined` or `parked`
     hold: str
-    worker: str
-    cause: str
-    reason: str
-    ref: str | None
     attempts: int
 
 
@@ -220,30 +213,28 @@ class Pauses(Struct, frozen=True):
     total_s: float
 
 
-class Commands(Struct, frozen=True):
+class Commands(Pauses, frozen=True):
     """Runs of the post-accept command."""
 
-    times: int
     failed: int
-    total_s: float
 
 
 class Runs(Struct, frozen=True):
     """The runs of auto mode: how many, how the last one ended, and how fast it was."""
 
-    times: int
+    times: int = 0
     #: running, stopped, failed, killed; None without a run
-    how: str | None
-    reason: str
-    cause: str
-    worker: str | None
-    task_id: str | None
-    ended_unix: float | None
-    total_s: float
+    how: str | None = None
+    reason: str = ""
+    cause: str = ""
+    worker: str | None = None
+    task_id: str | None = None
+    ended_unix: float | None = None
+    total_s: float = 0.0
     #: time of that while the fleet was parked
-    parked_s: float
+    parked_s: float = 0.0
     #: tasks accepted per hour of run time, not counting parks; None without run time
-    tasks_per_hour: float | None
+    tasks_per_hour: float | None = None
 
 
 class Digest(Struct, frozen=True):
@@ -296,24 +287,24 @@ def digest(
     history = read(rows, facts.list_name)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
-    landed = [view.landing(landing) for landing in history.landings if not landing.undone]
+    ended = {end: tuple(map(view.ended, attempts)) for end, attempts in by_end.items()}
+    landings = [one for one in history.landings if not one.undone and one.at >= since]
     accepted = [view.accepted(attempt) for attempt in by_end[End.ACCEPTED]]
-    spend = _spend(view, by_end, len([row for row in landed if row.at_unix >= since]))
+    spend = _spend(view, by_end, len(landings))
     total = sum((row.spend for row in spend.values()), Spend())
-    failed = [view.ended(attempt) for attempt in by_end[End.FAILED]]
-    causes = Counter(row.cause or "unknown" for row in failed)
+    causes = Counter(row.cause or "unknown" for row in ended[End.FAILED])
     return Digest(
         since_unix=since,
         until_unix=view.until,
         waiting=waiting(history, facts),
-        accepted=_by_time([*accepted, *(row for row in landed if row.at_unix >= since)]),
+        accepted=_by_time([*accepted, *map(view.landing, landings)]),
         undone=_by_time(view.undone()),
         held=tuple(view.held()),
-        failed=tuple(failed),
+        failed=ended[End.FAILED],
         failed_by_cause=dict(sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
-        released=tuple(view.ended(attempt) for attempt in by_end[End.RELEASED]),
-        parked=tuple(view.ended(attempt) for attempt in by_end[End.PARKED]),
-        open=tuple(view.ended(attempt) for attempt in by_end[End.OPEN]),
+        released=ended[End.RELEASED],
+        parked=ended[End.PARKED],
+        open=ended[End.OPEN],
         spend=spend,
         total_spend=total,
         cost_per_accepted=total.cost / len(accepted) if accepted and total.cost is not None else None,
@@ -356,21 +347,21 @@ class _View:
         if attempt.began is not None and attempt.ended is not None:
             took_s = max(0.0, attempt.ended - attempt.began)
         return Accepted(
-            attempt.task.id,
-            self.subject(attempt),
-            attempt.worker,
-            attempt.commit or None,
-            attempt.ended or 0.0,
-            took_s,
-            self._number[id(attempt)],
-            attempt.conflicts,
-            attempt.sent_back,
-            attempt.spend,
+            task_id=attempt.task.id,
+            subject=self.subject(attempt),
+            worker=attempt.worker,
+            commit=attempt.commit or None,
+            at_unix=attempt.ended or 0.0,
+            took_s=took_s,
+            attempts=self._number[id(attempt)],
+            conflicts=attempt.conflicts,
+            sent_back=attempt.sent_back,
+            spend=attempt.spend,
         )
 
     def landing(self, landing: Landing) -> Accepted:
         subject = landing.prompt.strip().partition("\n")[0]
-        return Accepted(None, subject, landing.worker, landing.commit, landing.at, None, 1, 0, 0, Spend())
+        return Accepted(subject=subject, worker=landing.worker, commit=landing.commit, at_unix=landing.at)
 
     def undone(self) -> list[Accepted]:
         """Accepts that were reverted in the period."""
@@ -380,33 +371,28 @@ class _View:
         return [*map(self.accepted, attempts), *map(self.landing, landings)]
 
     def ended(self, attempt: Attempt) -> Ended:
-        return Ended(
-            attempt.task.id,
-            self.subject(attempt),
-            attempt.worker,
-            attempt.cause,
-            attempt.reason,
-            attempt.ref or None,
-            attempt.began,
-            attempt.ended,
-            attempt.spend,
-        )
+        about = self._attempted(attempt)
+        return Ended(**about, began_unix=attempt.began, ended_unix=attempt.ended, spend=attempt.spend)
+
+    def _attempted(self, attempt: Attempt) -> dict[str, Any]:
+        return {
+            "task_id": attempt.task.id,
+            "subject": self.subject(attempt),
+            "worker": attempt.worker,
+            "cause": attempt.cause,
+            "reason": attempt.reason,
+            "ref": attempt.ref or None,
+        }
 
     def held(self) -> Iterable[Held]:
         last = {attempt.task: attempt for attempt in self.history.attempts}  # they are in order
         done = {TaskKey(self.facts.list_name, TaskId(task)) for task in self.facts.completed}
         for attempt in [*self.attempts(End.FAILED), *self.attempts(End.PARKED)]:
             if attempt.hold and last[attempt.task] is attempt and attempt.task not in done:
-                yield Held(
-                    attempt.task.id,
-                    self.subject(attempt),
-                    attempt.hold,
-                    attempt.worker,
-                    attempt.cause,
-                    attempt.reason,
-                    attempt.ref or None,
-                    max(self._number[id(attempt)], attempt.number or 0),  # the log may start after the first
-                )
+                count = max(
+                    self._number[id(attempt)], attempt.number or 0
+                )  # the log may start after the first
+                yield Held(**self._attempted(attempt), hold=attempt.hold, attempts=count)
 
     def subject(self, attempt: Attempt) -> str:
         return attempt.subject or self._subjects.get(attempt.task, "")
@@ -427,7 +413,7 @@ class _View:
 
     def post_accept(self) -> Commands:
         runs = [run for run in self.history.post_accepts if run.at >= self.since]
-        return Commands(len(runs), sum(run.failed for run in runs), math.fsum(run.elapsed_s for run in runs))
+        return Commands(len(runs), math.fsum(run.elapsed_s for run in runs), sum(run.failed for run in runs))
 
     def runs(self, accepted: int) -> Runs:
         spans = self._run_spans()
@@ -436,23 +422,23 @@ class _View:
         work_h = (total_s - parked_s) / 3600
         inside = [r for r in self.history.runs if r.ended is None or r.ended >= self.since]
         if not inside:
-            return Runs(0, None, "", "", None, None, None, 0.0, 0.0, None)
+            return Runs()
         last = inside[-1]
         how = last.how
         if how is RunEnd.RUNNING and not self.facts.running:
             how = RunEnd.KILLED
         ended = self._end() if how is RunEnd.KILLED and last.ended is None else last.ended
         return Runs(
-            len(inside),
-            how,
-            last.reason,
-            last.cause,
-            last.worker or None,
-            last.task or None,
-            ended,
-            total_s,
-            parked_s,
-            accepted / work_h if work_h > 0 else None,
+            times=len(inside),
+            how=how,
+            reason=last.reason,
+            cause=last.cause,
+            worker=last.worker or None,
+            task_id=last.task or None,
+            ended_unix=ended,
+            total_s=total_s,
+            parked_s=parked_s,
+            tasks_per_hour=accepted / work_h if work_h > 0 else None,
         )
 
     def interruptions(self) -> tuple[Interruption, ...]:

@@ -7,7 +7,7 @@ from llmc.base.text import cells, gist, padded, printable, shortened, wrap
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
-from llmc.reports.rules.digest_parts import Accepted, Commands, Digest, Ended, Held, Pauses, Waiting
+from llmc.reports.rules.digest_parts import Accepted, Digest, Ended, Pauses, Waiting
 from llmc.reports.rules.history import Spend
 
 #: styles a text: (text, style) -> text
@@ -121,7 +121,7 @@ class _Page:
         return [self.paint(line, style) if style else line for line in self._plain(text, 0, 3)]
 
     def waiting(self, items: tuple[Waiting, ...]) -> list[str]:
-        lines = [self.paint(f"Waiting for you ({len(items)})", "bold")] if items else []
+        lines: list[str] = []
         for item in items[:MOST_WAITING]:
             gain = f"   {_held_up(item)}" if item.unblocks else ""
             command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
@@ -132,30 +132,29 @@ class _Page:
         if others := items[MOST_WAITING:]:
             commands = listed([item.command or item.kind for item in others])
             lines += self._plain(f"and {len(others)} more: {commands}", 2, 4)
-        return lines
+        return self._section(f"Waiting for you ({len(items)})", lines)
 
     def notices(self, items: tuple[Waiting, ...]) -> list[str]:
-        lines = [self.paint("Notices", "bold")] if items else []
-        for item in items[:MOST_WAITING]:
-            lines += self._plain(_about(item), 2, 2)
-        return lines
+        return self._section(
+            "Notices", [line for one in items[:MOST_WAITING] for line in self._plain(_about(one))]
+        )
 
     def landed(self, rows: tuple[Accepted, ...], most: int) -> list[str]:
         """In at most `most` lines below its title."""
         if not rows:
             return []
-        title = self.paint(f"Landed ({len(rows)})", "bold")
+        title = f"Landed ({len(rows)})"
         if len(rows) <= MOST_LANDED:
-            return [title, *self._table(rows)]
+            return self._section(title, self._table(rows))
         hard = [f"{_name(row)}{_trouble(row)}" for row in rows if _trouble(row)]
-        notes = self._plain(f"needed more than one try: {listed(hard)}", 2, 2) if hard else []
+        notes = self._plain(f"needed more than one try: {listed(hard)}") if hard else []
         most = max(3, most - len(notes))
         counts = [max(1, (self.width - 2) // column) for column in COLUMNS]
         count = next((n for n in counts if n * most >= len(rows)), counts[-1])
         shown = rows if count * most >= len(rows) else rows[: count * (most - 2)]
         others = [_name(row) for row in rows[len(shown) :]]
-        more = self._plain(f"and {len(others)} more: {listed(ranges(others))}", 2, 2) if others else []
-        return [title, *self._side_by_side(shown, count), *more, *notes]
+        more = self._plain(f"and {len(others)} more: {listed(ranges(others))}") if others else []
+        return self._section(title, [*self._side_by_side(shown, count), *more, *notes])
 
     def _table(self, rows: Iterable[Accepted]) -> list[str]:
         shown = [
@@ -191,19 +190,20 @@ class _Page:
         lines: list[str] = []
         if report.failed:
             causes = ", ".join(f"{cause}: {count}" for cause, count in report.failed_by_cause.items())
-            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed ({causes})", 2, 2)
+            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed ({causes})")
             lines += self._failures(report.failed)
-        for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
-            held = [_held(row) for row in report.held if row.hold == hold]
-            if held:
-                lines += self._plain(f"{words}: {listed(held)}", 2, 2)
-        for rows, words in ((report.released, "released"), (report.open, "still open")):
-            if rows:
-                lines += self._plain(f"{words}: {_tasks(rows)}", 2, 2)
-        if report.undone:
-            said = [f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone]
-            lines += self._plain(f"reverted with undo: {listed(said)}", 2, 2)
-        return [self.paint("Did not land", "bold"), *lines] if lines else []
+        others = {
+            "quarantined": _held(report, "quarantined"),
+            "parked (over budget)": _held(report, "parked"),
+            "released": _tasks(report.released),
+            "still open": _tasks(report.open),
+            "reverted with undo": [
+                f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone
+            ],
+        }
+        for words, names in others.items():
+            lines += self._plain(f"{words}: {listed(names)}") if names else []
+        return self._section("Did not land", lines)
 
     def _failures(self, rows: tuple[Ended, ...]) -> Iterator[str]:
         """The latest reason for each cause, one line each."""
@@ -213,44 +213,39 @@ class _Page:
 
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions
-        if not rows:
-            return []
-        lines = [self.paint(f"Interruptions ({len(rows)})", "bold")]
-        if len(rows) > MOST_INTERRUPTIONS:
-            lines.append(f"  {len(rows) - MOST_INTERRUPTIONS} earlier: llmc events")
+        earlier = len(rows) - MOST_INTERRUPTIONS
+        lines = [f"  {earlier} earlier: llmc events"] if earlier > 0 else []
         for row in rows[-MOST_INTERRUPTIONS:]:
-            lines += self._plain(f"{self.when(row.at_unix)}  {row.text}", 2, 2)
-        return lines
+            lines += self._plain(f"{self.when(row.at_unix)}  {row.text}")
+        return self._section(f"Interruptions ({len(rows)})", lines)
 
     def spend(self, report: Digest) -> list[str]:
-        rows = [(name, row) for name, row in report.spend.items() if row.spend != Spend()]
-        if not rows:
-            return []
-        width = max(len(name) for name, _ in rows)
-        lines = [f"  {name:<{width}}  {_spent(row.spend)}" for name, row in rows]
+        rows = {name: row.spend for name, row in report.spend.items() if row.spend != Spend()}
         if len(rows) > 1:
-            lines.append(f"  {'total':<{width}}  {_spent(report.total_spend)}")
-        if report.cost_per_accepted is not None:
+            rows["total"] = report.total_spend
+        width = max(map(len, rows), default=0)
+        lines = [f"  {name:<{width}}  {_spent(spend)}" for name, spend in rows.items()]
+        if lines and report.cost_per_accepted is not None:
             lines.append(f"  {money(report.cost_per_accepted)} per landed task, all costs included")
-        return [self.paint("Spent", "bold"), *(shortened(line, self.width) for line in lines)]
+        return self._section("Spent", [shortened(line, self.width) for line in lines])
 
     def pauses(self, report: Digest) -> list[str]:
+        pauses = {f"parked ({cause})": row for cause, row in report.parks.items()}
+        pauses["uncommitted changes in the source"] = report.dirty_source
         said = [
-            f"parked ({cause}): {counted(row.times, 'time')}, {_long(row)}"
-            for cause, row in report.parks.items()
+            f"{why}: {counted(row.times, 'time')}, {_long(row)}" for why, row in pauses.items() if row.times
         ]
-        if report.dirty_source.times:
-            row = report.dirty_source
-            said.append(f"uncommitted changes in the source: {counted(row.times, 'time')}, {_long(row)}")
         if report.post_accept.times:
             done = report.post_accept
             bad = f", {done.failed} failed" if done.failed else ""
             said.append(f"post-accept command: {counted(done.times, 'run')}{bad}, {_long(done)}")
-        if not said:
-            return []
-        return [self.paint("Delays", "bold"), *(line for text in said for line in self._plain(text, 2, 2))]
+        return self._section("Delays", [line for text in said for line in self._plain(text)])
 
-    def _plain(self, text: str, indent: int, most: int) -> list[str]:
+    def _section(self, title: str, lines: list[str]) -> list[str]:
+        """The lines below their title; nothing without lines."""
+        return [self.paint(title, "bold"), *lines] if lines else []
+
+    def _plain(self, text: str, indent: int = 2, most: int = 2) -> list[str]:
         return [" " * indent + line for line in wrap(printable(text), self.width - indent, most)]
 
 
@@ -261,10 +256,10 @@ def summary(report: Digest) -> str:
     runs = report.runs
     parts = [f"{counted(len(tasks), 'task')} landed"] if tasks or runs.times else []
     if runs.tasks_per_hour:
-        parked = " excluding parks" if runs.parked_s else ""
+        parked = " excluding parked time" if runs.parked_s else ""
         parts[0] += f" in {format_duration(runs.total_s)} ({runs.tasks_per_hour:.1f} per hour{parked})"
     if by_hand:
-        parts.append(f"{counted(by_hand, 'accept')} by hand")
+        parts.append(f"{by_hand} accepted by hand")
     if report.total_spend.cost is not None:
         parts.append(money(report.total_spend.cost))
     if report.waits:
@@ -272,7 +267,7 @@ def summary(report: Digest) -> str:
     return ", ".join(parts) or "Nothing landed"
 
 
-def _long(row: Pauses | Commands) -> str:
+def _long(row: Pauses) -> str:
     return format_duration(row.total_s) + (" total" if row.times > 1 else "")
 
 
@@ -293,30 +288,30 @@ def _name(row: Accepted) -> str:
 
 def _trouble(row: Accepted) -> str:
     """Attempts, conflicts and returns; often nothing."""
-    said = [
+    return _noted(
+        "",
         f"attempt {row.attempts}" if row.attempts > 1 else "",
         counted(row.conflicts, "conflict") if row.conflicts else "",
         f"returned {row.sent_back}x" if row.sent_back else "",
-    ]
-    return f" ({', '.join(part for part in said if part)})" if any(said) else ""
+    )
 
 
-def _held(row: Held) -> str:
-    """A quarantined or parked task: why, and after how many attempts."""
-    return f"{row.task_id} ({', '.join(filter(None, (row.cause, counted(row.attempts, 'attempt'))))})"
+def _held(report: Digest, hold: str) -> list[str]:
+    """The tasks on this hold: why, and after how many attempts."""
+    rows = [row for row in report.held if row.hold == hold]
+    return [_noted(row.task_id, row.cause, counted(row.attempts, "attempt")) for row in rows]
 
 
-def _tasks(rows: Iterable[Ended]) -> str:
+def _tasks(rows: Iterable[Ended]) -> list[str]:
     """Each task once, with its cause and how often."""
     times = Counter((row.task_id, row.cause) for row in rows)
-    return listed(
-        [
-            f"{task} ({', '.join(word for word in (cause, f'{count}x' if count > 1 else '') if word)})"
-            if cause or count > 1
-            else task
-            for (task, cause), count in times.items()
-        ]
-    )
+    return [_noted(task, cause, f"{count}x" if count > 1 else "") for (task, cause), count in times.items()]
+
+
+def _noted(text: str, *remarks: str) -> str:
+    """The text with its remarks in parentheses."""
+    said = ", ".join(filter(None, remarks))
+    return f"{text} ({said})" if said else text
 
 
 def _spent(spend: Spend) -> str:

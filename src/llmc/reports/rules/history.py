@@ -5,7 +5,7 @@ goes. Each attempt has one end, however many rows mention it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -153,14 +153,34 @@ class History(Struct):
     undone: dict[str, float] = field(default_factory=dict)
     #: tokens of no task, and when they were used
     other_spend: list[tuple[float, Spend]] = field(default_factory=list)
-    #: tasks that need the user according to the log: why, and since when
-    holds: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: time of the last row
     last: float = 0.0
 
 
 Row = Mapping[str, Any]
+
+#: events about a task; those without one are ignored
+_OF_TASKS = (
+    *("task_assigned", "task_completed", "task_failed", "task_released", "task_sent_back"),
+    *("task_quarantined", "task_parked", "task_proposed"),
+)
+#: events that are only listed as interruptions, and their text
+_INTERRUPTIONS = {
+    "base_failed": "no tasks were started",
+    "base_passed": "the default branch passed again",
+    "overseer_restart": "the supervisor restarted the daemon",
+}
+#: the events that count; `_Reader` has a method of the same name for each of the others
+ACTIONS = frozenset(
+    {
+        *_OF_TASKS,
+        *_INTERRUPTIONS,
+        *("accepted", "undone", "post_accept", "rebase_resolved", "usage_recorded", "source_dirty"),
+        *("auto_started", "auto_stopped", "auto_failed", "daemon_stopped", "fleet_parked", "fleet_resumed"),
+        *("overseer_failure", "overseer_remediation", "overseer_stopped"),
+    }
+)
 
 
 def read(rows: Iterable[Row], unnamed: str = "") -> History:
@@ -191,27 +211,25 @@ class _Reader:
         self._left: dict[int, tuple[Attempt, float]] = {}
 
     def take(self, row: Row) -> None:
-        action = row.get("action")
-        handler = _HANDLERS.get(action) if isinstance(action, str) else None
-        at = number(row.get("ts"))
+        at, action = number(row.get("ts")), text(row.get("action"))
         self.before, self.now = self.now, self.now if at is None else at
         self.history.last = max(self.history.last, self.now)
-        if handler is not None:
-            handler(self, row)
+        if action in _INTERRUPTIONS:
+            self._interrupted(_INTERRUPTIONS[action], row)
+        elif action in _OF_TASKS:
+            if (task := self._task(row)) is not None:
+                getattr(self, action)(task, row)
+        elif action in ACTIONS:
+            getattr(self, action)(row)
 
     def finish(self) -> None:
         for attempt, at in self._left.values():
             if attempt.end is End.OPEN:
-                attempt.end, attempt.ended, attempt.reason = (
-                    End.RELEASED,
-                    at,
-                    "its end is not in the event log",
-                )
+                attempt.end, attempt.ended = End.RELEASED, at
+                attempt.reason = "its end is not in the event log"
 
-    def assigned(self, row: Row) -> None:
-        task, worker, claim = self._task(row), text(row.get("worker")), text(row.get("claim"))
-        if task is None:
-            return
+    def task_assigned(self, task: TaskKey, row: Row) -> None:
+        worker, claim = text(row.get("worker")), text(row.get("claim"))
         before = self._latest.get(task)
         if before is not None and claim and before.claim == claim:
             return
@@ -222,12 +240,8 @@ class _Reader:
         if subject:
             self.history.subjects[task] = subject
         self._begin(Attempt(task, worker, claim, subject, began=self.now))
-        self.history.holds.pop(task, None)
 
-    def completed(self, row: Row) -> None:
-        task = self._task(row)
-        if task is None:
-            return
+    def task_completed(self, task: TaskKey, row: Row) -> None:
         attempt, commit = self._attempt(task, row), text(row.get("commit"))
         if commit and attempt.commit and commit != attempt.commit:
             attempt = self._begin(Attempt(task, text(row.get("worker"))))
@@ -235,7 +249,6 @@ class _Reader:
             landings = self.history.landings
             self.history.landings = [landing for landing in landings if landing.commit != commit]
         self._land(attempt, commit)
-        self.history.holds.pop(task, None)
 
     def accepted(self, row: Row) -> None:
         """The landing itself; `task_completed`, before or after it, has the task."""
@@ -260,44 +273,34 @@ class _Reader:
         for landing in self.history.landings:
             landing.undone = landing.undone or landing.commit == commit
 
-    def failed(self, row: Row) -> None:
-        task = self._task(row)
-        if task is None:
-            return
+    def task_failed(self, task: TaskKey, row: Row) -> None:
         attempt, count = self._attempt(task, row), _count(row, "attempt")
         is_another = attempt.end is End.FAILED and not attempt.hold and count not in (None, attempt.number)
         if is_another and attempt.number is not None:
             attempt = self._begin(Attempt(task, text(row.get("worker"))))
         self._close(attempt, End.FAILED, row)
 
-    def quarantined(self, row: Row) -> None:
-        self._hold(row, "quarantined", End.FAILED)
+    def task_quarantined(self, task: TaskKey, row: Row) -> None:
+        self._hold(task, row, "quarantined", End.FAILED)
 
-    def parked(self, row: Row) -> None:
-        self._hold(row, "parked", End.PARKED)
+    def task_parked(self, task: TaskKey, row: Row) -> None:
+        self._hold(task, row, "parked", End.PARKED)
 
-    def released(self, row: Row) -> None:
-        task = self._task(row)
-        if task is not None:
-            self._close(self._attempt(task, row), End.RELEASED, row)
+    def task_released(self, task: TaskKey, row: Row) -> None:
+        self._close(self._attempt(task, row), End.RELEASED, row)
 
-    def proposed(self, row: Row) -> None:
-        task = self._task(row)
-        if task is not None:
-            self.history.holds.setdefault(task, ("proposed", self.now))
-            self.history.subjects.setdefault(task, text(row.get("subject")))
+    def task_proposed(self, task: TaskKey, row: Row) -> None:
+        self.history.subjects.setdefault(task, text(row.get("subject")))
 
-    def sent_back(self, row: Row) -> None:
-        task = self._task(row)
-        if task is not None:
-            self._attempt(task, row).sent_back += 1
+    def task_sent_back(self, task: TaskKey, row: Row) -> None:
+        self._attempt(task, row).sent_back += 1
 
-    def resolved(self, row: Row) -> None:
+    def rebase_resolved(self, row: Row) -> None:
         attempt = self._at.get(text(row.get("worker")))
         if attempt is not None and attempt.end is End.OPEN:
             attempt.conflicts += 1
 
-    def used(self, row: Row) -> None:
+    def usage_recorded(self, row: Row) -> None:
         task, worker, spend = self._task(row), text(row.get("worker")), _spend(row)
         if task is not None:
             self._attempt(task, row).spend += spend
@@ -306,17 +309,17 @@ class _Reader:
         else:
             self.history.other_spend.append((self.now, spend))
 
-    def run_started(self, row: Row) -> None:
+    def auto_started(self, row: Row) -> None:
         if (run := self._open_run()) is not None:
             run.ended, run.how = self.before, RunEnd.KILLED
         if (park := self._open_park()) is not None and park.until is not None and park.until <= self.now:
             park.ended = max(park.began, park.until)  # it ended while no daemon was running
         self.history.runs.append(Run(self.now))
 
-    def run_stopped(self, row: Row) -> None:
+    def auto_stopped(self, row: Row) -> None:
         self._end_run(row, RunEnd.STOPPED)
 
-    def run_failed(self, row: Row) -> None:
+    def auto_failed(self, row: Row) -> None:
         self._end_run(row, RunEnd.FAILED)
 
     def daemon_stopped(self, row: Row) -> None:
@@ -342,10 +345,10 @@ class _Reader:
         elapsed_s = max(0.0, number(row.get("elapsed_s")) or 0.0)
         self.history.post_accepts.append(PostAccept(self.now, row.get("code") != 0, elapsed_s))
 
-    def supervisor_found(self, row: Row) -> None:
+    def overseer_failure(self, row: Row) -> None:
         self._interrupted(f"the supervisor found a failure ({text(row.get('kind'))})", row)
 
-    def supervisor_remediated(self, row: Row) -> None:
+    def overseer_remediation(self, row: Row) -> None:
         count = _count(row, "attempt")
         if outcome := text(row.get("outcome")):
             took = number(row.get("duration_s"))
@@ -353,16 +356,7 @@ class _Reader:
         else:
             self._interrupted(f"remediation {count} started", row)
 
-    def base_failed(self, row: Row) -> None:
-        self._interrupted("no tasks were started", row)
-
-    def base_passed(self, row: Row) -> None:
-        self._interrupted("the default branch passed again", row)
-
-    def supervisor_restarted(self, row: Row) -> None:
-        self._interrupted("the supervisor restarted the daemon", row)
-
-    def supervisor_stopped(self, row: Row) -> None:
+    def overseer_stopped(self, row: Row) -> None:
         if row.get("code") != 0:
             self._interrupted(f"the supervisor exited with code {_count(row, 'code')}", row)
 
@@ -408,10 +402,7 @@ class _Reader:
             if attempt.number is None:
                 attempt.number = _count(row, "attempt")
 
-    def _hold(self, row: Row, hold: str, end: End) -> None:
-        task = self._task(row)
-        if task is None:
-            return
+    def _hold(self, task: TaskKey, row: Row, hold: str, end: End) -> None:
         attempt = self._attempt(task, row)
         if attempt.end in (End.ACCEPTED, End.UNDONE):
             attempt = self._begin(Attempt(task, text(row.get("worker"))))
@@ -419,7 +410,6 @@ class _Reader:
             attempt.end = end
         self._close(attempt, end, row)
         attempt.hold = hold
-        self.history.holds[task] = (hold, self.now)
 
     def _task(self, row: Row) -> TaskKey | None:
         task = task_of(row)
@@ -445,39 +435,6 @@ class _Reader:
         run.ended, run.how = self.now, how
         run.reason, run.cause = text(row.get("reason")), text(row.get("cause"))
         run.worker, run.task = text(row.get("worker")), str(self._task(row) or "")
-
-
-_HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
-    "task_assigned": _Reader.assigned,
-    "task_completed": _Reader.completed,
-    "accepted": _Reader.accepted,
-    "undone": _Reader.undone,
-    "task_failed": _Reader.failed,
-    "task_quarantined": _Reader.quarantined,
-    "task_parked": _Reader.parked,
-    "task_released": _Reader.released,
-    "task_proposed": _Reader.proposed,
-    "task_sent_back": _Reader.sent_back,
-    "rebase_resolved": _Reader.resolved,
-    "usage_recorded": _Reader.used,
-    "auto_started": _Reader.run_started,
-    "auto_stopped": _Reader.run_stopped,
-    "auto_failed": _Reader.run_failed,
-    "daemon_stopped": _Reader.daemon_stopped,
-    "fleet_parked": _Reader.fleet_parked,
-    "fleet_resumed": _Reader.fleet_resumed,
-    "source_dirty": _Reader.source_dirty,
-    "base_failed": _Reader.base_failed,
-    "base_passed": _Reader.base_passed,
-    "post_accept": _Reader.post_accept,
-    "overseer_failure": _Reader.supervisor_found,
-    "overseer_remediation": _Reader.supervisor_remediated,
-    "overseer_restart": _Reader.supervisor_restarted,
-    "overseer_stopped": _Reader.supervisor_stopped,
-}
-
-#: the relevant actions; others need not be read
-ACTIONS = frozenset(_HANDLERS)
 
 
 def _count(row: Row, name: str) -> int | None:

@@ -1,11 +1,12 @@
 """Decides whether a daemon is healthy, and what to do if not. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import Exit
+from llmc.config.model import Config, Overseer
 from llmc.supervisor.model import Failure, FailureKind, Identity, Record
 
 ENTERING = "⚠ Entering remediation mode..."
@@ -32,16 +33,6 @@ def style_of(text: str) -> str:
 DAY_S = 86400.0
 #: maximum wait for a usage limit or an API outage; waits double
 MOST_WAIT_S = 1800.0
-
-
-class Limits(Struct, frozen=True):
-    """From the configuration."""
-
-    cooldown_s: float
-    remediations_a_day: int
-    #: the first wait for a usage limit, and for an API outage
-    limit_wait_s: float = 300.0
-    api_wait_s: float = 60.0
 
 
 class History(Struct, frozen=True):
@@ -90,22 +81,23 @@ _ADVICE = {
 
 
 def after_failure(
-    failure: Failure, history: History, ran_s: float, now: float, limits: Limits
+    failure: Failure, history: History, ran_s: float, now: float, config: Config
 ) -> tuple[Verdict, History]:
     """What to do about a daemon that failed after `ran_s`, and the updated history."""
-    if ran_s >= limits.cooldown_s:
+    cooldown_s = config.overseer.restart_cooldown_secs
+    if ran_s >= cooldown_s:
         history = replace(history, remediated=False, waits=0)
     if failure.kind is FailureKind.DRAINED:
         return End(Exit.DONE, failure.text, "Run `llmc digest` for a report."), history
-    by_cause = _by_cause(failure.cause, failure.text, history, limits)
+    by_cause = _by_cause(failure.cause, failure.text, history, config)
     if by_cause is not None:
         return by_cause
     if failure.kind is FailureKind.STALL:
-        return Restart("a stall needs no remediation", resets=True), history
+        return Restart("workers without progress are reset", resets=True), history
     if history.remediated:
         why = (
-            f"failure spiral: the daemon failed {ran_s:.0f} s after a remediation "
-            f"(less than {limits.cooldown_s:g} s): {failure.text}"
+            f"failure spiral: the daemon failed again {ran_s:.0f} s after its restart "
+            f"(less than {cooldown_s:g} s): {failure.text}"
         )
         return End(
             Exit.SPIRAL,
@@ -113,7 +105,7 @@ def after_failure(
             "Read the latest logs/remediation_*.txt, fix the cause, then run `llmc overseer` again.",
         ), history
     recent = [at for at in history.remediations if now - at < DAY_S]
-    if len(recent) >= limits.remediations_a_day:
+    if len(recent) >= config.overseer.max_remediations_per_day:
         why = f"remediation limit reached ({len(recent)} in 24 hours): {failure.text}"
         return End(
             Exit.HUMAN,
@@ -125,49 +117,35 @@ def after_failure(
 
 
 def after_remediation(
-    cause: str, problem: str, history: History, limits: Limits
+    cause: str, problem: str, history: History, config: Config
 ) -> tuple[Verdict | None, History]:
     """Stop after a remediation that could not run; None: restart the daemon."""
-    return _by_cause(cause, f"the remediation failed: {problem}", history, limits) or (None, history)
+    return _by_cause(cause, f"the remediation agent failed: {problem}", history, config) or (None, history)
 
 
-def _by_cause(cause: str, text: str, history: History, limits: Limits) -> tuple[Verdict, History] | None:
+def _by_cause(cause: str, text: str, history: History, config: Config) -> tuple[Verdict, History] | None:
     """Causes that no agent can fix: they need the user, or they pass."""
     if cause in _ADVICE:
         return End(Exit.HUMAN, f"manual fix required ({cause}): {text}", _ADVICE[cause]), history
     if cause in ("limit", "api"):
-        first_s = limits.limit_wait_s if cause == "limit" else limits.api_wait_s
+        first_s = config.auto.limit_backoff_secs if cause == "limit" else config.auto.api_backoff_secs
         wait_s = min(MOST_WAIT_S, first_s * 2.0 ** min(history.waits, 10))
         after = replace(history, remediated=False, waits=history.waits + 1)
         return Restart(f"temporary failure ({cause})", after_s=wait_s), after
     return None
 
 
-class Note(Struct, frozen=True):
-    """A file that requests manual intervention."""
-
-    path: str
-    text: str
-
-
-def before_start(notes: Sequence[Note]) -> End | None:
-    """Stop if a remediation wrote a file because it could not fix the failure."""
+def before_start(notes: Mapping[str, str]) -> End | None:
+    """Stop if a remediation could not fix the failure. `notes`: the files that request manual intervention, by path."""
     if not notes:
         return None
-    said = "\n\n".join(f"{note.path}:\n{note.text.strip() or '(empty)'}" for note in notes)
-    advice = "Resolve what the file describes, delete it, then run `llmc overseer` again."
+    said = "\n\n".join(f"{path}:\n{text.strip() or '(empty)'}" for path, text in notes.items())
+    advice = "Resolve what the file describes, delete the file, then run `llmc overseer` again."
     return End(Exit.MANUAL, f"manual intervention needed\n{said}", advice)
 
 
 #: an exiting daemon removes its registration a moment before its process is gone
 UNREGISTERED_S = 3.0
-
-
-class HealthLimits(Struct, frozen=True):
-    """From the configuration."""
-
-    heartbeat_s: float
-    stall_s: float
 
 
 class Seen(Struct, frozen=True):
@@ -193,27 +171,27 @@ class Seen(Struct, frozen=True):
     has_work: bool = False
 
 
-def judge(expected: Identity, seen: Seen, limits: HealthLimits) -> Failure | None:
+def judge(expected: Identity, seen: Seen, settings: Overseer) -> Failure | None:
     """What is wrong; None if the daemon is healthy."""
     return (
         _other_daemon(expected, seen)
         or judge_records(seen.records)
         or _gone(expected, seen)
         or _unregistered(expected, seen)
-        or _hung(expected, seen, limits)
-        or _stalled(seen, limits)
+        or _hung(expected, seen, settings)
+        or _stalled(seen, settings)
     )
 
 
-def is_quiet_for_long(quiet_s: float, limits: HealthLimits) -> bool:
+def is_quiet_for_long(quiet_s: float, settings: Overseer) -> bool:
     """Whether to check for work, which reads every task."""
-    return quiet_s > limits.stall_s
+    return quiet_s > settings.stall_timeout_secs
 
 
 def _other_daemon(expected: Identity, seen: Seen) -> Failure | None:
     found = seen.registered
     if found is not None and found != expected:
-        what = "another daemon has its pid" if found.pid == expected.pid else "another daemon is running"
+        what = "another daemon has the same pid" if found.pid == expected.pid else "another daemon is running"
         text = f"{what}: expected {_name(expected)}, found {_name(found)}"
         return Failure(FailureKind.IDENTITY, text)
     if seen.beat_of is not None and seen.beat_of != expected.instance_id:
@@ -229,7 +207,7 @@ def judge_records(records: Sequence[Record]) -> Failure | None:
     # The first one is the cause; but one that needs the user must not hide behind another.
     record = next((r for r in records if r.cause in ("auth", "disk")), records[0])
     about = " ".join(text for text in (record.cause, record.worker, _task(record)) if text)
-    text = f"{record.level} in its log: {record.message}" + (f" ({about})" if about else "")
+    text = f"{record.level} in the daemon's log: {record.message}" + (f" ({about})" if about else "")
     return Failure(FailureKind.LOG, text, record.cause, record)
 
 
@@ -255,15 +233,15 @@ def _unregistered(expected: Identity, seen: Seen) -> Failure | None:
     )
 
 
-def _hung(expected: Identity, seen: Seen, limits: HealthLimits) -> Failure | None:
-    if seen.beat_age_s <= limits.heartbeat_s:
+def _hung(expected: Identity, seen: Seen, settings: Overseer) -> Failure | None:
+    if seen.beat_age_s <= settings.heartbeat_timeout_secs:
         return None
     text = f"the daemon ({expected.pid}) is hung: no heartbeat for {seen.beat_age_s:.0f} s"
     return Failure(FailureKind.HEARTBEAT, text)
 
 
-def _stalled(seen: Seen, limits: HealthLimits) -> Failure | None:
-    if not seen.has_work or not is_quiet_for_long(seen.quiet_s, limits):
+def _stalled(seen: Seen, settings: Overseer) -> Failure | None:
+    if not seen.has_work or not is_quiet_for_long(seen.quiet_s, settings):
         return None
     text = f"no progress for {seen.quiet_s:.0f} s although tasks are ready"
     return Failure(FailureKind.STALL, text)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from llmc.records.worker import WorkerRecord
 from llmc.supervisor.model import Failure, Identity, Record
 
 #: maximum lines per log, characters per line, and characters of a command's output
@@ -16,17 +17,6 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 #: each of these starts a new line when the prompt is typed
 _LINE_ENDS = re.compile("\r\n|[\r\u2028\u2029]")
 _CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
-
-
-class WorkerLine(Struct, frozen=True):
-    """One worker from state.json."""
-
-    name: str
-    status: str
-    reason: str = ""
-    task_id: str = ""
-    error: str = ""
-    worktree: str = ""
 
 
 class Situation(Struct, frozen=True):
@@ -41,7 +31,7 @@ class Situation(Struct, frozen=True):
     #: the last lines of each log, by its path
     logs: dict[str, tuple[str, ...]]
     #: None: state.json could not be read, because of `state_problem`
-    workers: tuple[WorkerLine, ...] | None
+    workers: tuple[WorkerRecord, ...] | None
     state_problem: str
     git_status: str
     #: the file that requests manual intervention
@@ -77,7 +67,7 @@ def _failure(failure: Failure) -> str:
     text = "\n".join(rows) + "\n\n" + _quoted(failure.text)
     output = failure.output or (failure.record.output if failure.record else "")
     if output.strip():
-        text += "\n\nIts last output:\n\n" + _quoted(output[-OUTPUT_CHARS:])
+        text += "\n\nLast output:\n\n" + _quoted(output[-OUTPUT_CHARS:])
     return text
 
 
@@ -94,7 +84,7 @@ def _record(record: Record) -> list[str]:
 
 def _daemon(daemon: Identity | None) -> str:
     if daemon is None:
-        return "It never registered (`.llmc/daemon.json` was not written)."
+        return "The daemon never registered: `.llmc/daemon.json` was not written."
     return f"PID {daemon.pid}, start time {daemon.start_time_unix:.3f}, instance ID {daemon.instance_id}"
 
 
@@ -103,10 +93,11 @@ def _workers(found: Situation) -> str:
         return "Cannot read state.json:\n\n" + _quoted(found.state_problem)
     rows = []
     for worker in found.workers:
-        more = [f"task {worker.task_id}" if worker.task_id else "", worker.reason, worker.error]
+        task = f"task {worker.assignment.task_id}" if worker.assignment else ""
+        more = [task, worker.reason, worker.error_reason]
         about = "; ".join(text for text in more if text)
         rows.append(
-            f"{worker.name}: {worker.status}" + (f" ({about})" if about else "") + f"  {worker.worktree}"
+            f"{worker.name}: {worker.status}" + (f" ({about})" if about else "") + f"  {worker.worktree_path}"
         )
     return _quoted("\n".join(" ".join(row.split()) for row in rows), "(none)")
 

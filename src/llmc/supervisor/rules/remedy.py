@@ -6,14 +6,12 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from llmc.attention.rules import ASKS
 from llmc.records.worker import Status, WorkerRecord
 from llmc.sessions.rules.decide import INTERRUPTED
 
 #: a session that crashes is restarted once; after that the remediation has failed
 TRIES = 2
-
-#: it asked something; unattended, it waits until the limit
-_ASKS = ("question", "permission")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -77,8 +75,8 @@ def _rests(record: WorkerRecord) -> End | None:
     if record.cause or record.reason == "blocked":
         return End(Outcome.FAILED, _why(record), record.cause)
     if record.reason == INTERRUPTED:
-        return End(Outcome.FAILED, "it was interrupted in its session")
-    return None if record.reason in _ASKS else End(Outcome.COMPLETED)
+        return End(Outcome.FAILED, "the agent was interrupted in its session")
+    return None if record.reason in ASKS else End(Outcome.COMPLETED)
 
 
 def _gone(record: WorkerRecord) -> End:
@@ -89,12 +87,12 @@ def _gone(record: WorkerRecord) -> End:
 
 
 def _why(record: WorkerRecord) -> str:
-    text = " ".join((record.error_reason or record.reason or "its session is gone").split())
+    text = " ".join((record.error_reason or record.reason or "the session is gone").split())
     return f"{record.cause}: {text}" if record.cause else text
 
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
-    waits = f"; it is waiting for an answer ({record.reason})" if record.reason in _ASKS else ""
+    waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
     return f"not done after {limit_s:g} s{waits}"
 
 

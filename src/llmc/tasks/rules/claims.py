@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from llmc.base.names import TaskKey
 from llmc.records.books import Books, Claim, Made
 from llmc.records.task import Task, TaskStatus
+from llmc.records.worker import WorkerRecord
 
 #: with `worker_tasks = "accept"`: how many tasks one task may create; further ones are proposed
 MOST_ACCEPTED = 10
@@ -94,11 +95,19 @@ PROPOSED = "proposed"
 WITHDRAWN = "withdrawn"
 
 
+def is_free(task: Task) -> bool:
+    """Whether it is pending by its file, and has no owner; the user or other tasks may still hold it back."""
+    return task.status is TaskStatus.PENDING and not task.owner
+
+
 def taken(task: Task, claim: Claim) -> Task | None:
     """The task with our claim on it, if it is still free."""
-    if task.status is not TaskStatus.PENDING or task.owner or task.waits_for_a_person:
-        return None
-    return _had_by(task, claim)
+    return _had_by(task, claim) if is_free(task) and not task.waits_for_a_person else None
+
+
+def holds(record: WorkerRecord | None, claim: Claim) -> bool:
+    """Whether a worker's record has the claim."""
+    return record is not None and record.assignment is not None and record.assignment.claim == claim.id
 
 
 def is_ours(task: Task, claim: Claim) -> bool:
@@ -106,7 +115,7 @@ def is_ours(task: Task, claim: Claim) -> bool:
     return task.claim == claim.id or (not task.claim and task.owner == claim.worker)
 
 
-def is_nobodys(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
+def is_abandoned(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
     """In progress without an owner and without a claim: it would wait forever.
 
     `at_work`: workers whose agents are busy. They may mark tasks that they made for themselves.
@@ -128,7 +137,7 @@ def pending_again(task: Task) -> Task | None:
     return replace(task, status=TaskStatus.PENDING) if is_unowned(task) else None
 
 
-def given_back(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
+def released(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
     """Pending again, unless another claim is on it or our merge completed it in the meantime."""
     return _ended(task, TaskStatus.PENDING, hold=hold or None) if is_ours(task, claim) else None
 
@@ -143,39 +152,31 @@ def still_at_it(task: Task, claim: Claim) -> Task | None:
     return _had_by(task, claim) if is_ours(task, claim) else None
 
 
-def freed(task: Task, seen: Task) -> Task | None:
-    """Pending again, without owner or hold, by the user; only if the task did not change since the user saw it."""
-    return _ended(task, TaskStatus.PENDING, hold=None) if _is_as_seen(task, seen) else None
+def set_by_user(task: Task, seen: Task, status: TaskStatus = TaskStatus.PENDING) -> Task | None:
+    """Pending again or completed, without owner or hold; only if the task did not change since the user saw it."""
+    is_as_seen = (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
+    return _ended(task, status, hold=None) if is_as_seen else None
 
 
 def withdrawn(task: Task) -> Task | None:
     """Held back from new claims; an existing claim stays."""
-    return task.with_ours(hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
+    return task.with_ours(hold=WITHDRAWN) if is_free(task) else None
 
 
 def approved(task: Task, seen: Task) -> Task | None:
     """Approved as the user saw it, including the metadata that llmc acts on."""
-    if (task.status, task.owner) != (TaskStatus.PENDING, ""):
+    if not is_free(task):
         return None
     return task.with_ours(hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget)
 
 
 def made_by_worker(task: Task, made: Made) -> Task | None:
     """Mark a task made by a worker in its file, for people and for other roots."""
+    if not is_free(task):
+        return None
     said = {"worker": made.worker, "task": made.at, "root": made.root}
     by = {key: value for key, value in said.items() if value}
-    if task.status is not TaskStatus.PENDING or task.owner:
-        return None
     return task.with_ours(by=by, hold=made.hold or None, claim=None)
-
-
-def said_done(task: Task, seen: Task) -> Task | None:
-    """Completed by the user; only if the task did not change since the user saw it."""
-    return _ended(task, TaskStatus.COMPLETED, hold=None) if _is_as_seen(task, seen) else None
-
-
-def _is_as_seen(task: Task, seen: Task) -> bool:
-    return (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
 
 
 def _had_by(task: Task, claim: Claim) -> Task:

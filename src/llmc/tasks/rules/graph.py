@@ -1,16 +1,18 @@
 """Dependencies between tasks: what is ready, what comes next, what can never start; and the graph as text. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from msgspec import Struct
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus, in_order
+from llmc.tasks.rules.claims import is_free
 
 Needs = Mapping[TaskId, frozenset[TaskId]]
 
 #: how many cycles are reported at once
-MOST_CIRCLES = 10
+MOST_CYCLES = 10
 
 
 class Dangling(Struct, frozen=True):
@@ -18,6 +20,9 @@ class Dangling(Struct, frozen=True):
 
     task: TaskId
     missing: TaskId
+
+    def __str__(self) -> str:
+        return f"task {self.task} depends on task {self.missing}, which does not exist"
 
 
 def needs(tasks: Iterable[Task]) -> Needs:
@@ -32,35 +37,27 @@ def needs(tasks: Iterable[Task]) -> Needs:
 
 def cycle(edges: Needs) -> tuple[TaskId, ...]:
     """The ids of one cycle, each depending on the next; () if there is none."""
-    done: set[TaskId] = set()
-    for start in sorted(edges, key=in_order):
-        path: list[TaskId] = []
-        on_path: set[TaskId] = set()
-        # (task, whether its dependencies are done): an explicit stack, for chains of any length
-        stack = [(start, False)]
-        while stack:
-            task, returning = stack.pop()
-            if returning:
-                on_path.discard(path.pop())
-                done.add(task)
-            elif task in on_path:
-                return tuple(path[path.index(task) :])
-            elif task not in done:
-                path.append(task)
-                on_path.add(task)
-                stack.append((task, True))
-                stack.extend(
-                    (other, False) for other in sorted(edges.get(task, ()), key=in_order, reverse=True)
-                )
+    graph = TopologicalSorter[TaskId]()
+    in_sequence = sorted(edges, key=in_order)
+    for task in in_sequence:
+        graph.add(task)
+    for task in in_sequence:
+        for other in sorted(edges[task], key=in_order):
+            graph.add(other, task)  # the other way round, so that the cycle follows the dependencies
+    try:
+        graph.prepare()
+    except CycleError as error:
+        found: list[TaskId] = error.args[1]
+        return tuple(found[:-1])
     return ()
 
 
-def circles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
+def cycles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
     """Disjoint cycles, up to the number that is reported."""
     found: list[tuple[TaskId, ...]] = []
-    while len(found) < MOST_CIRCLES and (circle := cycle(edges)):
-        found.append(circle)
-        edges = {task: waits for task, waits in edges.items() if task not in circle}
+    while len(found) < MOST_CYCLES and (one := cycle(edges)):
+        found.append(one)
+        edges = {task: waits for task, waits in edges.items() if task not in one}
     return tuple(found)
 
 
@@ -83,48 +80,37 @@ def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId,
         for other in others:
             waiting.setdefault(other, set()).add(task)
 
-    def reach(task: TaskId) -> int:
-        seen: set[TaskId] = set()
-        todo = list(waiting.get(task, ()))
-        while todo:
-            other = todo.pop()
-            if other not in seen:
-                seen.add(other)
-                todo.extend(waiting.get(other, ()))
-        return len(seen)
+    return {
+        task: len(_reach(task, lambda other: waiting.get(other, ())))
+        for task in (waiting if of is None else of)
+    }
 
-    return {task: reach(task) for task in (waiting if of is None else of)}
+
+def _reach(start: TaskId, next_of: Callable[[TaskId], Iterable[TaskId]]) -> set[TaskId]:
+    """All tasks on the paths from a task; includes the task itself only if it is in a cycle."""
+    seen: set[TaskId] = set()
+    todo = list(next_of(start))
+    while todo:
+        task = todo.pop()
+        if task not in seen:
+            seen.add(task)
+            todo.extend(next_of(task))
+    return seen
 
 
 #: why they are stuck, by the first task of each group
 Stuck = Mapping[TaskId, str]
 
 
-def stuck(
-    round_about: Iterable[tuple[TaskId, ...]], missing: Iterable[Dangling], unreadable: Collection[TaskId]
-) -> Stuck:
+def stuck(index: "Index", unreadable: Collection[TaskId]) -> Stuck:
     """Each reason once, with its tasks. Tasks that depend on an unreadable file are reported with that file."""
     why: dict[TaskId, list[str]] = {}
-    for row in missing:
+    for row in index.dangling:
         if row.missing not in unreadable:
-            said = f"task {row.task} depends on task {row.missing}, which does not exist"
-            why.setdefault(row.task, []).append(said)
-    for circle in round_about:
-        said = f"dependency cycle: {', '.join(circle)}"
-        why.setdefault(min(circle, key=in_order), []).append(said)
+            why.setdefault(row.task, []).append(str(row))
+    for found in index.cycles:
+        why.setdefault(min(found, key=in_order), []).append(f"dependency cycle: {', '.join(found)}")
     return {task: "; ".join(said) for task, said in why.items()}
-
-
-def stuck_in(
-    tasks: Mapping[TaskId, Task], completed: Collection[TaskId], unreadable: Collection[TaskId]
-) -> Stuck:
-    """The same, from the whole list."""
-    done = {task.id for task in tasks.values() if task.status is TaskStatus.COMPLETED} | set(completed)
-    opened = [task for task in tasks.values() if task.id not in done]
-    edges = {
-        task: waits for task, waits in needs(tasks.values()).items() if task in tasks and task not in done
-    }
-    return stuck(circles(edges), dangling(opened, done | set(tasks)), unreadable)
 
 
 def completed_ids(
@@ -136,19 +122,6 @@ def completed_ids(
     """
     by_files = {task.id for task in tasks if task.status is TaskStatus.COMPLETED and task.id not in held}
     return frozenset(ledger) | by_files
-
-
-def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) -> list[Task]:
-    """Tasks that could start now."""
-    return [
-        task
-        for task in tasks
-        if task.status is TaskStatus.PENDING
-        and not task.owner
-        and not task.waits_for_a_person
-        and task.id not in completed
-        and all(other in completed for other in edges.get(task.id, ()))
-    ]
 
 
 def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task | None:
@@ -169,41 +142,29 @@ _MANY = 64
 
 
 class Index:
-    """Ready tasks and problems, updated incrementally; the same results as `eligible`, `dangling` and `circles`."""
+    """Ready tasks and problems, updated incrementally; the same results as `states`, `dangling` and `cycles`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, tasks: Mapping[TaskId, Task] | None = None, completed: Collection[TaskId] = ()
+    ) -> None:
         self.tasks: dict[TaskId, Task] = {}
         #: completed by the ledger, regardless of the files
         self._ledger: frozenset[TaskId] = frozenset()
         #: dependents of a task, and tasks that say they block it
         self._waiting: dict[TaskId, set[TaskId]] = {}
         self._blocking: dict[TaskId, set[TaskId]] = {}
-        self._ready: set[TaskId] = set()
+        #: tasks that could start now
+        self.ready: set[TaskId] = set()
         self._dangling: dict[TaskId, list[TaskId]] = {}
-        self._circles: tuple[tuple[TaskId, ...], ...] = ()
-
-    @property
-    def ready(self) -> list[Task]:
-        """Tasks that could start now."""
-        return [self.tasks[task] for task in self._ready]
-
-    @property
-    def count_ready(self) -> int:
-        return len(self._ready)
-
-    def is_ready(self, task_id: TaskId) -> bool:
-        return task_id in self._ready
+        #: the ids of the tasks in each cycle
+        self.cycles: tuple[tuple[TaskId, ...], ...] = ()
+        self.apply(tasks or {}, completed)
 
     @property
     def dangling(self) -> list[Dangling]:
         """Dependencies on unknown tasks."""
         found = sorted(self._dangling.items(), key=lambda item: in_order(item[0]))
         return [Dangling(task, other) for task, others in found for other in others]
-
-    @property
-    def circles(self) -> tuple[tuple[TaskId, ...], ...]:
-        """The ids of the tasks in each cycle."""
-        return self._circles
 
     def apply(self, changes: Mapping[TaskId, Task | None], completed: Collection[TaskId]) -> None:
         """Update with changed tasks (None: gone) and the tasks completed by the ledger."""
@@ -216,7 +177,7 @@ class Index:
             touched |= self._replace(task_id, task)
         for task_id in touched:
             self._judge(task_id)
-        self._find_circle(touched)
+        self._find_cycles(touched)
 
     def _replace(self, task_id: TaskId, task: Task | None) -> set[TaskId]:
         """Replace the task; return all tasks affected."""
@@ -248,7 +209,7 @@ class Index:
         return task_id in self._ledger or (task is not None and task.status is TaskStatus.COMPLETED)
 
     def _judge(self, task_id: TaskId) -> None:
-        self._ready.discard(task_id)
+        self.ready.discard(task_id)
         self._dangling.pop(task_id, None)
         task = self.tasks.get(task_id)
         if task is None or self._is_completed(task_id):
@@ -256,33 +217,27 @@ class Index:
         missing = [o for o in task.blocked_by if o not in self.tasks and o not in self._ledger]
         if missing:
             self._dangling[task_id] = missing
-        free = task.status is TaskStatus.PENDING and not task.owner and not task.waits_for_a_person
-        if free and all(map(self._is_completed, self._needs(task_id))):
-            self._ready.add(task_id)
+        if (
+            is_free(task)
+            and not task.waits_for_a_person
+            and all(map(self._is_completed, self._needs(task_id)))
+        ):
+            self.ready.add(task_id)
 
-    def _find_circle(self, touched: Collection[TaskId]) -> None:
+    def _find_cycles(self, touched: Collection[TaskId]) -> None:
         """A new cycle contains a changed task. While there is a cycle, search the whole list."""
         if not touched:
             return
-        if self._circles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
-            self._circles = circles(self._edges(self.tasks))
+        in_cycle = (task in _reach(task, self._open_needs) for task in touched)
+        if self.cycles or len(touched) > _MANY or any(in_cycle):
+            open_ = [task for task in self.tasks if not self._is_completed(task)]
+            self.cycles = cycles({task: frozenset(self._needs(task)) for task in open_})
 
-    def _edges(self, tasks: Iterable[TaskId]) -> dict[TaskId, frozenset[TaskId]]:
-        open_ = [task for task in tasks if not self._is_completed(task)]
-        return {task: frozenset(self._needs(task)) for task in open_}
-
-    def _reach(self, start: TaskId) -> set[TaskId]:
-        """The open dependencies of a task, direct or not; includes itself only if it is in a cycle."""
-        if self._is_completed(start):
-            return set()
-        seen: set[TaskId] = set()
-        todo = list(self._needs(start))
-        while todo:
-            task = todo.pop()
-            if task in self.tasks and task not in seen and not self._is_completed(task):
-                seen.add(task)
-                todo.extend(self._needs(task))
-        return seen
+    def _open_needs(self, task_id: TaskId) -> list[TaskId]:
+        """The open dependencies of an open task."""
+        if self._is_completed(task_id):
+            return []
+        return [o for o in self._needs(task_id) if o in self.tasks and not self._is_completed(o)]
 
 
 #: the state of a task that the user must decide about
@@ -291,7 +246,7 @@ QUESTION = "question"
 
 def is_in_question(task: Task, completed: Collection[str]) -> bool:
     """Pending by its file, completed by the ledger: it was reopened, or its number was reused."""
-    return task.id in completed and task.status is TaskStatus.PENDING and not task.owner and not task.claim
+    return task.id in completed and is_free(task) and not task.claim
 
 
 def states(
@@ -305,17 +260,17 @@ def states(
 
     `kept_back`: holds from the ledger, where the file has none. `landed`: completed by the ledger.
     """
-    ready = {task.id for task in eligible(tasks, edges, completed)}
     found = {}
     for task in tasks:
         if is_in_question(task, landed):
             state = QUESTION
         elif task.id in completed:
             state = TaskStatus.COMPLETED.value
-        elif task.status is not TaskStatus.PENDING or task.owner:
+        elif not is_free(task):
             state = TaskStatus.IN_PROGRESS.value
         else:
-            waits = "ready" if task.id in ready else "waits"
+            is_ready = all(other in completed for other in edges.get(task.id, ()))
+            waits = "ready" if is_ready else "waits"
             state = kept_back(task.id) or task.waits_for_a_person or waits
         found[task.id] = state
     return found

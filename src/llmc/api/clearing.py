@@ -1,16 +1,30 @@
-"""The trash: list, show, restore and delete entries."""
+"""Discarding work: reset and remove workers; list, show, restore and delete trash entries."""
 
 from pathlib import Path
 
-from llmc.records.worker import Status as Status
 from llmc.repo.project import Project
-from llmc.workers import restore
+from llmc.repo.trash import short as short
+from llmc.workers import nuke, reset, restore
+from llmc.workers.nuke import Removed
+from llmc.workers.reset import Reset
 from llmc.workers.restore import Entry as Entry
-from llmc.workers.restore import GivenBack as GivenBack
-from llmc.workers.restore import Plan as Plan
-from llmc.workers.restore import Restored as Restored
+from llmc.workers.restore import RestoredToWorker as RestoredToWorker
 from llmc.workers.restore import plan as plan
 from llmc.workers.restore import restore_branch as restore_branch
+
+
+def reset_to_idle(project: Project, name: str) -> Reset:
+    """Reset a worker to idle; its work goes to the trash."""
+    with project.worker_lock(name):
+        return reset.reset_worker(project, name)
+
+
+def remove(project: Project, name: str) -> Removed:
+    """Remove a worker; everything goes to the trash."""
+    with project.worker_lock(name):
+        done = nuke.nuke_worker(project, name)
+    project.wake()
+    return done
 
 
 def entries(project: Project, worker: str | None = None) -> list[Entry]:
@@ -30,7 +44,7 @@ def show(project: Project, ref: str) -> tuple[Entry, str]:
     return entry, text
 
 
-def restore_to(project: Project, entry: Entry, to: str) -> GivenBack | Path:
+def restore_to(project: Project, entry: Entry, to: str) -> RestoredToWorker | Path:
     """Restore the work to the worker of that name, else copy a trashed directory to that path."""
     if to in project.store.read().workers:
         return restore.restore_to_worker(project, entry, to)

@@ -1,8 +1,9 @@
-"""Token usage, its cost, and the prices."""
+"""Reports for the user: the digest, token usage and prices, and notifications."""
 
 import time
 from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,6 +17,11 @@ from llmc.auto.rules.costs import Spent as Spent
 from llmc.auto.rules.costs import complaint as complaint
 from llmc.auto.usage import rows
 from llmc.config.model import Price as Price
+from llmc.notifications import notifiers, notify
+from llmc.notifications.notifiers import Result as Result
+from llmc.notifications.notify import Incident as Incident
+from llmc.notifications.notify import try_channels as try_channels
+from llmc.notifications.rules import KINDS as KINDS
 from llmc.repo.project import Project
 
 NO_TASK = "(no task)"
@@ -26,6 +32,24 @@ KEYS: dict[str, Callable[[Row], str]] = {
     "day": lambda row: time.strftime("%Y-%m-%d", time.localtime(row.ts)),
     "model": lambda row: row.model,
 }
+
+
+def digest_json(project: Project, since: float | None) -> dict[str, Any]:
+    """The digest since a time; by default since the user last read it."""
+    from llmc.reports import digest  # slow to import
+    from llmc.reports.rules.digest_parts import as_json
+
+    return as_json(digest.report(project, since))
+
+
+def digest_text(project: Project, since: float | None, width: int, paint: Callable[[str, str], str]) -> str:
+    """The same as text; remembers when the user read it, unless they gave a time."""
+    from llmc.reports import digest
+
+    found = digest.report(project, since)
+    if since is None:
+        digest.remember_look(project, found)
+    return digest.text_of(found, width, paint)
 
 
 class Usage(Struct, frozen=True):
@@ -49,3 +73,22 @@ def usage(project: Project, by: str, since_unix: float) -> Usage:
 def weight(spent: Spent, total: Spent) -> float:
     """The base of a share: cost if every price is known, else tokens."""
     return spent.tokens.new if total.unpriced or not total.cost else spent.cost
+
+
+class Notices(Struct, frozen=True):
+    """`on` holds the enabled kinds. The latest incidents come first."""
+
+    on: tuple[str, ...]
+    channels: list[str]
+    incidents: list[Incident]
+
+
+def channel_options() -> list[str]:
+    """The options of [notify] that set a channel."""
+    return [f"notify.{name}" for name in (*notifiers.CHANNELS, "urls")]
+
+
+def notices(project: Project) -> Notices:
+    settings = notify.settings_of(project)
+    found = sorted(notify.Incidents(project.root).read().incidents, key=lambda one: -one.since_unix)
+    return Notices(tuple(settings.on), list(notify.channels_of(settings)), found)

@@ -1,0 +1,94 @@
+"""Whether git may change a worker's worktree or land its work: its agent is idle, and everything is committed.
+
+Each refusal names what is in the way; nothing is touched.
+"""
+
+from pathlib import Path
+
+from llmc.agents.kinds import tool_children
+from llmc.agents.protocol import ClientStatus
+from llmc.base.errors import Refused
+from llmc.base.panes import Pane
+from llmc.base.processes import wait_until
+from llmc.base.text import some_files
+from llmc.base.tmux import answered
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.sessions import leftovers
+from llmc.sessions.sessions import is_taken, status_of
+
+#: how long background processes of the agent may take to exit
+LEFTOVER_WAIT_S = 2.0
+#: how long a client may look busy after its Stop
+AFTER_STOP_S = 2.0
+#: how long an agent that has just stopped may take to become idle before its work is validated
+REST_WAIT_S = 5.0
+
+
+def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
+    """Refuse git operations in a worktree while someone else is working in it."""
+    pane = answered(project.pane(record), record.name)
+    taken = is_taken(record, pane)
+    if taken:
+        raise Refused(taken)
+    if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
+        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+    # Hooks are short-lived children of the agent.
+    if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
+        pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
+        raise Refused(
+            f"{record.name} has background processes (pid {pids}) that could still change files",
+            hint=f"Wait for them, or run: llmc message {record.name} 'Stop your background processes.'",
+        )
+
+
+def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
+    """A client looks busy for a moment after its Stop, when we may already be here.
+
+    And it looks idle for a moment before it takes a queued message.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not leftovers.has_queue(record, pane)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
+
+
+def wait(project: Project, record: WorkerRecord) -> None:
+    """The agent's Stop comes a moment before it is idle."""
+
+    def rests() -> bool:
+        try:
+            refuse_if_disturbed(project, record)
+        except Refused:
+            return False
+        return True
+
+    if not wait_until(rests, REST_WAIT_S, interval_s=0.1):
+        refuse_if_disturbed(project, record)
+
+
+def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
+    """Refuse uncommitted changes; returns the status of the worktree."""
+    changes = git.tree_state(Path(record.worktree_path))
+    if not changes.clean:
+        raise Refused(
+            f"{record.name} has uncommitted changes: {some_files(changes.files)}",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
+        )
+    return changes
+
+
+def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
+    """HEAD is what lands; an agent that changed branches may have left commits behind."""
+    if found.branch == record.branch:
+        return
+    worktree = Path(record.worktree_path)
+    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
+    if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
+        raise Refused(
+            f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
+            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
+        )
