@@ -96,3 +96,25 @@ def test_comments_belong_to_their_task(fleet: Fleet, project: Project) -> None:
     commenting.add(project, "adam", None, None, "Of the new task")
     kept = (fleet.root / ".llmc/reviews/adam.json").read_text()
     assert "Never sent" in kept  # what the user wrote is not lost
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_kill_while_comments_are_sent(fleet: Fleet, project: Project, when: str) -> None:
+    """Break: send what arrived again, or count what did not as sent."""
+    (file,) = commenting.page(project, "adam").files
+    commenting.add(project, "adam", file, row(file, "    return 1"), "Make it 11, please")
+    killed = fleet.llmc("reject", "adam", "--comments", code=None, LLMC_FAULT=f"review.send:{when}:kill")
+    assert killed.code == -9
+    if when == "after":
+        wait_until(lambda: any("[c1]" in turn for turn in fleet.user_turns()))
+    assert (fleet.llmc("review", "adam", "--comments", "--json").json["comments"][0]["round"] == 1) == (
+        when == "after"
+    )
+    if when == "before":
+        fleet.llmc("reject", "adam", "--comments")
+    wait_until(lambda: any("[c1]" in turn for turn in fleet.user_turns()))
+    wait_until(
+        lambda: fleet.record("adam")["status"] == "needs_review" and fleet.record("adam")["commit_sha"]
+    )
+    assert len([turn for turn in fleet.user_turns() if "[c1]" in turn]) == 1

@@ -258,3 +258,48 @@ def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
     finally:
         terminal.close()
     assert not list(fleet.dir.rglob("owned"))
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
+    """Break: run what is typed in a shell, or lose its output."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.sees("IDLE 1")
+    ui.press(":")
+    ui.sees("Tab completes")
+    ui.type("ho")
+    ui.press("Tab")
+    ui.sees("hold  hook")
+    ui.type("l")
+    ui.press("Tab")
+    ui.type("ad")
+    ui.press("Tab", "Enter")
+    ui.sees("llmc hold adam")
+    wait_until(lambda: fleet.record("adam").get("held"))
+    ui.press(":")
+    ui.sees("Tab completes")
+    ui.type("config get")
+    ui.press("Enter")
+    ui.sees("repo.default_branch", "This session's commands")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
+    """Break: draw over lines that were read."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    ui = screen("--plain")
+    ui.sees("Type a number", "0 need you", "2 idle")
+    review(fleet)
+    ui.sees("1. adam: ready for review")
+    ui.type("1")
+    ui.press("Enter")
+    ui.sees("Next: llmc review adam")
+    ui.type("accept adam")
+    ui.press("Enter")
+    ui.sees("accepted adam", "done: adam: ready for review")
+    ui.type("quit")
+    ui.press("Enter")
+    ui.sees("BACK AT THE PROMPT")
+    assert ui.exit_code == 0

@@ -119,11 +119,6 @@ def mark_viewed(project: Project, name: str, file: DiffFile, *, is_viewed: bool)
     _changed(project, name, lambda said: talk.viewed(said, file, is_viewed=is_viewed))
 
 
-def request_of(project: Project, name: str, general: str = "") -> str:
-    """The text that `send` would send."""
-    return talk.request_text(comments.read(project, project.store.worker(name)).drafts, general)
-
-
 def send(project: Project, name: str, general: str = "") -> Receipt:
     """Send all drafts to the worker, as one request for changes."""
     project.store.worker(name)

@@ -141,10 +141,6 @@ class Fleet(Struct, frozen=True):
     landed: tuple[Landed, ...]
     version: int = VERSION
 
-    def item_of(self, worker: str) -> Item | None:
-        """The most urgent item about a worker."""
-        return next((item for item in self.items if item.worker == worker), None)
-
 
 def fleet_of(
     view: Raw,

@@ -44,6 +44,7 @@ STEPS = (
     "session.launch",
     "usage.record",
     "logs.rotate",
+    "review.send",
     *("notify.record", "notify.send", "notify.told"),
     *("goals.dispatch", "goals.spawn", "goals.withdraw", "goals.outcome", "goals.write", "goals.set_aside"),
     *("state.write", "state.replace"),

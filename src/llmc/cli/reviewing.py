@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
-from llmc.api import reviews, roots
+from llmc.api import commenting, reviews, roots
 from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
@@ -47,10 +48,16 @@ INTERFACES = ("diff", "difftastic", "vscode")
     is_flag=True,
     help="Show only the names of changed files; does not mark the work as reviewed",
 )
+@click.option("--comments", "comments", is_flag=True, help="Show only your comments on the changes")
 @json_option
 @pass_project
 def review(
-    project: Project, worker: str | None, interface: str | None, name_only: bool, as_json: bool
+    project: Project,
+    worker: str | None,
+    interface: str | None,
+    name_only: bool,
+    comments: bool,
+    as_json: bool,
 ) -> None:
     """Review the changes a worker wants to land
 
@@ -64,8 +71,12 @@ def review(
     Examples:
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
+      llmc review adam --comments    # your comments on lines, sent or not
     """
     name = reviews.choose(project, worker)
+    if comments:
+        _show_comments(commenting.page(project, name), as_json)
+        return
     show = interface or ("difftastic" if shutil.which("difft") else "diff")
     if not (as_json or name_only):
         _check_installed(show)
@@ -87,6 +98,33 @@ def review(
         note(f"next: {reviews.after_dirty(shown.worker)}")
     elif not as_json:
         note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
+
+
+def _show_comments(page: commenting.Page, as_json: bool) -> None:
+    """Every comment with its place now; drafts are sent with `llmc reject --comments`."""
+    if as_json:
+        rows = [
+            {
+                **to_builtins(one.comment),
+                "anchor": to_builtins(one.anchor),
+                "lines_changed": one.lines_changed,
+            }
+            for one in page.comments
+        ]
+        print_json({"worker": page.worker, "round": page.round, "comments": rows})
+        return
+    for one in page.comments:
+        state = "draft" if not one.comment.round else f"round {one.comment.round}"
+        where = (
+            ""
+            if one.anchor is None
+            else in_line(one.anchor.path) + (f":{one.anchor.line}" if one.anchor.line else "")
+        )
+        say(f"{one.comment.id}  {state}  {where}  {in_line(one.comment.text)}".replace("    ", "  "))
+    if not page.comments:
+        say(f"no comments on {page.worker}; press c on a line of the diff in `llmc ui`")
+    elif page.drafts:
+        note(f"next: llmc reject {page.worker} --comments")
 
 
 def _view(review: Review, *, with_diff: bool) -> Row:
@@ -239,6 +277,9 @@ _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
     help="Worker to send the message to",
 )
 @click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
+@click.option(
+    "--comments", "comments", is_flag=True, help="Send all comments on lines, with the message if given"
+)
 @json_option
 @pass_project
 def reject(
@@ -247,6 +288,7 @@ def reject(
     message: str | None,
     named: str | None,
     file: str | None,
+    comments: bool,
     as_json: bool,
 ) -> int:
     """Request changes from a worker
@@ -259,9 +301,13 @@ def reject(
       llmc reject "Keep the old name as an alias"  # the worker reviewed last
       llmc reject adam "Keep the old name as an alias"
       llmc reject adam --file notes.md
+      llmc reject adam --comments   # the comments from `llmc ui`
     """
     name, text = _whom_and_what(project, [a for a in (worker, message) if a is not None], named, file)
     roots.require_worker(project, name)
+    if comments:
+        general = text_to_send(text, file, "message") if text is not None or file is not None else ""
+        return show_receipt(commenting.send(project, name, general), as_json)
     feedback = text_to_send(text, file, "message")
     return show_receipt(reviews.reject(project, name, feedback), as_json)
 

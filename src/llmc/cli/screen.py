@@ -1,17 +1,23 @@
-"""`llmc ui`: the fleet on one screen."""
+"""`llmc ui`: the fleet on one screen; and what `llmc` alone does on a terminal."""
 
 import contextlib
 import os
 import shlex
 import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import click
 
 from llmc.api import roots, screens
+from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli.arguments import project_of
 from llmc.cli.output import is_terminal, note
+
+if TYPE_CHECKING:
+    from llmc.tui.typed import Typed
 
 #: commands that need the terminal for themselves
 _INTERACTIVE = (
@@ -27,57 +33,96 @@ _INTERACTIVE = (
     "drill",
 )
 GET_IT = "pip install 'llmc[ui]'"
+#: a typed command may take long: an accept validates
+COMMAND_S = 3600.0
 
 
 @click.command("ui")
-@click.option("--theme", type=click.Choice(["dark", "light"]), help="Colours [default: dark]")
-@click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only")
+@click.option(
+    "--theme", type=click.Choice(["dark", "light"]), help="Colors [default: the `ui.theme` setting]"
+)
+@click.option("--ascii", "only_ascii", is_flag=True, help="Draw with ASCII characters only")
+@click.option("--plain", is_flag=True, help="Append lines instead of drawing a screen, for screen readers")
 @click.pass_context
-def ui(ctx: click.Context, theme: str | None, plain: bool) -> int:
+def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> int:
     """Show the fleet on an interactive screen
 
-    Press ? for the keys. Needs textual: pip install 'llmc[ui]'.
+    Press ? for the keys. Without textual (pip install 'llmc[ui]'), shows `llmc status --watch` instead.
 
     \b
-    Example:
+    Examples:
       llmc ui --theme light
+      llmc ui --plain
     """
-    if not is_terminal() or not sys.stdin.isatty():
+    if not sys.stdin.isatty() or not is_terminal():
         raise UsageError(
             "llmc ui needs a terminal", hint="Use `llmc status`, or `llmc status --json` in a script."
         )
-    try:
-        from llmc.tui import app, draw
-        from llmc.tui import theme as themes
-    except ImportError:
-        note(f"The interactive screen needs textual: {GET_IT}")
-        return Exit.FAILED
     project = project_of(ctx)
+    if plain:
+        from llmc.tui import plain as lines
+
+        return lines.run(project, _typed(project))
+    if not is_installed():
+        from llmc.cli.watching import status
+
+        note(f"The interactive screen needs textual: {GET_IT}")
+        ctx.invoke(status, watch=True)
+        return Exit.DONE
+    return _show(project, theme, only_ascii)
+
+
+def is_installed() -> bool:
+    """Whether the screen can be drawn."""
+    return find_spec("textual") is not None
+
+
+def _show(project: Project, theme: str | None, only_ascii: bool) -> int:
+    """Show one root after the other, as the user switches."""
+    from llmc.tui import app, draw
+    from llmc.tui import theme as themes
+
     while True:
-        brush = draw.Brush(themes.THEMES[theme or "dark"], plain or themes.wants_ascii(os.environ, "auto"))
-        chosen = app.run(project, brush, _command(str(project.root.path)), screens.roots_of_user())
+        settings = project.config.ui
+        glyphs = "ascii" if only_ascii else settings.glyphs
+        brush = draw.Brush(themes.THEMES[theme or settings.theme], themes.wants_ascii(os.environ, glyphs))
+        chosen = app.run(project, brush, _typed(project), screens.roots_of_user())
         if chosen is None:
             return Exit.DONE
         with contextlib.suppress(LlmcError):
             project = roots.open_project(chosen)
 
 
-def _command(root: str):  # type: ignore[no-untyped-def]
-    from llmc.tui.frame import Command
+def _typed(project: Project) -> "Typed":
+    """How commands that the user types on the screen are completed and run."""
+    from llmc.tui.typed import Typed
 
     def argv(line: str) -> list[str]:
-        return [sys.executable, "-m", "llmc", "--root", root, *shlex.split(line)]
+        return [sys.executable, "-m", "llmc", "--root", str(project.root.path), *shlex.split(line)]
 
     def run(line: str) -> tuple[int, str]:
         try:
             words = argv(line)
         except ValueError as error:
-            return Exit.USAGE, str(error)
-        done = proc.run(words, env=dict(os.environ), timeout_s=3600, check=False)
+            return Exit.USAGE, f"cannot read the command: {error}"
+        done = proc.run(words, env=dict(os.environ), timeout_s=COMMAND_S, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    def is_interactive(line: str) -> bool:
+    def needs_terminal(line: str) -> bool:
         words = line.split()
-        return bool(words) and (words[0] in _INTERACTIVE or words[:2] in (["config", "edit"], ["logs", "-f"]))
+        return bool(words) and (words[0] in _INTERACTIVE or words[:2] == ["config", "edit"])
 
-    return Command(lambda text: [], run, is_interactive, argv)
+    return Typed(argv, run, needs_terminal, lambda line: _completions(str(project.root.path), line))
+
+
+def _completions(root: str, line: str) -> list[str]:
+    """How the last word of a command line can go on."""
+    from click.shell_completion import ShellComplete
+
+    from llmc.cli.app import cli
+
+    words = line.split(" ")
+    found = ShellComplete(cli, {}, "llmc", "_LLMC_COMPLETE").get_completions(
+        ["--root", root, *words[:-1]], words[-1]
+    )
+    return [item.value for item in found]

@@ -426,6 +426,20 @@ class Overseer(Table, frozen=True, kw_only=True):
     goals: Goals = Goals()
 
 
+class Ui(Table, frozen=True, kw_only=True):
+    """The interactive screen, `llmc ui`."""
+
+    theme: Annotated[Literal["dark", "light"], option("Colors of the screen")] = "dark"
+    glyphs: Annotated[
+        Literal["auto", "unicode", "ascii"],
+        option("Symbols of the statuses; auto asks the locale and the terminal"),
+    ] = "auto"
+    keys: Annotated[
+        dict[NonEmpty, NonEmpty],
+        option("Keys by action, in place of the default keys; `?` in the screen lists the actions"),
+    ] = {}
+
+
 class Config(Table, frozen=True, kw_only=True):
     """All of config.toml."""
 
@@ -437,6 +451,7 @@ class Config(Table, frozen=True, kw_only=True):
     notify: Notify = Notify()
     auto: Auto = Auto()
     overseer: Overseer = Overseer()
+    ui: Ui = Ui()
     prices: dict[ModelName, Price] = {}
 
     def model_of(self, worker: str) -> str:

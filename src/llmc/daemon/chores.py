@@ -79,7 +79,7 @@ class Notices:
         self._state_changed, self._looked = changed, monotonic()
         on, workers = notify.settings_of(project).on, project.store.read().workers
         items = raising.current(project)
-        self._line.show(project, workers, items)
+        self._line.show(project, workers.values(), items)
         wanted = {(one.kind, one.key): one for one in of_items(items, on, workers)}
         open_ = {(one.kind, one.key): one for one in Incidents(project.root).read().incidents if one.is_open}
         for name, one in open_.items():

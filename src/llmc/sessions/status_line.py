@@ -21,8 +21,8 @@ class StatusLine:
     def __init__(self) -> None:
         self._shown: dict[str, Line] = {}
 
-    def show(self, project: Project, workers: Mapping[str, WorkerRecord], items: Iterable[Item]) -> None:
-        found = lines([_member(record) for record in workers.values()], items)
+    def show(self, project: Project, workers: Iterable[WorkerRecord], items: Iterable[Item]) -> None:
+        found = lines([_member(record) for record in workers], items)
         changed = {session: line for session, line in found.items() if self._shown.get(session) != line}
         if changed:
             _set(project, changed)
@@ -61,6 +61,6 @@ def prepare(project: Project, session: SessionName, prefix: str, *, nested: bool
     keys = f"{press} Space next · {press} d back"
     project.tmux.run("set-option", "-t", exact(session), KEYS, no_format(keys), check=False)
     try:
-        StatusLine().show(project, project.store.read().workers, raising.current(project))
+        StatusLine().show(project, project.store.read().workers.values(), raising.current(project))
     except LlmcError:
         pass  # a state that cannot be read does not keep the user from a terminal

@@ -77,10 +77,12 @@ class Acting(Reviewing):
         )
 
     def do_new(self) -> None:
-        self._open_form(
-            "name of the new worker:",
-            lambda text: self._run(text.strip(), operations.add(self.project, text.strip())),
-        )
+        self._open_form("name of the new worker:", lambda text: self._add(text.strip()))
+
+    def _add(self, name: str) -> None:
+        """Add a worker; the cursor goes to it when it is there."""
+        self.wanted = name
+        self._run(name, operations.add(self.project, name))
 
     def do_answer(self) -> None:
         name = self._worker_or_say("answer it")
@@ -131,22 +133,20 @@ class Acting(Reviewing):
         self._terminal(terminal.argv, terminal.env)
 
     def do_command(self) -> None:
-        name = self.store.worker
-        self._open_form("llmc", self._run_command, text="")
-        self.form_title = f"llmc ... (selected: {name or 'none'}):"
-        self._draw_bars()
+        title = f"llmc ... (Tab completes; selected: {self.store.worker or 'no worker'}):"
+        self._open_form(title, self._run_command, complete=self.typed.completed)
 
     def _run_command(self, text: str) -> None:
         line = text.strip()
         if not line:
             return
-        if self.command.is_interactive(line):
+        if self.typed.needs_terminal(line):
             self._say(f"llmc {line}", "", PLAIN)
-            self._terminal(self.command.argv(line), None)
+            self._terminal(self.typed.argv(line), None)
             return
 
-        def act(step: operations.Step) -> Said:
-            code, output = self.command.run(line)
+        def act(show: operations.Show) -> Said:
+            code, output = self.typed.run(line)
             last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")
             return Said(
                 f"llmc {line}",

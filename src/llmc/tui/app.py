@@ -5,12 +5,12 @@ import time
 from textual import events
 
 from llmc.api.roots import Project
-from llmc.tui import keys
 from llmc.tui.acting import Acting
 from llmc.tui.draw import Brush
-from llmc.tui.frame import TYPING_S, Command
+from llmc.tui.frame import TYPING_S
 from llmc.tui.lines import Lines
 from llmc.tui.said import PLAIN
+from llmc.tui.typed import Typed
 
 
 class FleetApp(Acting):
@@ -31,7 +31,7 @@ class FleetApp(Acting):
             return
         if self._is_typing(event):
             return
-        action = keys.actions(self._where()).get(key)
+        action = self.actions[self._where()].get(key)
         if action is not None:
             getattr(self, f"do_{action}")()
         self._draw_bars()
@@ -85,6 +85,6 @@ class FleetApp(Acting):
             self._draw_content()
 
 
-def run(project: Project, brush: Brush, command: Command, roots: list[str]) -> str | None:
+def run(project: Project, brush: Brush, typed: Typed, roots: list[str]) -> str | None:
     """Show the screen until the user quits; returns another root to open, or None."""
-    return FleetApp(project, brush, command, roots).run()
+    return FleetApp(project, brush, typed, roots).run()

@@ -18,10 +18,19 @@ class Form(TextArea):
         self._send: Send = lambda text: None
         self._leave: Callable[[], None] = lambda: None
         self._changed: Send | None = None
+        self._complete: Callable[[str], str] | None = None
         self._given = ""
 
-    def open(self, text: str, send: Send, leave: Callable[[], None], changed: Send | None) -> None:
-        self._send, self._leave, self._changed = send, leave, changed
+    def open(
+        self,
+        text: str,
+        send: Send,
+        leave: Callable[[], None],
+        changed: Send | None,
+        complete: Callable[[str], str] | None,
+    ) -> None:
+        """Ask for a text. `changed` hears of each change; `complete` answers Tab."""
+        self._send, self._leave, self._changed, self._complete = send, leave, changed, complete
         self._given = self.text = text
         self.move_cursor(self.document.end)
         self.display = True
@@ -39,6 +48,9 @@ class Form(TextArea):
                 self._send(self.text)
             case "escape":
                 self._leave()
+            case "tab" if self._complete is not None:
+                self.text = self._complete(self.text)
+                self.move_cursor(self.document.end)
             case "alt+enter" | "shift+enter" | "ctrl+j":
                 self.insert("\n")
             case _ if not self.has_focus and character and character.isprintable():

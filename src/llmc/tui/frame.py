@@ -26,6 +26,7 @@ from llmc.tui.lines import Bar, Lines
 from llmc.tui.operations import Act
 from llmc.tui.said import BAD, GOOD, PLAIN, Said
 from llmc.tui.store import NEEDS, Store
+from llmc.tui.typed import Typed
 
 #: the cursor rests this long before anything is captured or read for it
 REST_S = 0.12
@@ -56,15 +57,6 @@ class Confirm(Struct, frozen=True):
         return time.monotonic() - self.since >= DEAF_S
 
 
-class Command(Struct, frozen=True):
-    """How a typed command runs: its output, or on the terminal itself."""
-
-    complete: Callable[[str], list[str]]
-    run: Callable[[str], tuple[int, str]]
-    is_interactive: Callable[[str], bool]
-    argv: Callable[[str], list[str]]
-
-
 class Frame(App[str | None]):
     """The widgets and their contents. Ends with the root to open next, or None."""
 
@@ -73,9 +65,11 @@ class Frame(App[str | None]):
     AUTO_FOCUS = None
     BINDINGS: ClassVar = []
 
-    def __init__(self, project: Project, brush: Brush, command: Command, roots: list[str]) -> None:
+    def __init__(self, project: Project, brush: Brush, typed: Typed, roots: list[str]) -> None:
         super().__init__()
-        self.project, self.brush, self.command, self.roots = project, brush, command, roots
+        self.project, self.brush, self.typed, self.roots = project, brush, typed, roots
+        remapped = project.config.ui.keys
+        self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
         self.store = Store()
         self.said: list[Said] = []
         self.events: list[EventLine] = []
@@ -92,6 +86,8 @@ class Frame(App[str | None]):
         self.form = Form()
         self.form_title = ""
         self.jobs: dict[str, str] = {}
+        #: a worker to go to when it appears
+        self.wanted = ""
         self._list: list[draw.Line] = []
         self._letters: list[tuple[float, str]] = []
         self._rest: Timer | None = None
@@ -165,6 +161,8 @@ class Frame(App[str | None]):
             case FleetSeen():
                 before = self._waiting()
                 self.store.update(change.fleet)
+                if self.wanted and self.store.go_to(self.wanted):
+                    self.wanted = ""
                 self._tell_news(before)
                 self._rested()
                 self.redraw()
@@ -441,6 +439,7 @@ class Frame(App[str | None]):
         text: str = "",
         changed: Callable[[str], None] | None = None,
         empty: bool = False,
+        complete: Callable[[str], tuple[str, list[str]]] | None = None,
     ) -> None:
         def sent(value: str) -> None:
             if not value.strip() and not empty:
@@ -449,8 +448,19 @@ class Frame(App[str | None]):
             send(value)
 
         self.form_title = title
-        self.form.open(text, sent, self._close_form, changed)
+        self.form.open(text, sent, self._close_form, changed, complete and self._completing(complete))
         self.redraw()
+
+    def _completing(self, complete: Callable[[str], tuple[str, list[str]]]) -> Callable[[str], str]:
+        """Complete what was typed; the choices are shown above it."""
+
+        def act(text: str) -> str:
+            done, choices = complete(text)
+            self.form_title = "  ".join(choices[:20]) if choices else "llmc ...:"
+            self._draw_bars()
+            return done
+
+        return act
 
     def _close_form(self) -> None:
         self.form.close()

@@ -1,8 +1,10 @@
 """Every key of the screen, once: the bindings, the footer, the help page and the docs are made from this table. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+
+from llmc.base.errors import UsageError
 
 #: where a key works
 LIST, DIFF, ANY = "list", "diff", "any"
@@ -80,6 +82,7 @@ KEYS = (
     Key(("P",), "previous_comment", "", "Go to the previous comment", DIFF),
     Key(("c",), "comment", "comment", "Comment on the line, or edit its draft", DIFF),
     Key(("D",), "delete_draft", "", "Delete the draft on the line", DIFF),
+    Key(("X",), "close", "", "Close the sent comment on the line, or open it again", DIFF),
     Key(("x",), "viewed", "viewed", "Mark the file as viewed, and fold it", DIFF),
     Key(("f", "left", "right"), "fold", "", "Fold or open the file", DIFF),
     Key(("F",), "fold_all", "", "Fold or open all files", DIFF),
@@ -111,12 +114,22 @@ def name_of(key: str) -> str:
     return _NAMES.get(key) or key.replace("ctrl+", "C-")
 
 
-def actions(where: str, remapped: dict[str, tuple[str, ...]] | None = None) -> dict[str, str]:
-    """The action of each key in a view."""
+def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
+    """The action of each key in a view. `remapped`: other keys by action; refuses one that is taken or unknown."""
     found: dict[str, str] = {}
+    known = {key.action for key in KEYS}
+    for action in remapped:
+        if action not in known:
+            raise UsageError(
+                f"ui.keys: unknown action {action!r}", hint=f"Actions: {', '.join(sorted(known))}"
+            )
     for key in of(where):
-        for one in (remapped or {}).get(key.action, key.keys):
-            found[one] = key.action
+        for one in [remapped[key.action]] if key.action in remapped else key.keys:
+            if found.setdefault(one, key.action) != key.action:
+                raise UsageError(
+                    f"ui.keys: {one!r} is the key of both {found[one]} and {key.action}",
+                    hint=f"Choose another key: llmc config set ui.keys.{key.action} KEY",
+                )
     return found
 
 

@@ -11,17 +11,17 @@ from llmc.base.errors import LlmcError
 from llmc.tui.said import BAD, GOOD, PLAIN, Said, command_line, failed
 
 #: shows a step while an operation runs
-Step = Callable[[str], None]
+Show = Callable[[str], None]
 #: an operation: what it says at its end
-Act = Callable[[Step], Said]
+Act = Callable[[Show], Said]
 
 
 def guarded(command: str, act: Act) -> Act:
     """The operation; an error becomes what is said."""
 
-    def run(step: Step) -> Said:
+    def run(show: Show) -> Said:
         try:
-            return act(step)
+            return act(show)
         except LlmcError as error:
             return failed(command, error, now_unix())
 
@@ -31,7 +31,7 @@ def guarded(command: str, act: Act) -> Act:
 def message(project: Project, name: str, text: str) -> tuple[str, Act]:
     command = command_line("message", name, text)
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         receipt, cancelled = workers.message(project, name, text)
         return _receipt(command, receipt, "; the accept was cancelled" if cancelled else "")
 
@@ -42,8 +42,8 @@ def start(project: Project, name: str | None, text: str) -> tuple[str, Act]:
     chosen = ["--worker", name] if name else ["--new"]
     command = command_line("start", *chosen, "--prompt", text)
 
-    def act(step: Step) -> Said:
-        return _receipt(command, workers.start(project, text, name, None, step, new=name is None))
+    def act(show: Show) -> Said:
+        return _receipt(command, workers.start(project, text, name, None, show, new=name is None))
 
     return command, guarded(command, act)
 
@@ -51,7 +51,7 @@ def start(project: Project, name: str | None, text: str) -> tuple[str, Act]:
 def answer(project: Project, name: str, text: str) -> tuple[str, Act]:
     command = command_line("answer", name, text)
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         return _receipt(command, workers.answer(project, name, text))
 
     return command, guarded(command, act)
@@ -61,7 +61,7 @@ def hold(project: Project, name: str) -> tuple[str, Act]:
     """Put it on hold or release it, whichever it is not now: what the screen shows may be a moment old."""
     command = command_line("hold", name)
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         held = not workers.is_held(project, name)
         workers.hold(project, name, held)
         word = "on hold" if held else "released"
@@ -73,7 +73,7 @@ def hold(project: Project, name: str) -> tuple[str, Act]:
 def add(project: Project, name: str) -> tuple[str, Act]:
     command = command_line("add", name)
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         warnings: list[str] = []
         workers.add(project, name, Worker(), warnings.append)
         told = f"  {warnings[0]}" if warnings else ""
@@ -86,7 +86,7 @@ def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
     """`commit`: what the user was asked about; another one is not landed."""
     command = command_line("accept", name, "--yes")
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         now = workers.commit_of(project, name)
         if commit and now != commit:
             text = (
@@ -94,7 +94,7 @@ def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
             )
             return Said(command, text, now_unix(), BAD)
         try:
-            done = acceptance.accept(project, name, step)
+            done = acceptance.accept(project, name, show)
         except Unseen as error:
             return failed(command, error, now_unix())
         except Waiting as waits:
@@ -111,8 +111,8 @@ def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
 def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
     command = command_line("undo", "--yes")
 
-    def act(step: Step) -> Said:
-        step("reverting")
+    def act(show: Show) -> Said:
+        show("reverting")
         done = acceptance.undo(project, target)
         return Said(command, f"reverted {done.commit[:9]}: {done.returned or 'done'}", now_unix(), GOOD)
 
@@ -123,7 +123,7 @@ def request(project: Project, name: str, general: str) -> tuple[str, Act]:
     """All drafts as one request for changes."""
     command = command_line("reject", name, *([general] if general else ["--comments"]))
 
-    def act(step: Step) -> Said:
+    def act(show: Show) -> Said:
         return _receipt(command, commenting.send(project, name, general))
 
     return command, guarded(command, act)

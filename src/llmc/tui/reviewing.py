@@ -140,6 +140,17 @@ class Reviewing(Moving):
         draft, name = diff.draft, diff.page.worker
         self._change_comments(lambda: commenting.delete(self.project, name, draft.id))
 
+    def do_close(self) -> None:
+        diff = self.diff
+        line = diff.line if diff is not None else None
+        if diff is None or line is None or line.placed is None or not line.placed.comment.round:
+            self._say("", "move to a sent comment to close it", PLAIN)
+            return
+        comment, name = line.placed.comment, diff.page.worker
+        self._change_comments(
+            lambda: commenting.close(self.project, name, comment.id, is_closed=not comment.closed)
+        )
+
     def _change_comments(self, act: Callable[[], object]) -> None:
         try:
             act()

@@ -101,18 +101,4 @@ def wants_ascii(environ: Mapping[str, str], setting: str) -> bool:
     return "utf" not in locale.lower()
 
 
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, as WCAG counts it."""
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 assert all(set(theme.looks) == set(LOOKS) for theme in THEMES.values())

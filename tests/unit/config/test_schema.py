@@ -25,6 +25,7 @@ from llmc.config.model import (
     Repo,
     SelfReview,
     Trash,
+    Ui,
     Worker,
 )
 from llmc.config.schema import json_schema, reference, to_toml
@@ -41,6 +42,7 @@ def test_every_field_of_every_table_is_in_the_reference() -> None:
         "logs": Logs,
         "notify": Notify,
         "auto": Auto,
+        "ui": Ui,
         "auto.budget": Budget,
         "overseer": Overseer,
         "overseer.goals": Goals,

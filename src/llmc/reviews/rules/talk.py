@@ -70,7 +70,7 @@ class Talk(Struct, frozen=True, kw_only=True):
         found = next((one for one in self.comments if one.id == comment_id), None)
         if found is None:
             raise NotFound(
-                f"no comment {comment_id!r}", hint="List the comments: llmc review WORKER --comments"
+                f"no comment {comment_id!r}", hint="List them with `llmc review WORKER --comments`."
             )
         return found
 

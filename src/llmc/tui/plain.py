@@ -1,0 +1,105 @@
+"""The screen for screen readers and dumb terminals: lines are appended, items have numbers, commands are words."""
+
+import sys
+import threading
+
+from llmc.api.roots import Project
+from llmc.api.views import Fleet
+from llmc.api.watch import Change, FleetSeen, Subscription, Trouble
+from llmc.base import proc
+from llmc.base.text import printable
+from llmc.tui.typed import Typed
+
+HELP = "Type a number for an item, a command (`accept adam`), `list`, or `quit`."
+
+
+class Plain:
+    """Says what changed, once."""
+
+    def __init__(self, project: Project, typed: Typed) -> None:
+        self._typed = typed
+        self._fleet: Fleet | None = None
+        self._said: dict[str, str] = {}
+        self._turn = threading.Lock()
+        self._subscription = Subscription(project, self._told)
+
+    def run(self) -> int:
+        self._say(HELP)
+        self._subscription.start()
+        try:
+            for line in sys.stdin:
+                if line.strip() in ("quit", "q", "exit"):
+                    break
+                self._do(line.strip())
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._subscription.stop()
+        return 0
+
+    def _told(self, change: Change) -> None:
+        match change:
+            case FleetSeen():
+                first = self._fleet is None
+                self._fleet = change.fleet
+                self._say_news(change.fleet, first)
+            case Trouble() if change.text:
+                self._say(f"trouble: {change.text}")
+
+    def _say_news(self, fleet: Fleet, first: bool) -> None:
+        now = {item.key: f"{item.who}: {item.sentence}" for item in fleet.items if item.severity != "notice"}
+        before, self._said = self._said, now
+        if first:
+            self._list()
+            return
+        for key, text in now.items():
+            if before.get(key) != text:
+                self._say(f"{list(now).index(key) + 1}. {text}")
+        for key in before:
+            if key not in now:
+                self._say(f"done: {before[key]}")
+
+    def _list(self) -> None:
+        fleet = self._fleet
+        if fleet is None:
+            return
+        counts = fleet.counts
+        daemon = "daemon up" if fleet.health.daemon else "daemon not running"
+        self._say(
+            f"{fleet.name}: {daemon}. {counts.need} need you, {counts.working} working, {counts.idle} idle."
+        )
+        for number, text in enumerate(self._said.values(), 1):
+            self._say(f"{number}. {text}")
+        for name in fleet.working:
+            row = fleet.rows[name]
+            self._say(f"{name} {row.look.word}: {row.task}")
+
+    def _do(self, line: str) -> None:
+        items = [item for item in self._fleet.items if item.severity != "notice"] if self._fleet else []
+        if not line or line == "list":
+            self._list()
+        elif line in ("help", "?"):
+            self._say(HELP)
+        elif line.isdecimal():
+            number = int(line)
+            item = items[number - 1] if 0 < number <= len(items) else None
+            self._say(
+                f"{item.who}: {item.sentence} Next: {item.next}" if item else f"there is no item {number}"
+            )
+        elif self._typed.needs_terminal(line):
+            proc.run_attached(self._typed.argv(line), env=proc.command_env())
+        else:
+            code, output = self._typed.run(line.removeprefix("llmc "))
+            for text in output.splitlines():
+                self._say(text)
+            self._say("done" if code == 0 else f"failed with exit code {code}")
+
+    def _say(self, text: str) -> None:
+        with self._turn:
+            sys.stdout.write(f"{printable(text)}\n")
+            sys.stdout.flush()
+
+
+def run(project: Project, typed: Typed) -> int:
+    """Say what happens until the user quits."""
+    return Plain(project, typed).run()
