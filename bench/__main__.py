@@ -17,6 +17,7 @@ from bench import (
     hook_to_state,
     idle_auto,
     report,
+    screen,
     slot,
     start_up,
     state_transactions,
@@ -45,6 +46,7 @@ BENCHES = {
         idle_auto,
         goals,
         growth,
+        screen,
     )
 }
 RESULTS = Path(__file__).parent / "results"

@@ -15,6 +15,14 @@ from llmc.sessions.caller import Kind as Kind
 from llmc.sessions.caller import caller as caller
 
 
+def has_fleet() -> bool:
+    """Whether a command here would find a root."""
+    try:
+        return locate_root(None).state.exists()
+    except LlmcError:
+        return False
+
+
 def worker_names(project: Project) -> list[str]:
     return list(project.store.read().workers)
 
