@@ -42,6 +42,8 @@ class Line(Struct, frozen=True):
 
     text: Text
     spot: Spot | None = None
+    #: the first line of its entry, which has the cursor
+    first: bool = True
 
 
 def age(seconds: float, *, frozen: bool = False) -> str:
@@ -166,7 +168,7 @@ def _entry_lines(
     if item is not None and wide:
         said = item.sentence if told == row.task else f"{item.kind} {brush.dot} {row.task}"
         under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
-        lines.append(Line(under, entry.spot))
+        lines.append(Line(under, entry.spot, first=False))
     return lines
 
 
@@ -210,18 +212,19 @@ def _landed(landed: Landed, width: int, brush: Brush) -> Text:
     return text
 
 
-def _selected(text: Text, selected: bool, width: int, brush: Brush) -> Text:
+def _selected(text: Text, selected: bool, width: int, brush: Brush, *, first: bool = True) -> Text:
     if selected:
         text.pad_right(max(0, width - text.cell_len))
         text.stylize(Style(bgcolor=brush.theme.selected))
-        if text.plain.startswith(" "):
+        if first and text.plain.startswith(" "):
             text = Text.assemble((">", f"bold {brush.theme.text} on {brush.theme.selected}"), text[1:])
     return text
 
 
 def with_cursor(line: Line, store: Store, width: int, brush: Brush) -> Text:
     """The line, marked if the cursor stands on it."""
-    return _selected(line.text.copy(), line.spot is not None and line.spot == store.cursor, width, brush)
+    is_here = line.spot is not None and line.spot == store.cursor
+    return _selected(line.text.copy(), is_here, width, brush, first=line.first)
 
 
 def middle(name: str, width: int) -> str:

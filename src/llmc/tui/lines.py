@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from rich.segment import Segment
 from rich.text import Text
 from textual import events
 from textual.geometry import Region, Size
@@ -67,9 +68,7 @@ class Lines(ScrollView):
         if key not in self._made:
             if len(self._made) > 4000:
                 self._made.clear()
-            text = self._draw(index, width)
-            strip = Strip(text.render(self.app.console), text.cell_len)
-            self._made[key] = strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+            self._made[key] = _strip(self, self._draw(index, width), width)
         return self._made[key]
 
     def on_resize(self, event: events.Resize) -> None:
@@ -99,6 +98,13 @@ class Bar(Widget):
         width = self.size.width
         text = self._draw(width)
         text.truncate(width, overflow="ellipsis")
-        strip = Strip(text.render(self.app.console), text.cell_len)
-        line = strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+        line = _strip(self, text, width)
         return [line for _ in range(crop.height)]
+
+
+def _strip(widget: Widget, text: Text, width: int) -> Strip:
+    """A line as textual draws it: rich leaves the style of a whole text to its caller."""
+    console = widget.app.console
+    segments = Segment.apply_style(text.render(console), console.get_style(text.style))
+    strip = Strip(segments, text.cell_len)
+    return strip.adjust_cell_length(width, widget.rich_style).apply_style(widget.rich_style)
