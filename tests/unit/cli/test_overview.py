@@ -385,7 +385,9 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
 
 def test_an_agent_that_did_not_start_says_what_helps() -> None:
     """Break: `llmc up` for what would fail in the same way again."""
-    untrusted = "Claude Code does not trust /r yet and would stop in a dialog. Run `llmc init --trust`."
+    untrusted = (
+        "Claude Code does not trust /r yet and would stop at its trust dialog. Run `llmc init --trust`."
+    )
     assert command_for(row(status="offline", error_reason=untrusted), True) == (
         "llmc init --trust, then llmc up --detach"
     )
