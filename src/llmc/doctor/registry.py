@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,9 +33,15 @@ def examine(root: Root) -> Facts:
     at = looking.look(root)
     checks = [check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}]
     checks.sort(key=lambda check: check.late)
-    seen = {check.kind: tuple(check.look(at)) for check in checks}
+    seen: dict[str, tuple[Any, ...]] = {}
+    failed: dict[str, str] = {}
+    for check in checks:
+        try:
+            seen[check.kind] = tuple(check.look(at))
+        except Exception as error:  # one check that fails must not hide what the others find
+            failed[check.kind] = str(error) or type(error).__name__
     dirty = looking.source_dirty(at) if not seen.get("source") else ()
-    return replace(at.facts, seen=seen, source_dirty=dirty)
+    return replace(at.facts, seen=seen, failed=failed, source_dirty=dirty)
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -44,6 +51,9 @@ def diagnose(facts: Facts) -> list[Finding]:
     for check in CHECKS:
         if isinstance(check, WorkerCheck):
             found += [finding for worker in facts.workers for finding in of_one(check, worker)]
+        elif check.kind in facts.failed:
+            text = f"cannot check for this: {check.about}: {facts.failed[check.kind]}"
+            found.append(Finding(text, "run `llmc doctor` again", kind=check.kind, group=check.group))
         elif not facts.lacking & {*check.needs}:
             made = check.judge(facts, facts.seen.get(check.kind, ()))
             found += [replace(finding, kind=check.kind, group=check.group) for finding in made]
