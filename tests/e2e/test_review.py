@@ -189,7 +189,7 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
     held = running.llmc("review", "adam", "--json").json
     assert held["behind"] == 1
     assert "adam is on hold" in held["not_rebased"]
-    assert "main is 1 commit ahead; not rebased (adam is on hold)" in running.llmc("review", "adam").out
+    assert "main is 1 commit ahead; not rebased (adam is on hold;" in running.llmc("review", "adam").out
     running.llmc("release", "adam")
     fresh = running.llmc("review", "adam", "--json").json
     assert (fresh["behind"], fresh["not_rebased"]) == (0, "")
