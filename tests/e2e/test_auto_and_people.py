@@ -25,7 +25,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
     assert "auto-1 is an auto worker: it takes its tasks from the task list" in refused.err
     assert "llmc tasks add" in refused.err
     assert "no workers yet" in fleet.llmc("start", "--prompt", "@say hello", code=4).err
-    assert "Auto Mode: 1 workers, 0 tasks completed, 0 errors" in fleet.llmc("status").out
+    assert "Auto Mode: 1 worker, 0 tasks completed, 0 errors" in fleet.llmc("status").out
 
 
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
@@ -118,7 +118,7 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     add(fleet, 1, commit(1, "sleep 4"))
     add(fleet, 2)
     for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
-        assert f"{option[0]} needs --auto" in fleet.llmc("up", *option, code=2).err
+        assert f"{option[0]} requires --auto" in fleet.llmc("up", *option, code=2).err
     (fleet.root / "logs/auto.log").mkdir(parents=True)  # a log that cannot be written stops nothing
     daemon = Daemon(fleet, "--until", "4s")
     assert daemon.ends() == 0

@@ -84,7 +84,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     fleet = scripted
     client = OddClient(fleet, "slow:Stop")
     set_up(fleet, **{"notify.webhook": hook.url, **TOLD_OF_ALL})
-    assert "needs --auto" in fleet.llmc("up", "--no-canary", code=2).err
+    assert "requires --auto" in fleet.llmc("up", "--no-canary", code=2).err
     first = up(fleet)
     assert "canary: queue: passed" in first.err, "a busy agent was sent a message, and its transcript told"
     assert set(verdict(fleet)["probes"].values()) == {"passed"}

@@ -243,7 +243,10 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert fleet.llmc("overseer", "inbox").out == "no open questions\n"
     (fleet.root / "state.json").write_text(with_item((fleet.root / "state.json").read_text()))
     other = fleet.llmc("inbox")
-    assert (other.out, other.err) == ("no open questions\n", "1 other item needs you: llmc status\n")
+    assert (other.out, other.err) == (
+        "no open questions\n",
+        "1 other item needs you; see `llmc status`\n",
+    )
     given = assignment(AssignmentStatus.ACTIVE, goal_id=goal_id, last_dispatch_at=5.0, retry_count=2)
     waiting, told = move_assignment(given, AssignmentStatus.BLOCKED, 6.0, blocked=BLOCKED)
     store(fleet).apply(Change(assignments=(waiting,), events=(told,)))
@@ -305,7 +308,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert json.loads(target.read_text())["events"][0]["type"] == "overseer.store.corrupt"
     assert fleet.llmc("overseer", "safe-mode", "--clear", "--json").json["cleared"]
     assert fleet.llmc("overseer", "status", "--json").json["safeMode"] is None
-    assert fleet.llmc("overseer", "safe-mode").out == "off\n"
+    assert fleet.llmc("overseer", "safe-mode").out == "safe mode is off\n"
 
     # Completion offers what is there, and agents are kept out.
     goal_id = created(fleet, "Third")

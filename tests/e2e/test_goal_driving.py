@@ -115,7 +115,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     ]
     assert item["unblocks"] == 1
     assert item["command"].startswith("llmc answer ")
-    assert "1 open question: llmc inbox" in fleet.llmc("status").out
+    assert "1 open question (llmc inbox)" in fleet.llmc("status").out
 
     # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
     drawn = fleet.llmc("goal", "show", goal).out

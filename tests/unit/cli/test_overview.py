@@ -361,7 +361,7 @@ def test_auto_workers_stand_by_themselves() -> None:
         "  auto-1  [working]       2m  4: Write the parser  llmc peek auto-1",
         "  auto-2  [idle]          9s",
         "",
-        "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
+        "Auto Mode: 2 workers, 7 tasks completed, 1 error",
     ]
     assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto --detach"
 
