@@ -88,7 +88,7 @@ def _check_claim(fleet: Fleet) -> None:
     log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
     writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
     assert writes
-    assert {row["message"] for row in writes} == {"state.json written: 1 workers, 1 of them auto"}
+    assert {row["message"] for row in writes} == {"state.json written (workers: 1, auto workers: 1)"}
 
 
 def _check_prompts(fleet: Fleet) -> None:

@@ -244,7 +244,7 @@ def test_a_broken_configuration_met_by_a_hot_command(shared: Fleet, copy: Path) 
     for argv in (["status", "--json"], ["wait", "adam", "--status", "idle", "--timeout", "3"]):
         result = llmc(shared, "--root", str(copy), *argv)
         assert result.code == FAILED
-        assert "config.toml:1: not TOML" in result.err
+        assert "config.toml:1: invalid TOML" in result.err
         assert "bug" not in result.err
 
 
@@ -382,7 +382,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
             text=True,
             timeout=60,
         )
-        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "stop it by its pid")
+        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "or stop it")
     finally:
         holder.communicate(timeout=20)
 
