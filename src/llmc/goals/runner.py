@@ -231,7 +231,7 @@ class Runner:
         with store.reading() as found:
             mode = found.safe_mode()
             if mode is not None:
-                return f"safe mode: a damaged store was set aside as {mode.file}; to resume goals: llmc goal safe-mode --clear"
+                return f"goals are stopped in safe mode: llmc found the goal database damaged and moved it to {mode.file}; to resume: llmc goal safe-mode --clear"
             if store.damage:
                 return store.damage
             if not self._desk.read(found):
@@ -257,7 +257,7 @@ class Runner:
             self._granted_until = now + policy.idle_after_s
             log(
                 self._project,
-                f"{why.replace('patrol', 'the tick')}: silence does not count as a stall for {policy.idle_after_s:g} s",
+                f"{why.replace('patrol', 'the tick')}; silence does not count as a stall for the next {policy.idle_after_s:g} s",
             )
 
     def _attend(self, tick: _Tick, view: GoalView) -> None:

@@ -56,7 +56,7 @@ def _is_event(row: dict[str, Any]) -> bool:
 def words(path: Path, rows: list[BadRow]) -> str:
     many = f"{len(rows)} rows" if len(rows) > 1 else "1 row"
     beginning = given.written_out(rows[0].line[:SHOWN_CHARS].decode(errors="replace"))
-    return f"{many} in {path} cannot be read and will be skipped, starting with: {beginning}"
+    return f"{many} in {path} cannot be read and will be skipped; the first one starts with: {beginning}"
 
 
 def by_file(root: Root) -> dict[Path, list[BadRow]]:
