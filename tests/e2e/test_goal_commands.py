@@ -87,7 +87,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     kept = fleet.llmc("goal", "show", goal_id, "--json").json
     assert (kept["priority"], kept["successCriteria"], kept["owner"]) == ("urgent", ["all green"], "ada")
     assert fleet.llmc("goal", "cancel", goal_id).out == f"{goal_id}: cancelled\n"
-    assert "cannot become paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
+    assert "from cancelled to paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
     fleet.llmc("goal", "archive", goal_id)
     assert [row["title"] for row in fleet.llmc("goal", "list", "--json").json["goals"]] == ["Second"]
     assert len(fleet.llmc("goal", "list", "--all", "--json").json["goals"]) == 2

@@ -45,7 +45,7 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
         )
     listed = fleet.llmc("goal", "list", "--json")
     assert [one["goalId"] for one in listed.json["goals"]] == [sound]
-    assert f"{broken}: cannot read a goal record in the goal database" in listed.err
+    assert f"{broken}: cannot read a record of type goal in the goal database" in listed.err
     ticked = fleet.llmc("overseer", "tick", "--json", code=1).json
     assert broken in ticked["problem"]
     assert [one.split(":")[0] for one in ticked["actions"]] == ["work S1.1.1", "work T2.1"], ticked

@@ -137,7 +137,7 @@ def test_what_went_wrong_on_the_way_is_said_of_many_too() -> None:
     rows = night(30)
     at = next(i for i, one in enumerate(rows) if one["action"] == "usage_recorded" and one["task_id"] == "17")
     rows.insert(at, row(8500, "rebase_resolved", "auto-1", ahead=1))
-    assert "needed more than one attempt: 17 (1 conflict)" in page(rows)
+    assert "did not land on the first attempt: 17 (1 conflict)" in page(rows)
 
 
 def test_what_comes_from_the_cache_is_said_apart() -> None:

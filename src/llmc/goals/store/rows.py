@@ -495,7 +495,7 @@ def decoded(kind: type[R], payload: str) -> R:
         return msgspec.json.decode(payload, type=kind)
     except msgspec.MsgspecError as error:
         raise StateError(
-            f"cannot read a {kind.__name__.lower()} record in the goal database: {error}",
+            f"cannot read a record of type {kind.__name__.lower()} in the goal database: {error}",
             hint="A newer llmc may have written it. Run `llmc goal export` to see its contents.",
         ) from error
 

@@ -147,7 +147,7 @@ class _Page:
         if len(rows) <= MOST_LANDED:
             return self._section(title, self._table(rows))
         hard = [f"{_name(row)}{_trouble(row)}" for row in rows if _trouble(row)]
-        notes = self._plain(f"needed more than one attempt: {listed(hard)}") if hard else []
+        notes = self._plain(f"did not land on the first attempt: {listed(hard)}") if hard else []
         most = max(3, most - len(notes))
         counts = [max(1, (self.width - 2) // column) for column in COLUMNS]
         count = next((n for n in counts if n * most >= len(rows)), counts[-1])
