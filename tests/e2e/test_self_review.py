@@ -198,7 +198,7 @@ def test_a_draft_is_not_typed_over(running: Fleet) -> None:
     wait_until(lambda: "my own words" in running.screen("adam"))
     go.touch()
     done = running.wait("adam", "needs_review")
-    assert done["reason"].startswith("self-review refused: a draft is in the input box of adam")
+    assert done["reason"].startswith("self-review refused: the input box of adam contains a draft")
     assert done["self_review"] == "done"
     assert review_prompts(running) == []
     assert len(running.events("self_review_failed")) == 1
