@@ -109,7 +109,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["attach", "adam"], REFUSED, ["the agent of adam is not running", "llmc up"]),
     (["start", "-p", ""], USAGE, ["the prompt is empty"]),
     (["start", "-p", " \n\t "], USAGE, ["the prompt is empty"]),
-    (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove it"]),
+    (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove the character"]),
     (["message", "adam", "a\n\x03"], USAGE, ["control character (U+0003)", "line 2"]),
     (["message", "adam", ""], USAGE, ["is empty"]),
     (["start", "-f", "/none/task.md"], NOT_FOUND, ["/none/task.md"]),

@@ -279,7 +279,9 @@ def test_killed_before_it_gives_up(alone: Fleet) -> None:
     alone.tmux("send-keys", "-t", alone.session("adam"), "-l", "mine")
     wait_until(lambda: "mine" in alone.screen("adam"))
     alone.llmc("status", code=KILLED, LLMC_FAULT="self_review.give_up:before:kill")
-    assert alone.wait("adam", "needs_review")["reason"].startswith("self-review refused: a draft")
+    assert alone.wait("adam", "needs_review")["reason"].startswith(
+        "self-review refused: the input box of adam contains a draft"
+    )
     alone.tmux("send-keys", "-t", alone.session("adam"), "C-u")
     assert review_prompts(alone, "Given up") == []
     alone.llmc("accept", "adam")
