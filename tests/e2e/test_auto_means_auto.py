@@ -52,8 +52,8 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
-    assert "assigns no tasks; next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
-    assert "assigns no tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
+    assert "does not assign tasks. Next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
+    assert "does not assign tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
     assert footer(fleet).startswith("not running")
     add(fleet, 2)
     fleet.llmc("config", "set", "repo.validate", "true")

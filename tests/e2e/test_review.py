@@ -312,7 +312,10 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.wait("adam", "needs_review")
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
-    assert "adam conflicts with main in a.txt; adam is resolving them. Review it again when" in found.err
+    assert (
+        "adam conflicts with main in a.txt; adam is resolving them. Run `llmc review adam` again when"
+        in found.err
+    )
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     assert "+mine" in scripted.llmc("review").out
     scripted.llmc("down")

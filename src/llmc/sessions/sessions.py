@@ -249,7 +249,8 @@ def end_stray(project: Project, session: SessionName) -> None:
     """Stop the agents in a session without a worker; not the supervisor's, and not while a terminal is attached."""
     if project.is_overseer(session):
         raise Refused(
-            f"{session} is the supervisor's own session", hint="Press Ctrl-C in `llmc overseer` to stop it."
+            f"{session} is the supervisor's own session",
+            hint="Press Ctrl-C in the terminal of `llmc overseer` to stop it.",
         )
     panes = answered(project.tmux.panes(), session)
     for pane in panes.values():

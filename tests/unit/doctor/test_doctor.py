@@ -571,8 +571,8 @@ def git_facts(**about: Any) -> GitFacts:
         ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
         ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
         ({"git": None}, Status.NEEDS_INPUT, "git failed"),
-        ({"busy": True}, Status.WORKING, "its turn goes on"),
-        ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn goes on"),
+        ({"busy": True}, Status.WORKING, "its turn continues"),
+        ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn continues"),
         ({"asks": True, "prompt": "p"}, Status.NEEDS_INPUT, "question"),
     ],
 )
