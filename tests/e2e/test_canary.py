@@ -127,12 +127,12 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 @pytest.mark.parametrize(
     ("broken", "probe", "words"),
     [
-        ("hook:SessionStart", "ready", "sent no SessionStart hook"),
+        ("hook:SessionStart", "ready", "did not run the SessionStart hook"),
         pytest.param(
             *("enter", "submit", "never confirmed: the agent did not accept the prompt"),
             marks=pytest.mark.soak,
         ),
-        ("hook:Stop", "stop", "sent no Stop hook at the end of its turn"),
+        ("hook:Stop", "stop", "did not run the Stop hook at the end of its turn"),
         pytest.param("clear", "clear", "/clear did not start a new conversation", marks=pytest.mark.soak),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     first = wait_for(overseer, overseer.daemon)
     assert failures(fleet) == [("start", "")]
     prompt = (fleet.dir / "prompt").read_text()
-    assert "The daemon never registered" in prompt
+    assert "The daemon did not start" in prompt
     assert "it is broken" in prompt
     # Somebody else starts another daemon while nobody looks.
     overseer.freeze()

@@ -238,7 +238,7 @@ def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
     done = running.llmc("review", "adam")
     assert "no changes" in done.out
     assert "left.txt" in done.out
-    other = "llmc reject adam, or llmc console adam (commit or remove its files)"
+    other = "llmc reject adam, or llmc console adam (commit or discard the changes there)"
     assert f"next: {other}" in done.err
     (item,) = running.llmc("status", "--json").json["attention"]
     assert item["next"] == other, "an accept would be refused"

@@ -73,13 +73,13 @@ def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
 def notes(facts: Facts) -> list[str]:
     """What could not be checked completely, and why. These are not problems."""
     said = [
-        f"{worker.record.name}: not fully checked, {worker.busy_with} is using it"
+        f"{worker.record.name}: not fully checked because {worker.busy_with} is using it"
         for worker in facts.workers
         if worker.busy_with
     ]
     said += facts.config_advice
     if facts.source_dirty:
-        names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
+        names = ", ".join(facts.source_dirty[:3]) + (", ..." if len(facts.source_dirty) > 3 else "")
         said.append(f"the source has uncommitted changes, which block `llmc accept`: {names}")
     return said
 
@@ -99,13 +99,13 @@ def not_seen(facts: Facts) -> dict[str, str]:
     unseen = {}
     lacking = _without_a_lost_state(facts).lacking
     if "state" in lacking:
-        unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "the state cannot be read")
+        unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "state.json cannot be read")
     if "git" in lacking:
-        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git cannot be used")
+        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git does not work")
     if "tmux" in lacking:
-        unseen |= {"sessions": "tmux cannot be used"}
+        unseen |= {"sessions": "tmux does not work"}
     if "config" in lacking:
-        unseen |= {"source": "the configuration cannot be used"}
+        unseen |= {"source": "config.toml is invalid"}
     return unseen
 
 
@@ -132,7 +132,7 @@ def _repair(project: Project, check: Check | WorkerCheck, finding: Finding) -> R
             assert check.fix is not None
             text = check.fix(project, finding.subject)
     except LlmcError as error:
-        return Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip())
+        return Repair(finding, False, f"not repaired: {error.message}. {error.hint}".removesuffix(". "))
     except OSError as error:
         return Repair(finding, False, f"not repaired: {error}")
     with contextlib.suppress(LlmcError), project.store.transaction() as tx:

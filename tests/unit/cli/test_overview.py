@@ -108,7 +108,9 @@ def test_the_ways_out_of_an_error(cause: str) -> None:
 
 def test_conflicts_can_be_resolved_by_hand() -> None:
     command = command_for(row(status="error", cause="git", conflicted_files=["a.txt"]), daemon=True)
-    assert command == "llmc console adam (resolve them there), or llmc message adam, or llmc reset adam"
+    assert (
+        command == "llmc console adam (resolve the conflicts there), or llmc message adam, or llmc reset adam"
+    )
 
 
 def test_every_outcome_of_a_delivery_was_thought_of() -> None:

@@ -88,7 +88,7 @@ def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPat
     (root / ".llmc/prices.json").unlink()
     monkeypatch.setattr("llmc.api.reports.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
     assert re.search(
-        r"model prices are from 20\d\d-\d\d-\d\d\. Update them: llmc prices update FILE", run(root).stderr
+        r"model prices are from 20\d\d-\d\d-\d\d\. To update them: llmc prices update FILE", run(root).stderr
     )
 
 
