@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from llmc.api import clearing, roots
-from llmc.api.clearing import Entry, RestoredToWorker
+from llmc.api import removals, roots
+from llmc.api.removals import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import (
@@ -46,7 +46,7 @@ def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json:
         confirm(f"Reset {', '.join(names)}?", "this would reset every worker", yes)
 
     def reset_one(name: str) -> Row:
-        done = clearing.reset_to_idle(project, name)
+        done = removals.reset_to_idle(project, name)
         row = plain(done, "worker", "status", "base")
         return {**row, "ref": done.pinned, "restarted": done.restarted, "error": done.problem}
 
@@ -57,7 +57,7 @@ def _say_reset(row: Row) -> None:
     if "status" in row:
         say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
     if row.get("ref"):
-        say(f"  its work is in the trash; to restore it: llmc trash restore {clearing.short(row['ref'])}")
+        say(f"  its work is in the trash; to restore it: llmc trash restore {removals.short(row['ref'])}")
 
 
 @click.command("nuke")
@@ -80,7 +80,7 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
         confirm(f"Remove {', '.join(names)}?", f"this would remove {', '.join(names)}", yes)
 
     def remove_one(name: str) -> Row:
-        return {**plain(clearing.remove(project, name)), "error": ""}
+        return {**plain(removals.remove(project, name)), "error": ""}
 
     return _for_workers(names, every, remove_one, _say_removed, as_json, ref=None, directory=None)
 
@@ -91,7 +91,7 @@ def _say_removed(row: Row) -> None:
     if row["directory"]:
         say(f"  its files are in {row['directory']}")
     if row["ref"]:
-        say(f"  to restore its commits and changes: llmc trash restore {clearing.short(row['ref'])}")
+        say(f"  to restore its commits and changes: llmc trash restore {removals.short(row['ref'])}")
 
 
 def _for_workers(
@@ -132,7 +132,7 @@ def trash() -> None:
 @pass_project
 def list_(project: Project, worker: str | None, as_json: bool) -> None:
     """List trash entries, newest first"""
-    found = clearing.entries(project, worker)
+    found = removals.entries(project, worker)
     if as_json:
         print_json([_view(entry) for entry in found])
         return
@@ -149,7 +149,7 @@ def list_(project: Project, worker: str | None, as_json: bool) -> None:
 @pass_project
 def show(project: Project, ref: str, as_json: bool) -> None:
     """Show a trash entry"""
-    entry, text = clearing.show(project, ref)
+    entry, text = removals.show(project, ref)
     print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
@@ -173,11 +173,11 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     if branch and to:
         raise UsageError("--branch and --to cannot be used together")
     project = project_of(ctx)
-    entry = clearing.find(project, ref)
+    entry = removals.find(project, ref)
     if to:
-        _show_restored(entry, to, clearing.restore_to(project, entry, to), as_json)
+        _show_restored(entry, to, removals.restore_to(project, entry, to), as_json)
         return
-    done = clearing.restore_branch(project, entry, branch)
+    done = removals.restore_branch(project, entry, branch)
     if as_json:
         print_json({"name": entry.name, **plain(done)})
         return
@@ -230,7 +230,7 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
     disagree about its age; --yes keeps such entries.
     """
     days = project.config.trash.keep_days if older_than is None else older_than
-    plan = clearing.plan(project, days)
+    plan = removals.plan(project, days)
     wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
     kept = [entry for entry in plan.old if entry not in wanted]
     now = time.time()
@@ -243,7 +243,7 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
     if wanted:
         many = f"{len(wanted)} trash {'entry' if len(wanted) == 1 else 'entries'}"
         confirm(f"Permanently delete {many}?", f"this would permanently delete {many}", yes)
-    gone = clearing.prune(project, wanted)
+    gone = removals.prune(project, wanted)
     if as_json:
         left = {entry.name: plan.doubts[entry.name] for entry in kept}
         print_json({"removed": gone, "kept": left, "older_than_days": days})

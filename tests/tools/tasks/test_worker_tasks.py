@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from llmc.agents.hooks import waiting
+from llmc.agents.inbox_events import waiting
 from llmc.base.errors import Refused
 from llmc.base.names import OVERSEER, TaskId
 from llmc.records.worker import Assignment
