@@ -48,7 +48,7 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
         fleet.llmc("rebase", name, code=1)
     for name in names:
         wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
-    assert "llmc console adam (resolve the conflicts there), or llmc message adam" in fleet.llmc("status").out
+    assert "llmc console adam (resolve the conflicts there), or llmc message" in fleet.llmc("status").out
     # Talked to, it goes on with the rebase that llmc began.
     resolve = f"printf 'both\\n' > a.txt; git add a.txt; {WHO} rebase --continue"
     fleet.llmc("message", "baker", f"Resolve it like this\n@sh {resolve}")
