@@ -281,7 +281,7 @@ def test_a_merge_that_takes_nothing_of_main_is_shown(fleet: Fleet) -> None:
     fleet.commit("user.txt", "calls new()\n", "Main mends the user")
     run_in_worktree(fleet, f"git fetch -q origin && {WHO} merge -q -s ours -m 'Merge' origin/main")
     shown = fleet.llmc("review", "adam")
-    assert "warning: a merge by the worker dropped the changes of main in user.txt" in shown.out
+    assert "warning: a merge by the worker dropped changes from main in user.txt" in shown.out
     assert "-calls new()" in shown.out
     assert fleet.llmc("review", "adam", "--json").json["warnings"]
 
@@ -306,7 +306,7 @@ def test_what_was_taken_back_does_not_come_again_unseen(fleet: Fleet, undo: Call
     assert "were reverted on main" in refused.err
     assert "Bad idea" in refused.err
     shown = fleet.llmc("review", "adam")
-    assert "warning: reverted on main, and would land again" in shown.out
+    assert "warning: changes that were reverted on main would land again" in shown.out
     assert not (fleet.source / "bad.txt").exists()
     fleet.llmc("accept", "adam")
     assert (fleet.source / "bad.txt").exists()
@@ -328,7 +328,7 @@ def test_a_branch_that_moves_back_after_landing_is_noticed(alone: Fleet) -> None
     hook.write_text("#!/bin/sh\ngit reset -q --hard HEAD~1\n")
     hook.chmod(0o755)
     refused = alone.llmc("accept", "adam", code=1)
-    assert "landed, but is no longer on the branch" in refused.err
+    assert "landed but is no longer on the branch" in refused.err
     assert not alone.events("accepted")
     assert (alone.worktree("adam") / "x").exists()
     hook.unlink()

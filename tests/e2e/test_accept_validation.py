@@ -172,7 +172,7 @@ def test_a_commit_made_during_validation_is_seen(set_up: SetUp, shared: Fleet, w
     with accepting(fleet, 3) as said:
         in_worktree(fleet, one_file("two"))
         late = head(fleet)
-    assert f"adam made a commit during the accept: {late[:12]}; nothing landed" in said[0]
+    assert f"adam made commit {late[:12]} while its work was being accepted; nothing landed" in said[0]
     assert head(fleet) == late
     assert fleet.log()[0] == "Add a check"
     assert record(fleet)["accept"] is None
@@ -188,7 +188,7 @@ def test_files_changed_during_validation_are_seen(set_up: SetUp, shared: Fleet, 
     with accepting(fleet, 3 if way == "slot" else 0) as said:
         in_worktree(fleet, "echo mine > mine")
     if way == "slot":
-        assert "adam changed files during the accept: mine; nothing landed" in said[0]
+        assert "adam changed files while its work was being accepted: mine; nothing landed" in said[0]
         assert (fleet.worktree("adam") / "mine").exists()
         assert fleet.log()[0] == "Add a check"
     else:
@@ -276,7 +276,7 @@ def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
         told = fleet.llmc("message", "adam", f"@sh {one_file('two')}")
         assert "cancelled `llmc accept adam`; nothing landed" in told.err
         wait_until(lambda: "was cancelled" in (fleet.dir / "said").read_text(), story=fleet.story)
-    assert "the accept of adam was cancelled during validation; nothing landed" in said[0]
+    assert "`llmc accept adam` was cancelled during validation; nothing landed" in said[0]
     assert fleet.log()[0] == "Add a check"
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")

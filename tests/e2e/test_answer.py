@@ -81,6 +81,6 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     fleet.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", fleet.session("adam"))
     wait_until(lambda: "my own" in fleet.screen("adam"))
     for words in ("1", "neither of them"):
-        assert "the answer is unconfirmed" in fleet.llmc("answer", "adam", words, code=1).err
+        assert "the agent did not confirm the answer" in fleet.llmc("answer", "adam", words, code=1).err
         assert answers(fleet) == {}
         assert [line for line in fleet.screen("adam").splitlines() if line.rstrip().endswith("3. my own")]

@@ -190,7 +190,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     ("config", "does", "key", "severity", "words"),
     [
         ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no new tasks start"),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no new tasks are started"),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),
@@ -224,7 +224,7 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     supervisor.process.kill()
     supervisor.process.wait()
     items = on_every_surface(fleet, "supervisor")
-    assert ("it was killed" in items["supervisor"]["text"], items["supervisor"]["next"]) == (
+    assert ("the supervisor was killed" in items["supervisor"]["text"], items["supervisor"]["next"]) == (
         True,
         "llmc overseer",
     )

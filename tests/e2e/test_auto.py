@@ -69,7 +69,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     _check_prompts(fleet)
     _check_models(fleet)
     _check_post_accept(fleet)
-    assert "7 tasks were started" in daemon.said
+    assert "--max-tasks 7 reached" in daemon.said
     assert auto.auto(fleet)["tasks_completed"] == 7
     assert not fleet.events("task_failed")
 
@@ -88,7 +88,7 @@ def _check_claim(fleet: Fleet) -> None:
     log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
     writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
     assert writes
-    assert {row["message"] for row in writes} == {"state.json written: 1 workers, 1 of them auto"}
+    assert {row["message"] for row in writes} == {"state.json written (workers: 1, auto workers: 1)"}
 
 
 def _check_prompts(fleet: Fleet) -> None:
@@ -150,7 +150,7 @@ def test_several_workers(scripted: Fleet) -> None:
     """Break: leave `_taking` out of _assign (two workers, one label), or hand a conflict to give_up."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "2")
-    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 2 workers" in daemon.said)
     go = fleet.dir / "go"
     both = f"touch {fleet.dir}/began-$LLMC_WORKER; {until(go)}; echo $LLMC_WORKER >> shared; git add shared; {COMMIT}"
     resolve = "@on-conflict git checkout --theirs shared; git add shared; git -c user.name=W -c user.email=w@example.com -c core.editor=true rebase --continue"

@@ -25,7 +25,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
     assert "auto-1 is an auto worker: it takes its tasks from the task list" in refused.err
     assert "llmc tasks add" in refused.err
     assert "no workers yet" in fleet.llmc("start", "--prompt", "@say hello", code=4).err
-    assert "Auto Mode: 1 workers, 0 tasks completed, 0 errors" in fleet.llmc("status").out
+    assert "Auto Mode: 1 worker, 0 tasks completed, 0 errors" in fleet.llmc("status").out
 
 
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
@@ -56,7 +56,7 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     assert sorted(auto.landed(fleet)) == [1, 2]
     completed_by = {row["worker"] for row in fleet.events("task_completed")}
     assert completed_by == {stays}
-    assert "auto workers were removed" not in daemon.said
+    assert "auto workers missing from state.json" not in daemon.said
     assert not fleet.events("task_failed")
     fleet.llmc("reset", "--all")
     fleet.llmc("nuke", "--all", "--yes")
@@ -73,7 +73,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "workers.auto-1.model", "opus", code=4)
     # The first /clear is lost: it is sent again, and the prompt comes after it.
     daemon = Daemon(fleet, LLMC_FAULT="submit.clear:before:fail")
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     pid = fleet.tmux("display-message", "-p", "-t", fleet.session("auto-1"), "#{pane_pid}").strip()
     argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     assert argv[argv.index("--model") + 1] == "haiku"
@@ -118,13 +118,13 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     add(fleet, 1, commit(1, "sleep 4"))
     add(fleet, 2)
     for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
-        assert f"{option[0]} needs --auto" in fleet.llmc("up", *option, code=2).err
+        assert f"{option[0]} requires --auto" in fleet.llmc("up", *option, code=2).err
     (fleet.root / "logs/auto.log").mkdir(parents=True)  # a log that cannot be written stops nothing
     daemon = Daemon(fleet, "--until", "4s")
     assert daemon.ends() == 0
     assert json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())["instance_id"]
     assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"
-    assert "auto mode finished: the time limit is reached" in daemon.said
+    assert "auto mode finished: time limit reached" in daemon.said
     assert list(auto.state(fleet)["workers"]) == ["auto-1"]
     fleet.llmc("add", "adam")
     fleet.up()

@@ -229,7 +229,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 4, after=(2, 3))
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
-    assert "auto-1 failed tasks 2, 3, each time with cause crash" in daemon.said
+    assert "auto-1 failed tasks 2, 3 with the same cause (crash)" in daemon.said
     # While the first of them waits, the other one is begun.
     assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
@@ -354,11 +354,11 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
-    assert "cannot send the text of the task: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
+    assert "cannot send the task text: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
     bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}
-    assert "bug in a lane" not in (fleet.root / "logs/daemon.jsonl").read_text()
+    assert "bug in the daemon's work" not in (fleet.root / "logs/daemon.jsonl").read_text()
     assert daemon.stop() == 0
     for command in (("tasks", "list"), ("tasks", "graph"), ("digest",), ("doctor",), ("status",)):
         assert "bug in llmc" not in fleet.llmc(*command, code=None).err
@@ -370,11 +370,11 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
     fleet = set_up(scripted)
     path = fleet.root / "state.json"
     daemon = Daemon(fleet, "--concurrency", "2")
-    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 2 workers" in daemon.said)
     with fleet.frozen_daemon():
         workers = auto.state(fleet)["workers"]
         path.write_text(json.dumps({**auto.state(fleet), "workers": {"auto-1": workers["auto-1"]}}))
-    auto.wait_for(fleet, lambda: "1 of 2 auto workers were removed: auto-2" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto workers missing from state.json (1 of 2): auto-2" in daemon.said)
     rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
     assert [(row["level"], row["workers"]) for row in rows if row["action"] == "workers_missing"] == [
         ("WARNING", ["auto-2"])
@@ -386,7 +386,7 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
     assert daemon.ends() == 1
     assert "state corruption: every auto worker is gone" in daemon.said
     daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     with fleet.frozen_daemon():
         path.write_text("{ no state")
     assert daemon.ends() == 1
@@ -399,14 +399,14 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     """Break: go on without the hooks' socket, with a broken configuration, or for ever at a lock of a git that is gone."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     (fleet.root / ".llmc/wake.sock").unlink()
     assert daemon.ends() == 1
     assert "the hook socket was removed or replaced" in daemon.said
     config = fleet.root / "config.toml"
     good = config.read_text()
     daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     config.write_text(f"{good}\nno toml [\n")
     assert daemon.ends() == 1
     assert fleet.events("auto_failed")[-1]["cause"] == "config"
@@ -463,7 +463,7 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     add(fleet, 2)
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert "the source is still blocked" in daemon.said
+    assert "gave up waiting for the source" in daemon.said
     assert auto.auto(fleet)["errors"] == 1
     assert readme.read_text() == "again\n"
 
@@ -496,7 +496,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     fleet.kill_daemon()
     daemon.ends()
     daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     assert len(fleet.events("session_launched")) == 1, "the agent that runs goes on"
     assert auto.at_work(fleet) == {"auto-1": "1"}
     assert daemon.stop(number) == 0

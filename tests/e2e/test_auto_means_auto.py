@@ -40,7 +40,7 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     go.touch()
     wait_until((fleet.dir / "went").exists)
     assert (state(fleet)["auto_mode"], state(fleet)["auto_workers"]) == (True, ["auto-1"])
-    assert footer(fleet).startswith("1 workers, 1 tasks completed")
+    assert footer(fleet).startswith("1 worker, 1 task completed")
     # What could only be ignored is refused.
     refused = fleet.llmc("up", "--auto", "--detach", "--max-tasks", "3", code=3)
     assert "--max-tasks would have no effect" in refused.err
@@ -52,8 +52,8 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
-    assert "assigns no tasks; next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
-    assert "assigns no tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
+    assert "does not assign tasks. Next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
+    assert "does not assign tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
     assert footer(fleet).startswith("not running")
     add(fleet, 2)
     fleet.llmc("config", "set", "repo.validate", "true")
@@ -94,7 +94,7 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     scripted.set_up("anna", "bert")
     failed = scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
     assert "  anna: not started: Claude Code does not trust" in failed.out
-    assert "no agent started" in failed.err
+    assert "no agent is running" in failed.err
     assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
     shown = scripted.llmc("status").out
     assert "next: llmc init --trust && llmc up --detach" in shown

@@ -93,7 +93,7 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
     way = dict(zip(("auto-1", "auto-2"), ways, strict=True))
     set_up(fleet)
     daemon = Daemon(fleet, "--concurrency", "2", "--no-canary")
-    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 2 workers" in daemon.said)
     for worker, name in way.items():
         WAYS[name][0](fleet, worker)
     before = pids(fleet)
@@ -134,7 +134,7 @@ def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
     """The person is faster than the prompt: what was claimed is released, uncharged. Break: GiveUp for a refusal."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "1", LLMC_FAULT="claim.record:after:hang")
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     add(fleet, 1)
     auto.wait_for(fleet, lambda: auto.at_work(fleet) == {"auto-1": "1"})
     type_in(fleet, "auto-1")

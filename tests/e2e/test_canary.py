@@ -84,7 +84,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     fleet = scripted
     client = OddClient(fleet, "slow:Stop")
     set_up(fleet, **{"notify.webhook": hook.url, **TOLD_OF_ALL})
-    assert "needs --auto" in fleet.llmc("up", "--no-canary", code=2).err
+    assert "requires --auto" in fleet.llmc("up", "--no-canary", code=2).err
     first = up(fleet)
     assert "canary: queue: passed" in first.err, "a busy agent was sent a message, and its transcript told"
     assert set(verdict(fleet)["probes"].values()) == {"passed"}
@@ -127,12 +127,12 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 @pytest.mark.parametrize(
     ("broken", "probe", "words"),
     [
-        ("hook:SessionStart", "ready", "sent no SessionStart hook"),
+        ("hook:SessionStart", "ready", "did not run the SessionStart hook"),
         pytest.param(
             *("enter", "submit", "never confirmed: the agent did not accept the prompt"),
             marks=pytest.mark.soak,
         ),
-        ("hook:Stop", "stop", "sent no Stop hook at the end of its turn"),
+        ("hook:Stop", "stop", "did not run the Stop hook at the end of its turn"),
         pytest.param("clear", "clear", "/clear did not start a new conversation", marks=pytest.mark.soak),
     ],
 )

@@ -46,7 +46,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
     Break: read the list without its holds, or count durations from 1970.
     """
     scripted.set_up()
-    assert "No tasks started" in scripted.llmc("digest").out
+    assert "No tasks were started" in scripted.llmc("digest").out
     night(scripted)
     told = scripted.llmc("digest").out
     assert "0 tasks landed" in told.splitlines()[1]
@@ -136,4 +136,4 @@ def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) ->
     assert "state.json cannot be read" in cut["problems"][0]
     assert "incomplete: workers" in scripted.llmc("digest").out
     events.unlink()
-    assert "No tasks started" in scripted.llmc("digest").out
+    assert "No tasks were started" in scripted.llmc("digest").out

@@ -211,7 +211,7 @@ def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> N
     shown = fleet.llmc("doctor", code=1).out
     assert set(findings(fleet)) == BROKEN
     assert "22 problems, 21 fixable with --repair" in shown, shown
-    assert "index.lock in its worktree, 2 hours old" in shown
+    assert "stale index.lock (2 hours old)" in shown
     ghost = pane_pid(fleet, f"=llmc-{fleet.root.name}-ghost:")
 
     # Nothing without a yes.
@@ -342,7 +342,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
     good_state, good_config = state.read_text(), config.read_text()
     for content, fix in {
         "{": "--rebuild",
-        '{"version": 99, "workers": {}}': "the llmc version that wrote it",
+        '{"version": 99, "workers": {}}': "the version of llmc that wrote it",
     }.items():
         state.write_text(content)
         (finding,) = [row for row in look()["findings"] if row["kind"] == "state"]
@@ -372,7 +372,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
         assert any(row["kind"] == "program" and missing in row["text"] for row in view["findings"])
         assert ("worktrees" if missing == "git" else "sessions") in view["not_seen"]
         shown = shared.llmc("--root", str(copy), "doctor", code=1, PATH=str(bin_dir)).out
-        assert f"not checked: {missing} cannot be used" in shown
+        assert f"not checked: {missing} does not work" in shown
     assert "program" in kinds(LLMC_AGENT="/gone/claude")
 
 

@@ -133,7 +133,7 @@ def test_down_signals_nobody_it_does_not_know(scripted: Fleet, innocent: "subpro
         for more in ({}, {"start_ticks": start_of(innocent.pid)}, {"start_ticks": "1"}):
             says(scripted, innocent.pid, **more)
             refused = scripted.llmc("down", *flags, code=3)
-            assert "is not its daemon" in refused.err, flags
+            assert "is not the daemon" in refused.err, flags
         assert innocent.poll() is None, flags
         os.close(claim)
         scripted.llmc("down", *flags)
@@ -162,7 +162,7 @@ def test_the_supervisor_ends_no_stranger(scripted: Fleet, innocent: "subprocess.
     claim = locks.hold_forever(project.root.lock("daemon"))
     assert claim is not None
     says(scripted, innocent.pid)
-    with pytest.raises(Exception, match="has no daemon"):
+    with pytest.raises(Exception, match="does not name it"):
         daemon_process.end_all(project, None, 0.2)
     os.close(claim)
     assert innocent.poll() is None

@@ -105,16 +105,16 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["message", "adam", "hi"], REFUSED, ["its status is offline", "llmc up"]),
     (["accept", "adam"], REFUSED, ["its status is offline", "needs_review"]),
     (["accept"], REFUSED, ["no worker is waiting for review", "llmc status"]),
-    (["peek", "adam"], REFUSED, ["no running agent", "llmc up"]),
-    (["attach", "adam"], REFUSED, ["no running agent", "llmc up"]),
+    (["peek", "adam"], REFUSED, ["the agent of adam is not running", "llmc up"]),
+    (["attach", "adam"], REFUSED, ["the agent of adam is not running", "llmc up"]),
     (["start", "-p", ""], USAGE, ["the prompt is empty"]),
     (["start", "-p", " \n\t "], USAGE, ["the prompt is empty"]),
-    (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove it"]),
+    (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove the character"]),
     (["message", "adam", "a\n\x03"], USAGE, ["control character (U+0003)", "line 2"]),
     (["message", "adam", ""], USAGE, ["is empty"]),
     (["start", "-f", "/none/task.md"], NOT_FOUND, ["/none/task.md"]),
     (["start", "-f", "/"], USAGE, ["cannot read /", "directory"]),
-    (["start", "-p", "x", "-f", "y"], USAGE, ["cannot be used together"]),
+    (["start", "-p", "x", "-f", "y"], USAGE, ["both as text and as a file"]),
     (["start"], USAGE, ["empty task"]),
     (["frobnicate"], USAGE, ["unknown command 'frobnicate'", "llmc --help"]),
     (["stauts"], USAGE, ["unknown command 'stauts'", 'Did you mean "status"?']),
@@ -244,7 +244,7 @@ def test_a_broken_configuration_met_by_a_hot_command(shared: Fleet, copy: Path) 
     for argv in (["status", "--json"], ["wait", "adam", "--status", "idle", "--timeout", "3"]):
         result = llmc(shared, "--root", str(copy), *argv)
         assert result.code == FAILED
-        assert "config.toml:1: not TOML" in result.err
+        assert "config.toml:1: invalid TOML" in result.err
         assert "bug" not in result.err
 
 
@@ -382,7 +382,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
             text=True,
             timeout=60,
         )
-        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "stop it by its pid")
+        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "or stop it")
     finally:
         holder.communicate(timeout=20)
 

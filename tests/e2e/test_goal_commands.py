@@ -79,7 +79,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     assert "goals are disabled" in fleet.llmc("overseer", "status").out
 
     assert fleet.llmc("goal", "pause", goal_id, "--reason", "holidays").out == f"{goal_id}: paused\n"
-    assert "is paused and cannot become paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
+    assert "is already paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
     assert fleet.llmc("overseer", "goal", "resume", goal_id, "--json").json["status"] == "active"
     assert "is not paused" in fleet.llmc("goal", "resume", goal_id, code=3).err
     changed = fleet.llmc("goal", "update", goal_id, "--priority", "urgent", "--criterion", "all green")
@@ -87,7 +87,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     kept = fleet.llmc("goal", "show", goal_id, "--json").json
     assert (kept["priority"], kept["successCriteria"], kept["owner"]) == ("urgent", ["all green"], "ada")
     assert fleet.llmc("goal", "cancel", goal_id).out == f"{goal_id}: cancelled\n"
-    assert "cannot become paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
+    assert "from cancelled to paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
     fleet.llmc("goal", "archive", goal_id)
     assert [row["title"] for row in fleet.llmc("goal", "list", "--json").json["goals"]] == ["Second"]
     assert len(fleet.llmc("goal", "list", "--all", "--json").json["goals"]) == 2
@@ -180,7 +180,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "auto-2 (stalled)" in fleet.llmc("goal", "show", first).out
 
     # Done by hand: the parents and the percentage follow, and there is a handoff.
-    assert "is done when its children are done" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
+    assert "its status follows its children" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
     fleet.llmc("work", "done", "S1.1.1", *mine, "--summary", "did it myself", "--commit", "1a2b3c4")
     view = store(fleet).view(first)
     assert view.assignments["A_1"].status is AssignmentStatus.STALLED, "the next tick takes it back"
@@ -199,7 +199,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     fleet.llmc("work", "done", "S1.1.2", *mine)
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "completed"
     assert "P2" in (drawn := fleet.llmc("goal", "show", first).out)
-    assert "(set by user)" in drawn
+    assert "(set by the user)" in drawn
     fleet.llmc("work", "override", "P2", "--clear", "--reason", "it is after all", *mine)
     assert (statuses(fleet, first)["P2"], statuses(fleet, first)["T2.1"]) == ("queued", "queued")
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "active"
@@ -243,7 +243,10 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert fleet.llmc("overseer", "inbox").out == "no open questions\n"
     (fleet.root / "state.json").write_text(with_item((fleet.root / "state.json").read_text()))
     other = fleet.llmc("inbox")
-    assert (other.out, other.err) == ("no open questions\n", "1 other item needs you: llmc status\n")
+    assert (other.out, other.err) == (
+        "no open questions\n",
+        "1 other item needs you; see `llmc status`\n",
+    )
     given = assignment(AssignmentStatus.ACTIVE, goal_id=goal_id, last_dispatch_at=5.0, retry_count=2)
     waiting, told = move_assignment(given, AssignmentStatus.BLOCKED, 6.0, blocked=BLOCKED)
     store(fleet).apply(Change(assignments=(waiting,), events=(told,)))
@@ -292,7 +295,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert "damaged" in fleet.llmc("goal", "show", goal_id, code=1).err, "not that there is none"
     target = fleet.dir / "copy.json"
     target.write_text("a good copy")
-    assert "sets the file aside" in fleet.llmc("overseer", "export", "--output", str(target), code=1).err
+    assert "moves the file aside" in fleet.llmc("overseer", "export", "--output", str(target), code=1).err
     assert target.read_text() == "a good copy"
     assert [name for name in os.listdir(path.parent) if "corrupt" in name] == []
     created(fleet, "After the damage")
@@ -305,7 +308,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert json.loads(target.read_text())["events"][0]["type"] == "overseer.store.corrupt"
     assert fleet.llmc("overseer", "safe-mode", "--clear", "--json").json["cleared"]
     assert fleet.llmc("overseer", "status", "--json").json["safeMode"] is None
-    assert fleet.llmc("overseer", "safe-mode").out == "off\n"
+    assert fleet.llmc("overseer", "safe-mode").out == "safe mode is off\n"
 
     # Completion offers what is there, and agents are kept out.
     goal_id = created(fleet, "Third")

@@ -115,7 +115,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     ]
     assert item["unblocks"] == 1
     assert item["command"].startswith("llmc answer ")
-    assert "1 open question: llmc inbox" in fleet.llmc("status").out
+    assert "1 open question (llmc inbox)" in fleet.llmc("status").out
 
     # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
     drawn = fleet.llmc("goal", "show", goal).out
@@ -171,7 +171,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     fleet.llmc("goal", "create", "--title", "Next", "--no-plan")
     broken = fleet.llmc("overseer", "tick", "--json", code=1).json
     assert (broken["ok"], "safe mode" in broken["problem"]) == (False, True)
-    assert "the last check failed: safe mode" in fleet.llmc("status").out
+    assert "the last check failed: goals are stopped in safe mode" in fleet.llmc("status").out
 
 
 def _flat(text: str) -> str:

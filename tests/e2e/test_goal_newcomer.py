@@ -45,7 +45,7 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
         )
     listed = fleet.llmc("goal", "list", "--json")
     assert [one["goalId"] for one in listed.json["goals"]] == [sound]
-    assert f"{broken}: cannot read a record (goal) in the goal store" in listed.err
+    assert f"{broken}: cannot read a record of type goal in the goal database" in listed.err
     ticked = fleet.llmc("overseer", "tick", "--json", code=1).json
     assert broken in ticked["problem"]
     assert [one.split(":")[0] for one in ticked["actions"]] == ["work S1.1.1", "work T2.1"], ticked
@@ -164,7 +164,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert "Run `llmc goal plan --help`" in refused
     assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
-    assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
+    assert "To try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
     # Whoever writes into a damaged store is told that it was set aside.
     store(fleet).path.write_bytes(b"no database " * 1000)
     assert "is damaged" in fleet.llmc("doctor", code=None).out

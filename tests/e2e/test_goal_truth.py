@@ -73,7 +73,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
         "plan",
         ["plan it again", "cancel it"],
     )
-    assert "the planner gave no valid answer after" in question["question"]
+    assert "the planner did not return a valid answer in" in question["question"]
     (item,) = attention(fleet)
     assert (item["severity"], item["next"]) == ("blocked", f'llmc answer {goal} "..."')
     fleet.llmc("overseer", "tick")

@@ -123,7 +123,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
     wait_until(lambda: scripted.events("notify_failed"), 30)
     assert [(row["kind"], row["worker"]) for row in told()] == [("worker_error", "adam")]
     found = scripted.llmc("doctor", code=None).out
-    assert "notify: the last delivery on webhook failed: HTTP status 404" in found
+    assert "notify: the last notification to webhook failed: HTTP status 404" in found
     assert "worker_error: adam: agent crashed" in scripted.llmc("notify", "list").out
     assert SECRET not in found + written(scripted)
 

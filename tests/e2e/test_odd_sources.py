@@ -84,7 +84,7 @@ def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
         path.write_text("a person's only copy\n")
         said = refused(odd)
         assert f"would be overwritten: {name}" in said.err
-        assert "Move them away or commit them" in said.err
+        assert "Move or commit them" in said.err
         path.unlink()
     (odd.source / "notes.txt").write_text("beside it\n")
     landed(odd, "Way")
@@ -156,7 +156,7 @@ def test_hooks_that_fail(odd: Fleet) -> None:
         before = person_sees(odd)
         said = odd.llmc("accept", "adam", code=3)
         assert "not on a Friday" in said.err
-        assert "A hook of the source refused the commit" in said.err
+        assert "A hook in the source rejected the commit" in said.err
         assert person_sees(odd) == before
         refusing.unlink()
         landed(odd, "Hooks")

@@ -124,7 +124,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     view = fleet.llmc("status", "--json").json["overseer"]
     assert (view["state"], view["pid"], view["why"]) == ("terminated", None, "stopped on request")
     assert auto.state(fleet)["overseer_active"] is False
-    assert fleet.llmc("down").out == "down\n"
+    assert fleet.llmc("down").out == "stopped\n"
 
 
 def overseen_twice(overseen: Start) -> str:
@@ -149,7 +149,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     first = wait_for(overseer, overseer.daemon)
     assert failures(fleet) == [("start", "")]
     prompt = (fleet.dir / "prompt").read_text()
-    assert "The daemon never registered" in prompt
+    assert "The daemon did not start" in prompt
     assert "it is broken" in prompt
     # Somebody else starts another daemon while nobody looks.
     overseer.freeze()

@@ -181,11 +181,11 @@ def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
         fleet.tmux(*command)
         reaches(fleet, agent, f"after {what}")
         assert f"after {what}" in fleet.llmc("peek", "adam").out
-    assert "belongs to no worker" not in fleet.llmc("doctor", code=None).out
+    assert "does not belong to any worker" not in fleet.llmc("doctor", code=None).out
     fleet.llmc("up", "--detach")
     assert agent.lives
     said = fleet.llmc("down")
-    assert "because you opened them" in said.err
+    assert "opened by you" in said.err
     assert not agent.lives
     assert own.lives
     assert shell.lives
@@ -253,7 +253,7 @@ def test_what_a_person_opened_stays(scripted: Fleet) -> None:
     assert (shell.lives, window.lives) == (True, True)
     scripted.llmc("nuke", "baker", "--yes")
     assert (shell.lives, window.lives) == (True, True)
-    assert "belongs to no worker" not in scripted.llmc("doctor", code=None).out
+    assert "does not belong to any worker" not in scripted.llmc("doctor", code=None).out
     said = scripted.llmc("down")
     assert "bash" in said.err
     assert f"llmc-{scripted.root.name}-adam" in said.err
@@ -279,7 +279,7 @@ def test_an_agent_of_nobodys_is_ended_and_the_shell_beside_it_stays(scripted: Fl
     state["workers"]["adam"]["instance"] = "0ther"
     state["workers"]["adam"]["session_id"] = "elsewhere"
     (scripted.root / "state.json").write_text(json.dumps(state))
-    assert "belongs to no worker" in scripted.llmc("doctor", code=None).out
+    assert "does not belong to any worker" in scripted.llmc("doctor", code=None).out
     scripted.llmc("doctor", "--repair", "--yes", code=None)
     wait_until(lambda: not agent.lives)
     assert shell.lives

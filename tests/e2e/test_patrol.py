@@ -172,7 +172,7 @@ def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "needs_input", "not before the wait is over"
     backdate(scripted, "adam", "commits_seen_unix")
     done = scripted.wait("adam", "needs_review")
-    assert done["reason"] == "commits, but no Stop hook"
+    assert done["reason"] == "committed, but did not run the Stop hook"
     assert done["commit_sha"] == scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam"))
     assert not scripted.events("clock_jump")
     with scripted.frozen_daemon():

@@ -36,7 +36,9 @@ def test_commits_become_a_branch(scripted: Fleet) -> None:
     assert f"llmc-pick/adam is at {picked['commit'][:12]}" in again.out
     assert "uncommitted files were not included: rest.txt" in again.err
     seen = everything(scripted)
-    assert "To land it, run `llmc accept`" in scripted.llmc("pick", "adam", "--branch", "main", code=2).err
+    assert (
+        "To land the work, run `llmc accept`" in scripted.llmc("pick", "adam", "--branch", "main", code=2).err
+    )
     assert "is not a valid branch name" in scripted.llmc("pick", "adam", "--branch", "a..b", code=2).err
     assert "has no commits" in scripted.llmc("pick", "baker", code=3).err
     assert scripted.llmc("pick", "nobody", code=4).err

@@ -78,7 +78,10 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     refused = fleet.llmc("accept", "adam", "--json", code=1)
     assert refused.json["conflicts"] == ["a.txt"]
     assert refused.json["status"] == "rebasing"
-    assert "conflicts with main in a.txt; adam is resolving them. Accept again when" in refused.err
+    assert (
+        "conflicts with main in a.txt; adam is resolving them. Run `llmc accept adam` again when"
+        in refused.err
+    )
     done = fleet.wait("adam", "needs_review")
     assert done["reason"] == "conflicts resolved"
     assert record(fleet)["claude_session_id"] == conversation, (
@@ -107,7 +110,7 @@ RENAME = (
 WORDS = {
     "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
     "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
-    "add/add": ("added by both you and main", "Combine the contents, then `git add new.txt`"),
+    "add/add": ("added by both you and main", "Combine the contents, then run\n`git add new.txt`"),
     "rename/rename": (
         "renamed differently by you and main",
         "`git add main.txt` and `git rm a.txt mine.txt`",
@@ -168,7 +171,7 @@ def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
     (prompt,) = conflict_prompts(running)
     assert "- main's version: `git show :2:<file>`" in prompt
     assert "- your own version: `git show :3:<file>`" in prompt
-    assert "- DO NOT use `git rebase --abort`, unless the conflicts cannot be resolved" in prompt
+    assert "- DO NOT use `git rebase --abort` unless the conflicts cannot be resolved" in prompt
     assert (running.dir / "two").read_text() == "main\n"
     assert (running.dir / "three").read_text() == "mine\n"
 

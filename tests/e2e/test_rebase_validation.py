@@ -89,9 +89,9 @@ def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) ->
     check(running, "test ! -e x || { echo that is broken; exit 4; }")
     running.commit("c.txt", "main\n", "Breaks it")
     failed = running.llmc("rebase", "adam", code=1)
-    assert "validation failed with code 4, but it is rebased and in needs_review" in failed.err
+    assert "validation failed with code 4, but the work was rebased and is in needs_review" in failed.err
     assert "that is broken" in failed.err
-    assert running.status("adam")["reason"] == "rebased, but its validation fails"
+    assert running.status("adam")["reason"] == "rebased, but fails validation"
     assert running.events("validation_failed")[0]["round"] == 0
     assert not running.prompts_in_transcripts()[1:], "a clean rebase is nothing to bother the worker with"
     check(running, "true")
@@ -133,7 +133,7 @@ def test_three_validations_that_fail_are_an_error(running: Fleet) -> None:
     running.llmc("rebase", "adam", code=1)
     failed = running.wait("adam", "error")
     assert failed["cause"] == "command"
-    assert "its validation fails after 3 rounds" in failed["error_reason"]
+    assert "validation still fails after 3 rounds" in failed["error_reason"]
     assert [row["round"] for row in running.events("validation_failed")] == [1, 2, 3]
     assert len(lines(running, "ran")) >= 3  # and once more after the base has passed
     sent = prompts(running, "validation")

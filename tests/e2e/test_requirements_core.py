@@ -434,7 +434,7 @@ def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
     processes += [int(left.read_text()), scripted.daemon_pid()]
     os.kill(scripted.daemon_pid(), signal.SIGSTOP)
     said = scripted.llmc("down", "--force").out
-    assert said == "down\n  adam was working; `llmc up --detach` continues its conversation\n"
+    assert said == "stopped\n  adam was working; `llmc up --detach` resumes its conversation\n"
     wait_until(
         lambda: not [pid for pid in processes if Path(f"/proc/{pid}/cmdline").exists() and _lives(pid)]
     )

@@ -189,7 +189,7 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
     held = running.llmc("review", "adam", "--json").json
     assert held["behind"] == 1
     assert "adam is on hold" in held["not_rebased"]
-    assert "main is 1 commit ahead; not rebased: adam is on hold" in running.llmc("review", "adam").out
+    assert "main is 1 commit ahead; not rebased (adam is on hold;" in running.llmc("review", "adam").out
     running.llmc("release", "adam")
     fresh = running.llmc("review", "adam", "--json").json
     assert (fresh["behind"], fresh["not_rebased"]) == (0, "")
@@ -238,7 +238,7 @@ def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
     done = running.llmc("review", "adam")
     assert "no changes" in done.out
     assert "left.txt" in done.out
-    other = "llmc reject adam, or llmc console adam (commit or remove its files)"
+    other = "llmc reject adam, or llmc console adam (commit or discard the changes there)"
     assert f"next: {other}" in done.err
     (item,) = running.llmc("status", "--json").json["attention"]
     assert item["next"] == other, "an accept would be refused"
@@ -312,14 +312,17 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.wait("adam", "needs_review")
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
-    assert "adam conflicts with main in a.txt; adam is resolving them. Review it again when" in found.err
+    assert (
+        "adam conflicts with main in a.txt; adam is resolving them. Run `llmc review adam` again when"
+        in found.err
+    )
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     assert "+mine" in scripted.llmc("review").out
     scripted.llmc("down")
     scripted.commit("b.txt", "more\n", "More")
     head = scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam"))
     shown = scripted.llmc("review", "adam")
-    assert "not rebased: adam is offline" in shown.out
+    assert "not rebased (adam is offline)" in shown.out
     assert "+mine" in shown.out
     assert "llmc up" in shown.err
     assert scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam")) == head
@@ -336,7 +339,7 @@ def test_the_message_from_an_editor(running: Fleet) -> None:
     assert "from the editor" in prompt
     assert "not this" not in prompt
     refused = running.llmc("start", "--worker", "adam", code=3, EDITOR=editor)
-    (path,) = re.findall("your text is in (.*)", refused.err)
+    (path,) = re.findall("your text was saved in (.*)", refused.err)
     assert Path(path).read_text() == "from the editor\n"
     os.unlink(path)
 

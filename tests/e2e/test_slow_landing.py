@@ -10,10 +10,10 @@ import pytest
 
 from llmc.base import locks
 from llmc.base.processes import Process
+from llmc.config.model import Overseer
 from llmc.repo.project import open_project
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Identity
-from llmc.supervisor.rules import decide
 from llmc.supervisor.watch import LogTail, Watch, stalled_workers
 from tests.support import auto, goals
 from tests.support.fleet import Fleet
@@ -213,11 +213,11 @@ def test_a_fleet_that_only_waits_to_land_is_not_stalled(scripted: Fleet) -> None
     daemon = side.start("up", "--auto")
     project = open_project(str(fleet.root))
     watched = Running(Identity(daemon.pid, 1.0, "i-1"), Process(daemon.pid, ""), None, time.monotonic())
-    limits = decide.HealthLimits(heartbeat_s=1e9, stall_s=-1.0)
+    at_once = Overseer(heartbeat_timeout_secs=1e9, stall_timeout_secs=-1.0)
     tail = LogTail(fleet.root / "logs/daemon.jsonl")
 
     def has_work() -> bool:
-        return Watch(project, watched, tail, 1.0).look(limits).has_work
+        return Watch(project, watched, tail, at_once).look().has_work
 
     try:
         auto.wait_for(fleet, lambda: side.times("asked") >= 1)

@@ -120,5 +120,5 @@ def test_watch_stays_on_one_screen(scripted: Fleet) -> None:
     for frame in frames:
         assert str(scripted.root) in frame
         assert "... and 5 more lines" in frame
-        assert "refreshing every 0.1 s; Ctrl-C to quit" in frame
+        assert "refreshing every 0.1 s; press Ctrl-C to quit" in frame
         assert frame.count("\n") < 9

@@ -82,7 +82,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
         ("1", "completed", "Needs a key"),
         ("2", "ready", "Takes long"),
     ]
-    assert "the task file is gone" in scripted.llmc("tasks", "requeue", "1", code=4).err
+    assert "its file no longer exists" in scripted.llmc("tasks", "requeue", "1", code=4).err
     Path(scripted.dir / "tasks/plan/2.json").unlink()
     assert scripted.llmc("tasks", "add", "New", "--json").json["id"] == "3", "1 would count as completed"
 

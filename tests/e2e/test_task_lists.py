@@ -170,7 +170,7 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     (task_dir(fleet) / "2.json").unlink()
     two = TaskKey("plan", TaskId("2"))
     assert task_orders.take_back(project, two, "its work was undone") is None
-    assert "the task file is gone" in task_orders.pending_again(project, commits["2"])[1]
+    assert "its file no longer exists" in task_orders.pending_again(project, commits["2"])[1]
     assert source_of(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
     taken = source_of(project).claim(task, "auto-1", "Do 1")

@@ -77,7 +77,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     log = told.read_text()
     for line in (
         r"task 1 discovered: The first",
-        r"auto-\d task 1 selected from 1 ready",
+        r"auto-\d task 1 selected; ready tasks: 1",
         r"auto-\d task 1 claimed",
         r"auto-\d task 1 completed",
         rf"\$ sh {script}",
@@ -97,7 +97,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     failed = wait_until(lambda: scripted.events("auto_failed"), 60)[0]
     assert (failed["cause"], failed["reason"]) == (
         "command",
-        "the task pool command reports its claim limit (code 3)",
+        "the task pool command reached its claim limit (code 3)",
     )
     wait_until(lambda: not (scripted.root / ".llmc/daemon.json").exists(), 60)
     assert "too many claims" in (scripted.root / "logs/auto.log").read_text()

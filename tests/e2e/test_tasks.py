@@ -122,4 +122,4 @@ def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -
     scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
     assert task_files(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
     said = scripted.llmc("tasks", "add", "A check", "--verify", "make \x1b[A", code=2).err
-    assert "verify contains a control character (U+001B)" in said
+    assert "verify must not contain control characters (U+001B)" in said

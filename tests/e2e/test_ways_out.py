@@ -48,7 +48,7 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
         fleet.llmc("rebase", name, code=1)
     for name in names:
         wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
-    assert "llmc console adam (resolve them there), or llmc message adam" in fleet.llmc("status").out
+    assert "llmc console adam (resolve the conflicts there), or llmc message" in fleet.llmc("status").out
     # Talked to, it goes on with the rebase that llmc began.
     resolve = f"printf 'both\\n' > a.txt; git add a.txt; {WHO} rebase --continue"
     fleet.llmc("message", "baker", f"Resolve it like this\n@sh {resolve}")
@@ -98,7 +98,7 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     assert [file["path"] for file in seen["files"]] == ["a.txt", "b.txt", "new.txt"]
     assert all(line in seen["diff"] for line in ("+one", "+more", "+new"))
     assert "adam  is working (" in shown
-    assert "note: uncommitted: b.txt, new.txt" in shown
+    assert "note: uncommitted files: b.txt, new.txt" in shown
     assert "no changes" in fleet.llmc("review", "baker").out
     # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.
     fleet.llmc("reset", "adam")

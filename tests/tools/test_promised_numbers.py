@@ -160,7 +160,7 @@ def test_60_seconds_to_register(
     monkeypatch.setattr(daemon_process.processes, "terminate", terminate)
     found = supervisor(project)._start()
     assert isinstance(found, Failure)
-    assert "did not register within 60 s" in found.text
+    assert "did not start the daemon within 60 s" in found.text
     assert ended == [(60.0, 30.0)]
 
 

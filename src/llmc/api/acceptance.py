@@ -44,7 +44,7 @@ def after_interrupt(project: Project, name: str) -> str:
     """After Ctrl-C: whether the change landed, as text for the user."""
     record = project.store.worker(name)
     if record.accept is not None:
-        return f"the change may have landed: run `llmc accept {name}` to finish"
+        return f"the change may have landed; run `llmc accept {name}` to finish"
     if record.status is Status.NEEDS_REVIEW:
         return "nothing landed"
     return f"run `llmc events --worker {name}` to see whether the change landed"

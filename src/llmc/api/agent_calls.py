@@ -35,7 +35,7 @@ def hook_command(arguments: list[str]) -> list[str]:
     who = caller()
     if who.kind not in (Kind.WORKER, Kind.OVERSEER):
         raise Refused(
-            "`llmc hook` is only for agents", hint="The settings of a worker's agent run this command."
+            "`llmc hook` is only for agents", hint="Only the hooks in an agent's settings run this command."
         )
     if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
         raise Refused(f"{who.name} cannot send hook events for {arguments[0]}")

@@ -92,7 +92,7 @@ def undriven(project: Project) -> str:
         is_starting = project.daemon_runs()
         return "" if is_starting else "goals are not running; start them with `llmc up --auto --detach`"
     if record.auto is False:
-        return "goals need auto mode, but the daemon runs without it; run `llmc up --auto --detach`"
+        return "goals need auto mode, but the daemon was started without it; run `llmc up --auto --detach`"
     return ""
 
 
@@ -131,11 +131,11 @@ def settle(project: Project, reason: str) -> str:
         return (
             ""
             if not _is_out(project)
-            else f"saved; workers are updated at the next goal tick, but goals are disabled ({ENABLE})"
+            else f"saved, but workers are not updated while goals are disabled; to enable them: {ENABLE}"
         )
     done = tick_now(project, reason)
     if not done.ok:
-        return f"saved; workers are updated at the next goal tick: {done.problem}"
+        return f"saved, but workers are only updated at the next goal tick because this one failed: {done.problem}"
     seen = last_tick(project)
     if seen is None or not seen.goals.active:
         return ""

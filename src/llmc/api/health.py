@@ -38,7 +38,7 @@ def require_usable(found: Health) -> None:
     """Refuse to repair with an invalid configuration."""
     if found.facts.config_problems:
         raise Refused(
-            "cannot repair: config.toml is invalid: " + "; ".join(found.facts.config_problems),
+            "cannot repair because config.toml is invalid: " + "; ".join(found.facts.config_problems),
             hint="Run `llmc config edit`, then `llmc doctor --repair` again.",
         )
 

@@ -137,7 +137,7 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
         raise Refused(f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Try again.")
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
         again = "Run `llmc down`, then this command again."
-        raise Refused(f"auto mode is already running ({pid}): {named[0]} would have no effect", hint=again)
+        raise Refused(f"auto mode is already running ({pid}), so {named[0]} would have no effect", hint=again)
     return is_auto is False
 
 
@@ -146,7 +146,7 @@ def _change_over(project: Project, tell: Tell) -> None:
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before stopping a daemon for one that cannot start
     pid = holder(project.root.lock("daemon"))
-    tell(f"stopping the daemon without auto mode ({pid}); its agents keep running")
+    tell(f"stopping the daemon, which runs without auto mode ({pid}); its agents keep running")
     control.hand_over(project)
 
 
@@ -154,7 +154,7 @@ def _tell_of_no_auto(project: Project, tell: Tell) -> None:
     """A plain daemon does not bring back auto mode that stopped by itself; say why it stopped."""
     for item in raising.current(project):
         if item.kind == "auto":
-            tell(f"{item.text}. A daemon without auto mode assigns no tasks; next: {item.next}")
+            tell(f"{item.text}. A daemon without auto mode does not assign tasks. Next: {item.next}")
 
 
 def _tell_of_auto(project: Project, tell: Tell) -> None:
@@ -163,8 +163,8 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
         found = find_check(project)
         command, because = (found.command, f" ({found.because})") if found else ("make test", "")
         tell(
-            "warning: repo.validate is not set, so auto mode lands untested work; "
-            f"for example: llmc config set repo.validate {shlex.quote(command)}{because}"
+            "warning: repo.validate is not set, so auto mode lands untested work. "
+            f"To set it, for example: llmc config set repo.validate {shlex.quote(command)}{because}"
         )
     if not project.config.overseer.goals.enabled:
         _tell_of_goals(project, tell)
@@ -230,11 +230,11 @@ def _check_room(project: Project, tell: Tell) -> None:
     available = psutil.virtual_memory().available
     if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
         free = available // 2**20
-        tell(f"warning: {count} clients need about {count * 250} MB, but only {free} MB are free")
+        tell(f"warning: {count} agents need about {count * 250} MB of memory, but only {free} MB are free")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(
-            f"cannot start on {project.root.path}: the disk is full ({free // 1024} KB free)",
+            f"cannot start in {project.root.path}: the disk is full ({free // 1024} KB free)",
             hint="Free some space, then try again.",
         )
     if free < DISK_FLOOR_BYTES:
@@ -268,7 +268,7 @@ def _at_work(project: Project) -> dict[str, bool]:
 def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
     """Refuse, or warn, because a supervisor would restart the daemon."""
     by = supervisor_record.name_of(root)
-    advice = f"To stop both, press Ctrl-C in its terminal, or run: kill -TERM {by.split()[1]}."
+    advice = f"To stop both, press Ctrl-C in the supervisor's terminal, or run: kill -TERM {by.split()[1]}."
     text = f"a supervisor is running ({by}) and would restart the daemon"
     if not force:
         raise Refused(text, hint=f"{advice} Use `llmc down --force` to stop the daemon anyway.")

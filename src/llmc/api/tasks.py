@@ -48,7 +48,7 @@ class TaskBoard(Struct, frozen=True):
         if word and kept is not None:
             return gist(kept.reason)
         if self.found.states.get(task.id) == graph.QUESTION:
-            return f"completed before; to run it again: llmc tasks requeue {task.id}; to keep it completed: llmc tasks done {task.id}"
+            return f"completed before. To run it again: llmc tasks requeue {task.id}. To keep it completed: llmc tasks done {task.id}"
         return ""
 
     def maker(self, task: Task) -> dict[str, str]:

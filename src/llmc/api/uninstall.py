@@ -165,12 +165,13 @@ def refuse_in_use(project: Project) -> None:
     """Refuse while the user, an accept or a supervisor uses the root."""
     if supervisor_record.runs(project.root):
         raise Refused(
-            f"a supervisor is running ({supervisor_record.name_of(project.root)})", hint="Stop it first."
+            f"a supervisor is running ({supervisor_record.name_of(project.root)})",
+            hint="Press Ctrl-C in the supervisor's terminal first.",
         )
     panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
-            f"the root's tmux server has other panes: {told_of(project, theirs)}", hint="Close them first."
+            f"the root's tmux server is in use; {told_of(project, theirs)}", hint="Close them first."
         )
     for record in project.store.read().workers.values():
         reset.free_pane(project, record)
@@ -244,7 +245,7 @@ def left_alone(project: Project) -> list[str]:
         agent, environment = agent_for(project), _environment(project)
         if trusted := agent.trust(environment):
             found += _trusted(project, trusted)
-            found.append(f"conversations of its agents: {agent.conversations(environment)}")
+            found.append(f"the agents' conversations: {agent.conversations(environment)}")
     return found
 
 

@@ -216,5 +216,5 @@ def _pane(project: Project, name: str) -> Pane:
         pane = None  # never started
     if pane is None:
         starter = "overseer" if is_overseer else "up --detach"
-        raise Refused(f"{name} has no running agent", hint=f"Run `llmc {starter}` to start it.")
+        raise Refused(f"the agent of {name} is not running", hint=f"Run `llmc {starter}` to start it.")
     return pane

@@ -31,7 +31,7 @@ WORDS = {
     "question": "asks a question",
     "permission": "asks for permission",
     "limit": "usage limit",
-    "api": "the API failed",
+    "api": "API error",
     "dialog": "a dialog was open; waiting for your message",
 }
 #: what to do first, by the cause of a failure
@@ -125,19 +125,19 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
 
 def after_dirty(name: str) -> str:
     """What to do about reviewed work with uncommitted changes: accept refuses it."""
-    return f"llmc reject {name}, or llmc console {name} (commit or remove its files)"
+    return f"llmc reject {name}, or llmc console {name} (commit or discard the changes there)"
 
 
 def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
     """The next command after a refusal, with the reason; if the worker is busy, wait for it."""
     name = row["name"]
     if row["status"] in AT_WORK and not has_dialog(row, seen):
-        return f"Wait for it: llmc wait {name} --status needs_review"
+        return f"To wait for the worker: llmc wait {name} --status needs_review"
     found = _most_urgent(record, row, seen, facts)
     said = found[2] if found else "the worker has no task" if row["status"] == "idle" else ""
     command = (found[3] if found else "") or next_command(row, seen, facts, record)
     if not command:
-        return f"The worker continues on its own: llmc wait {name} --status needs_review"
+        return f"The worker continues on its own. To wait for it: llmc wait {name} --status needs_review"
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
 
 
@@ -178,7 +178,7 @@ def _after_error(row: Raw) -> str:
     name = row["name"]
     reset = f"llmc reset {name}"
     if row["conflicted_files"]:
-        return f"llmc console {name} (resolve them there), or llmc message {name}, or {reset}"
+        return f"llmc console {name} (resolve the conflicts there), or llmc message {name}, or {reset}"
     first = FIRST.get(row["cause"])
     return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 
@@ -232,7 +232,7 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
     if row["delivery"] == "unconfirmed" and row["status"] != "needs_review":
         if (record.get("delivery") or {}).get("reason") == NOT_TAKEN:
             said = (
-                f"{row['prompt_id']} was not delivered: {NOT_TAKEN}; `llmc logs {row['name']}` has its text"
+                f"{row['prompt_id']} was not delivered: {NOT_TAKEN}; to see its text: llmc logs {row['name']}"
             )
             return "unconfirmed", "waiting", said, f"llmc message {row['name']}"
         said = f"delivery of {row['prompt_id']} is unconfirmed"
@@ -304,7 +304,7 @@ def _aborted(row: Raw) -> _Found:
     """The worker did not rebase its work onto the latest default branch: the user decides."""
     name, at = row["name"], f": {_task(row)}" if _task(row) else ""
     said = f"rebase aborted by the worker; its work conflicts with the default branch{at}"
-    again = f"llmc rebase {name}, or llmc console {name} (resolve them there), or llmc reject {name}"
+    again = f"llmc rebase {name}, or llmc console {name} (resolve the conflicts there), or llmc reject {name}"
     return "conflict", "blocked", said, DETACH if row["attached"] else again
 
 
@@ -312,7 +312,7 @@ def _review(row: Raw, uncommitted: bool) -> str:
     if row["accept_step"] == "wait":
         return "the change has not landed yet, and no daemon is running to finish `llmc accept`"
     if row["accept_step"]:
-        return f"accept was interrupted at step {row['accept_step']}"
+        return f"`llmc accept` was interrupted at step {row['accept_step']}"
     if row["reviewed"] and uncommitted:
         seen = "reviewed, but the worktree has uncommitted changes"
     else:
@@ -409,7 +409,7 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     yield from _parked(auto, facts)
     yield from _canary(facts)
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
-        said = f"only {facts.disk_free_bytes // 2**20} MB are free on the root's disk"
+        said = f"only {facts.disk_free_bytes // 2**20} MB of disk space left for the root"
         yield Item("disk", "disk", "blocked", "disk", facts.now, said, "llmc trash prune")
 
 
@@ -466,8 +466,8 @@ def _supervisor(facts: Facts) -> Iterator[Item]:
     ended = record.get("state") == "terminated"
     if ended and "code" not in record:
         return  # from an older llmc, which did not record it
-    why = text(record.get("why")) or "unknown reason" if ended else "it was killed"
-    said = f"the supervisor stopped: {why.partition(chr(10))[0]}"
+    why = text(record.get("why")).partition("\n")[0] or "unknown reason"
+    said = f"the supervisor stopped: {why}" if ended else "the supervisor was killed"
     since = number(record.get("ended_unix")) or number(record.get("start_time_unix")) or 0.0
     yield Item("supervisor", "supervisor", "blocked", "supervisor", since, said, "llmc overseer")
 

@@ -38,7 +38,7 @@ from llmc.workers.rules import Clock
 from llmc.workers.start import start_task
 
 #: why a claim that a crash left behind is released
-UNKNOWN_CLAIM = "the worker was not working on the task after a restart"
+UNKNOWN_CLAIM = "after a restart, the worker was no longer working on the task"
 
 
 def settle(project: Project, source: TaskSource) -> None:
@@ -90,7 +90,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if is_hindered(run, project, record, todo) or todo is Do.WAIT:
                 return
             if todo == before:  # the step changed nothing, and would change nothing the next time
-                words = f"{name}: the step {todo} changes nothing"
+                words = f"{name}: step {todo} had no effect"
                 run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
                 return
             before = todo
@@ -222,7 +222,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"the run's budget is used up and no new tasks start: {words}"
+            said = f"the run's budget is used up, so no new tasks are started: {words}"
             tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 
@@ -269,7 +269,7 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
 def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
     with run.taking:
         if run.max_tasks is not None and run.assigned >= run.max_tasks:
-            run.drain(f"{run.max_tasks} tasks were started")
+            run.drain(f"--max-tasks {run.max_tasks} reached")
             return False
         state = project.store.read()
         if state.failing_base is not None:  # found by another worker since
@@ -339,7 +339,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     try:
         prompt_text.normalise(text)
     except UsageError as error:  # caused by the task, so the next worker would fail too
-        untypable = f"cannot send the text of the task: {error.message}"
+        untypable = f"cannot send the task text: {error.message}"
         return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
     if not sessions.has_its_model(project, record):
         problem = sessions.relaunch_with_its_model(project, record.name)

@@ -158,7 +158,7 @@ def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.St
     if record.person is None and met.obstacle not in steps.in_its_way(todo):
         return False
     if persons.note(project, record, met):
-        run.say(f"{record.name}: waiting for you: {met}")
+        run.say(f"{record.name} is waiting for you: {met}")
         run.on_change()  # another worker may take its task
     if record.assignment is not None and steps.releases_task(todo, met.obstacle):
         _release_from_worker(run, project, record, todo, met)
@@ -217,7 +217,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source or for its worker."""
     task = assignment_of(record)
     if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
-        reason = f"withdrawn by its goal while it waited to land: {task.unlanded}"
+        reason = f"the goal withdrew the task while it was waiting to land: {task.unlanded}"
         return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
     if task.unlanded:  # its work was rejected: the worker hears that before anything else lands
         return _return_unlanded(run, project, record, task.unlanded)
@@ -235,7 +235,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return _wait_for_source(run, project, error)
     except BaseFails as error:
         run.not_judged.add(project.store.worker(record.name).commit_sha or "")
-        run.say(f"{record.name}: waits to land: {error.message}")
+        run.say(f"{record.name} is waiting to land: {error.message}")
         return False
     except CommandFailed as error:
         return _send_back(run, project, record, error)
@@ -288,7 +288,7 @@ def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
             )
             tx.emit("source_dirty", reason=error.message[:300], retry_in_s=wait.wait_s, attempt=wait.attempt)
     if wait.over:
-        raise HardFailure(Cause.GIT, f"the source is still blocked: {error.message}")
+        raise HardFailure(Cause.GIT, f"gave up waiting for the source: {error.message}")
     tries = f"attempt {wait.attempt}/{waiting.DIRTY_RETRIES}"
     run.say(
         f"Source repository has uncommitted changes. Will retry in {wait.wait_s:g} seconds ({tries})."

@@ -110,7 +110,7 @@ def _unpark(run: Run, project: Project) -> None:
     with project.store.transaction() as tx:
         tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
         tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
-    run.say("no longer parked, work continues")
+    run.say("no longer parked; work continues")
 
 
 def _waits_for_the_api(record: WorkerRecord) -> bool:

@@ -21,7 +21,7 @@ from llmc.repo.project import Project
 def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     """Fetch an http or https URL."""
     if not url.startswith(("https://", "http://")):
-        raise UsageError(f"not a file or an http URL: {url}", hint="Pass a file or an https URL.")
+        raise UsageError(f"not a file or an http(s) URL: {url}", hint="Pass a file or an https URL.")
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "llmc"})
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
@@ -29,7 +29,7 @@ def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = getattr(error, "reason", None) or error
         raise LlmcError(
-            f"cannot fetch {url}: {said}", hint="Download the list, then run: llmc prices update FILE"
+            f"cannot fetch {url}: {said}", hint="Download the list, then run `llmc prices update FILE`."
         ) from error
     if len(body) > most_bytes:
         raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Check the URL.")
@@ -41,7 +41,7 @@ PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_an
 
 MAX_BYTES = 50_000_000
 
-_FIX = f"For example: llmc prices update {PUBLIC}"
+_FIX = f"To use LiteLLM's price list: llmc prices update {PUBLIC}"
 
 
 def prices_of(project: Project) -> Prices:
@@ -94,7 +94,7 @@ def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
         raise LlmcError(f"{source} is not JSON: {error}", hint=_FIX) from error
     if new.as_of < before.as_of:
         raise LlmcError(
-            f"{source} is dated {new.as_of}, older than the current list ({before.as_of})",
+            f"{source} ({new.as_of}) is older than the current price list ({before.as_of})",
             hint="To set a single price: `llmc config set prices.MODEL.input N`.",
         )
     private_dir(project.root.private)

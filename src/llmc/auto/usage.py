@@ -232,7 +232,7 @@ class Spending(Struct):
             return ""
         _, run = self._totals.read(project)
         if run.unpriced:
-            return f"cannot check --max-cost: no price for {', '.join(run.unpriced)} (see `llmc prices list`)"
+            return f"cannot check --max-cost without a price for {', '.join(run.unpriced)} (see `llmc prices list`)"
         return (
             f"spent ${run.cost:,.2f} of ${self.max_cost:,.2f} (--max-cost)"
             if run.cost >= self.max_cost

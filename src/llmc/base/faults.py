@@ -82,7 +82,7 @@ def _parse(fault: str) -> tuple[str, str, str, int]:
     good = name in STEPS and side in ("before", "after") and how in _HOW and turn.isdecimal() and int(turn)
     if not good:
         raise UsageError(
-            f"LLMC_FAULT: {fault!r} is not <step>:<before|after>:<kill|hang|fail>[:n]",
+            f"LLMC_FAULT: invalid fault {fault!r}; expected <step>:<before|after>:<kill|hang|fail>[:n]",
             hint="Steps: " + " ".join(STEPS),
         )
     return name, side, how, int(turn)

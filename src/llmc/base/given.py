@@ -97,7 +97,7 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(name: str) -> Any:
-    raise BadJson(f"{name} is not a number")
+    raise BadJson(f"{name} is not valid in JSON")
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)

@@ -68,7 +68,9 @@ def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> I
     """Hold the first free one of several lock files; yields which."""
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
-        raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
+        raise AssertionError(
+            f"lock order violated: {paths[0].name} requested while holding {ranks[-1].name.lower()}"
+        )
     with clock.waiting(timeout_s):
         path, fd = _acquire(paths, timeout_s)
     with _holding(path, rank, fd):
@@ -226,8 +228,8 @@ def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
     ours = _poll(fds, timeout_s)
     if ours is None:
         raise LockTimeout(
-            f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
-            hint="Wait for that command to finish, or stop it by its pid, then run this again.",
+            f"{path.stem} is busy: {holder(path)} has held the lock for over {timeout_s:g} s",
+            hint="Wait for that process to finish or stop it, then run this command again.",
         )
     _sign(ours)
     return ours
@@ -250,7 +252,7 @@ def _open(path: Path) -> int:
         private_dir(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise explain(error, f"cannot open the lock {path}") from error
+        raise explain(error, f"cannot open the lock file {path}") from error
 
 
 def _try(fd: int) -> bool:

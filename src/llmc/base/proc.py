@@ -25,8 +25,8 @@ STOP_POLL_S = 0.2
 Child = subprocess.Popen[bytes]
 
 _INSTALL_HINTS = {
-    "tmux": "Install tmux (Debian: sudo apt-get install tmux).",
-    "git": "Install git (Debian: sudo apt-get install git).",
+    "tmux": "Install tmux (on Debian: `sudo apt-get install tmux`).",
+    "git": "Install git (on Debian: `sudo apt-get install git`).",
 }
 
 

@@ -38,7 +38,7 @@ class Unknown(Struct, frozen=True):
     reason: str
 
 
-def answered(found: T | Unknown, who: str = "", hint: str = "Try again.") -> T:
+def answered(found: T | Unknown, who: str = "", hint: str = "Run the command again.") -> T:
     """The result of a probe; raises if there is none. `who`: whom it is about."""
     if isinstance(found, Unknown):
         raise LlmcError(f"{who}: tmux did not answer: {found.reason}".removeprefix(": "), hint=hint)

@@ -57,7 +57,7 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
             done = acceptance.accept(project, name, progress, only_seen=asks)
         except Unseen:
             # Hold no lock while the user decides.
-            _ask_to_land(f"{name}: {_NOT_SEEN} (see llmc review {name}). Land it?")
+            _ask_to_land(f"{name}: {_NOT_SEEN} (to see it: llmc review {name}). Land it anyway?")
             done = acceptance.accept(project, name, _progress(project, name, as_json, asked=True))
     except KeyboardInterrupt:
         _say_after_stop(f"interrupted; {acceptance.after_interrupt(project, name)}")
@@ -66,7 +66,7 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
         if as_json:
             print_json({"worker": name, "commit": None, "waits": waits.message})
         else:
-            say(f"{waits.message}; the daemon checks again, or run `llmc accept {name}`")
+            say(f"{waits.message}; the daemon will check again. To check now: llmc accept {name}")
         return
     _show(done, project.config.repo.default_branch, as_json)
 

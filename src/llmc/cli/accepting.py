@@ -13,7 +13,12 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say, sa
 
 @click.command("accept")
 @click.argument("worker", required=False, shell_complete=complete_worker)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask if the change differs from the one you reviewed")
+@click.option(
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Do not ask for confirmation if the change differs from the one you reviewed",
+)
 @json_option
 @pass_project
 def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> None:
@@ -22,10 +27,10 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
     Squashes the worker's commits into one commit on the latest default branch, runs repo.validate on it, and
     fast-forwards the source repository. The worker is then reset to idle.
 
-    Without WORKER, accepts the worker you reviewed last, or the only one waiting for review. If the change differs from
-    the one you reviewed, accept warns you first, and asks on a terminal.
+    Without WORKER, lands the changes of the worker you reviewed last, or of the only worker waiting for review. If the
+    change differs from the one you reviewed, accept prints a warning and, on a terminal, asks for confirmation.
 
-    Nothing lands if validation fails, or if the source has uncommitted changes. On conflicts, llmc asks the worker to
+    Nothing lands if validation fails or the source has uncommitted changes. On conflicts, llmc asks the worker to
     resolve them; run accept again once the worker is back in needs_review.
 
     If accept is interrupted, run it again to resume.
@@ -46,7 +51,7 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
 def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Also validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
+    Then validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
     needs_review.
 
     \b
@@ -65,14 +70,14 @@ def rebase(project: Project, worker: str, as_json: bool) -> None:
 
 @click.command("pick")
 @worker_argument
-@click.option("--branch", metavar="NAME", help="Name of the branch [default: llmc-pick/WORKER]")
+@click.option("--branch", metavar="NAME", help="Name of the new branch [default: llmc-pick/WORKER]")
 @json_option
 @pass_project
 def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> None:
     """Copy a worker's commits to a new branch in the source
 
-    The commits are rebased onto the default branch. The default branch, every checkout and the worker stay unchanged;
-    to land the work, use `llmc accept`.
+    Rebases the commits onto the default branch. Does not change the default branch, any checkout or the worker. To land
+    the work, use `llmc accept`.
 
     \b
     Examples:
@@ -94,9 +99,9 @@ def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> No
 @json_option
 @pass_project
 def undo(project: Project, yes: bool, as_json: bool) -> None:
-    """Revert the change that landed last
+    """Revert the most recently landed change
 
-    Validates and lands one revert commit. The task becomes pending again; a plan item is reopened. If undo is
+    Validates and lands a revert commit. The task becomes pending again, or its plan item is reopened. If undo is
     interrupted, run it again to resume.
 
     \b
@@ -108,7 +113,7 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
     if what.begun:
         note(f"resuming the interrupted undo of {which}")
     else:
-        confirm(f"Revert {which}?", f"this reverts {which}", yes)
+        confirm(f"Revert {which}?", f"this would revert {which}", yes)
     with Elapsed(f"reverting {what.commit[:12]}"):
         done = acceptance.undo(project, what)
     if as_json:
@@ -117,5 +122,5 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
     said = f"reverted {done.commit[:12]} ({done.subject}) with {done.revert[:12]}"
     say(paint("; ".join(filter(None, (said, done.returned))), "green"))
     if done.prompt and not done.returned:
-        note("the prompt, to start the task again:")
+        note("to start the task again, use this prompt:")
         say_lines(done.prompt, err=True)

@@ -154,11 +154,12 @@ def refuse_agents(ctx: click.Context) -> None:
         case Kind.WORKER:
             raise Refused(
                 f"`llmc {words}` is not available to agents (worker {who.name or 'unknown'})",
-                hint="Finish your task and commit; the user runs this command.",
+                hint="Finish your task and commit; only the user can run this command.",
             )
         case Kind.UNKNOWN:
             raise Refused(
-                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run the command from your own shell."
+                f"cannot tell who is running `llmc {words}`: {who.why}",
+                hint="Run the command from your own shell.",
             )
         case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
             # Only the supervisor starts its daemon.

@@ -80,14 +80,14 @@ def on_each(
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
     """The given text, the contents of the file, or what the user writes in an editor."""
     if text is not None and file is not None:
-        raise UsageError(f"a {what} and a file cannot be used together")
+        raise UsageError(f"the {what} was given both as text and as a file")
     if text is not None:
         return text
     if file is not None:
         return _read(file)
     if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
-            f"no {what} given, and no terminal to open an editor",
+            f"no {what} given, and no terminal to open an editor in",
             hint=f"Pass the {what} as text or as a file.",
         )
     written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
@@ -108,7 +108,7 @@ def _keep_draft(text: str, what: str) -> None:
         file.write(text + "\n")
     context = click.get_current_context()
     context.meta[_DRAFT] = path
-    context.call_on_close(lambda: note(f"your text is in {path}") if os.path.exists(path) else None)
+    context.call_on_close(lambda: note(f"your text was saved in {path}") if os.path.exists(path) else None)
 
 
 def _drop_draft() -> None:
@@ -143,7 +143,8 @@ def _read(file: str) -> str:
         raise UsageError(f"cannot read {file}: {error.strerror}", hint="Pass a text file.") from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{file} is not UTF-8 text", hint="Convert the file, or send its path for the agent to read."
+            f"{file} is not UTF-8 text",
+            hint="Convert the file to UTF-8, or send its path for the agent to read.",
         ) from error
 
 
@@ -200,7 +201,8 @@ def parse_since(text: str, now: float) -> float:
 
 def _no_time(text: str) -> UsageError:
     return UsageError(
-        f"--until: invalid time {text!r}", hint="Use 07:30, 2026-11-16T07:30, or a duration such as 8h."
+        f"--until: invalid time {text!r}",
+        hint="Use a time such as 07:30 or 2026-11-16T07:30, or a duration such as 8h.",
     )
 
 

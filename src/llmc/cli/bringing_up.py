@@ -18,14 +18,14 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
     "--detach",
     "-d",
     is_flag=True,
-    help="Run the daemon in the background, and return when all workers are ready",
+    help="Run the daemon in the background and return when all workers are ready",
 )
-@click.option("--no-patrol", is_flag=True, help="Disable the periodic check; react to hooks only")
+@click.option("--no-patrol", is_flag=True, help="Disable the patrol; react only to hooks")
 @click.option(
     "--auto",
     is_flag=True,
-    help="Assign tasks from the task list to auto workers and land the results without human review. "
-    "Set repo.validate first; defaults.skip_permissions sets the permissions.",
+    help="Assign tasks from the task list to auto workers and land the results without your review. "
+    "Set repo.validate first. Agents run without permission prompts unless defaults.skip_permissions is false.",
 )
 @click.option(
     "--concurrency",
@@ -34,22 +34,27 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
     help="Number of auto workers (overrides auto.concurrency)",
 )
 @click.option(
-    "--post-accept-command", help="Command to run after each landed task (overrides auto.post_accept_command)"
+    "--post-accept-command", help="Command to run after each task lands (overrides auto.post_accept_command)"
 )
 @click.option(
-    "--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or a duration such as 8h"
+    "--until", help="Start no new tasks after this time: 07:30, 2026-11-16T07:30, or a duration such as 8h"
 )
-@click.option("--max-tasks", metavar="N", type=click.IntRange(1), help="Exit after starting N tasks")
+@click.option(
+    "--max-tasks",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Start at most N tasks, then exit when they are finished",
+)
 @click.option(
     "--max-cost",
     metavar="DOLLARS",
     type=click.FloatRange(0, min_open=True),
-    help="Take no new tasks once this many dollars are spent (see `llmc prices list`), then exit",
+    help="Start no new tasks once this many dollars are spent, then exit (see `llmc prices list`)",
 )
 @click.option(
     "--canary/--no-canary",
     default=None,
-    help="With --auto, first test the client in a scratch session (uses one short prompt) "
+    help="With --auto: first test the client in a scratch session (uses one short prompt) "
     "[default: after a client or tmux update]",
 )
 @json_option
@@ -86,7 +91,7 @@ def up(
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
     named = [name for name, value in said.items() if value is not None]
     if named and not auto:
-        raise UsageError(f"{named[0]} needs --auto", hint="Run: llmc up --auto --detach ...")
+        raise UsageError(f"{named[0]} requires --auto", hint="Run: llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
@@ -132,7 +137,7 @@ def _show_started(done: Up, as_json: bool) -> int:
 def _code(done: Up) -> int:
     if done.has_agents:
         return Exit.DONE
-    note("no agent started; run `llmc status` to see why")
+    note("no agent is running; run `llmc status` to see why")
     return Exit.FAILED
 
 
@@ -144,14 +149,14 @@ def tell(text: str, style: str = "") -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Kill the daemon if it does not stop, even if a supervisor will restart it",
+    help="Stop the daemon even if a supervisor would restart it; kill the daemon if it does not stop",
 )
 @json_option
 @click.pass_context
 def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     """Stop the workers and the daemon
 
-    Worktrees and panes that you opened are left alone. Works even if the configuration or state is invalid.
+    Keeps all worktrees, and leaves panes that you opened running. Works even if the configuration or state is invalid.
 
     \b
     Example:
@@ -166,7 +171,7 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for text in [*done.problems, *([done.told_of_left] if done.left else [])]:
             note(text)
-        say("down" if not done.problems else "some agents could not be stopped")
+        say("stopped" if not done.problems else "some agents could not be stopped")
         for name, is_auto in done.interrupted.items():
             say(f"  {name} was working; {_what_next(is_auto)}")
     return Exit.FAILED if done.problems else Exit.DONE
@@ -175,5 +180,5 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
 def _what_next(is_auto: bool) -> str:
     """How the interrupted work continues; the task of an auto worker is back on the list."""
     if is_auto:
-        return "its task starts over with `llmc up --auto --detach`"
-    return "`llmc up --detach` continues its conversation"
+        return "`llmc up --auto --detach` starts its task again"
+    return "`llmc up --detach` resumes its conversation"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from llmc.api import clearing, roots
-from llmc.api.clearing import Entry, RestoredToWorker
+from llmc.api import removals, roots
+from llmc.api.removals import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import (
@@ -28,15 +28,13 @@ from llmc.config.durations import format_duration
 @click.command("reset")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
-@click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask for confirmation (only --all asks, on a terminal)"
-)
+@click.option("--yes", "-y", is_flag=True, help="With --all: do not ask for confirmation")
 @json_option
 @pass_project
 def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
     """Reset a worker to idle; its work goes to the trash
 
-    Stops what the worker is doing and resets its worktree to the latest default branch. Commits, uncommitted changes
+    Interrupts the worker and resets its worktree to the latest default branch. Commits, uncommitted changes
     and untracked files go to the trash; the output shows how to restore them.
 
     \b
@@ -45,10 +43,10 @@ def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json:
     """
     names = roots.chosen_workers(project, worker, every)
     if every and sys.stdin.isatty():  # the trash keeps everything, so a script needs no --yes
-        confirm(f"Reset {', '.join(names)}?", "this resets every worker", yes)
+        confirm(f"Reset {', '.join(names)}?", "this would reset every worker", yes)
 
     def reset_one(name: str) -> Row:
-        done = clearing.reset_to_idle(project, name)
+        done = removals.reset_to_idle(project, name)
         row = plain(done, "worker", "status", "base")
         return {**row, "ref": done.pinned, "restarted": done.restarted, "error": done.problem}
 
@@ -59,7 +57,7 @@ def _say_reset(row: Row) -> None:
     if "status" in row:
         say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
     if row.get("ref"):
-        say(f"  its work is in the trash; to restore it: llmc trash restore {clearing.short(row['ref'])}")
+        say(f"  its work is in the trash; to restore it: llmc trash restore {removals.short(row['ref'])}")
 
 
 @click.command("nuke")
@@ -69,9 +67,9 @@ def _say_reset(row: Row) -> None:
 @json_option
 @pass_project
 def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
-    """Remove a worker; everything goes to the trash
+    """Remove a worker; its work goes to the trash
 
-    Removes its agent, worktree, branch and configuration.
+    Removes the worker's agent, worktree, branch and configuration.
 
     \b
     Example:
@@ -79,10 +77,10 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
     """
     names = roots.chosen_workers(project, worker, every)
     if names:
-        confirm(f"Remove {', '.join(names)}?", f"this removes {', '.join(names)}", yes)
+        confirm(f"Remove {', '.join(names)}?", f"this would remove {', '.join(names)}", yes)
 
     def remove_one(name: str) -> Row:
-        return {**plain(clearing.remove(project, name)), "error": ""}
+        return {**plain(removals.remove(project, name)), "error": ""}
 
     return _for_workers(names, every, remove_one, _say_removed, as_json, ref=None, directory=None)
 
@@ -91,9 +89,9 @@ def _say_removed(row: Row) -> None:
     if not row["error"]:
         say(f"removed {row['worker']}")
     if row["directory"]:
-        say(f"  files: {row['directory']}")
+        say(f"  its files are in {row['directory']}")
     if row["ref"]:
-        say(f"  to restore its commits and changes: llmc trash restore {clearing.short(row['ref'])}")
+        say(f"  to restore its commits and changes: llmc trash restore {removals.short(row['ref'])}")
 
 
 def _for_workers(
@@ -133,8 +131,8 @@ def trash() -> None:
 @json_option
 @pass_project
 def list_(project: Project, worker: str | None, as_json: bool) -> None:
-    """List the trash, newest first"""
-    found = clearing.entries(project, worker)
+    """List trash entries, newest first"""
+    found = removals.entries(project, worker)
     if as_json:
         print_json([_view(entry) for entry in found])
         return
@@ -151,7 +149,7 @@ def list_(project: Project, worker: str | None, as_json: bool) -> None:
 @pass_project
 def show(project: Project, ref: str, as_json: bool) -> None:
     """Show a trash entry"""
-    entry, text = clearing.show(project, ref)
+    entry, text = removals.show(project, ref)
     print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
@@ -162,24 +160,24 @@ def show(project: Project, ref: str, as_json: bool) -> None:
     "--to",
     "to",
     metavar="WORKER|PATH",
-    help="Restore the work to this idle worker, or copy a trashed directory to this new path",
+    help="Restore the work to this idle worker, or copy the trashed directory to this new path",
 )
 @json_option
 @click.pass_context
 def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as_json: bool) -> None:
     """Restore a trash entry as a branch or a directory
 
-    Creates the branch in the root and in the source repository. No checkout changes, and the entry stays in the trash.
-    A name with a slash (./adam) is a path. With --to WORKER, staged changes come back unstaged.
+    Creates the branch in the root and in the source repository without changing any checkout. The entry stays in the
+    trash. A --to value with a slash, such as ./adam, is a path. With --to WORKER, staged changes are restored unstaged.
     """
     if branch and to:
         raise UsageError("--branch and --to cannot be used together")
     project = project_of(ctx)
-    entry = clearing.find(project, ref)
+    entry = removals.find(project, ref)
     if to:
-        _show_restored(entry, to, clearing.restore_to(project, entry, to), as_json)
+        _show_restored(entry, to, removals.restore_to(project, entry, to), as_json)
         return
-    done = clearing.restore_branch(project, entry, branch)
+    done = removals.restore_branch(project, entry, branch)
     if as_json:
         print_json({"name": entry.name, **plain(done)})
         return
@@ -189,7 +187,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     # -m: uncommitted files are in a merge commit, which `log -p` alone skips
     say(f"  to see the work: git -C {where} log -p -m {commits}")
     if entry.directory:
-        say(f"  more files: llmc trash restore {entry.name} --to PATH")
+        say(f"  to copy the trashed directory: llmc trash restore {entry.name} --to PATH")
 
 
 def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_json: bool) -> None:
@@ -199,10 +197,11 @@ def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_js
     if as_json:
         print_json({"name": entry.name, **plain(done)})
         return
-    files = f", with {len(done.dirty)} uncommitted files" if done.dirty else ""
+    noun = "file" if len(done.dirty) == 1 else "files"
+    files = f", with {len(done.dirty)} uncommitted {noun}" if done.dirty else ""
     say(f"restored {entry.name} to {name}: {done.commit[:12]}{files}; {name} is {done.status}")
     if entry.directory:
-        say(f"  more files: llmc trash restore {entry.name} --to PATH")
+        say(f"  to copy the trashed directory: llmc trash restore {entry.name} --to PATH")
     match done.status:
         case "offline":
             say("  next: llmc up --detach")
@@ -217,19 +216,21 @@ def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_js
     "--older-than",
     metavar="DAYS",
     type=click.IntRange(0),
-    help="Minimum age in days [default: trash.keep_days]",
+    help="Delete only entries older than this many days [default: trash.keep_days]",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation; keep entries of uncertain age")
+@click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask for confirmation; keep entries whose age is uncertain"
+)
 @json_option
 @pass_project
 def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) -> None:
     """Permanently delete old trash entries
 
-    Lists the entries and asks first. Marks an entry with ! if the clock, the event log and the files disagree about
-    its age; --yes keeps such entries.
+    Lists the entries and asks for confirmation. Marks an entry with ! if the clock, the event log and the files
+    disagree about its age; --yes keeps such entries.
     """
     days = project.config.trash.keep_days if older_than is None else older_than
-    plan = clearing.plan(project, days)
+    plan = removals.plan(project, days)
     wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
     kept = [entry for entry in plan.old if entry not in wanted]
     now = time.time()
@@ -238,11 +239,11 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
             doubt = f"  (! {plan.doubts[entry.name]})" if entry.name in plan.doubts else ""
             say(_line(entry, now) + doubt)
     if plan.doubts:
-        note("clocks disagree: entries marked with ! may be newer than their names say")
+        note("the age of entries marked with ! is uncertain; they may be newer than their names say")
     if wanted:
         many = f"{len(wanted)} trash {'entry' if len(wanted) == 1 else 'entries'}"
-        confirm(f"Permanently delete {many}?", f"this permanently deletes {many}", yes)
-    gone = clearing.prune(project, wanted)
+        confirm(f"Permanently delete {many}?", f"this would permanently delete {many}", yes)
+    gone = removals.prune(project, wanted)
     if as_json:
         left = {entry.name: plan.doubts[entry.name] for entry in kept}
         print_json({"removed": gone, "kept": left, "older_than_days": days})
@@ -250,9 +251,11 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
     for name in gone:
         say(f"deleted {name}")
     for entry in kept:
-        say(f"kept {entry.name}: {plan.doubts[entry.name]}; to delete it, run without --yes")
+        say(
+            f"kept {entry.name}: {plan.doubts[entry.name]}; to delete it, run `llmc trash prune` without --yes"
+        )
     if not plan.old:
-        say(f"nothing in the trash is older than {days} days")
+        say(f"nothing in the trash is older than {days} {'day' if days == 1 else 'days'}")
 
 
 def _line(entry: Entry, now: float) -> str:

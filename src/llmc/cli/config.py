@@ -55,7 +55,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
 def set_(ctx: click.Context, key: str, value: str) -> None:
     """Set a configuration key
 
-    Keeps comments and layout. An invalid value is refused.
+    Keeps comments and formatting. Refuses an invalid value.
     """
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml
@@ -82,7 +82,7 @@ def unset(ctx: click.Context, key: str) -> None:
 def edit(ctx: click.Context) -> None:
     """Edit config.toml in $EDITOR
 
-    The file is replaced only if the new text is valid.
+    config.toml changes only if the edited text is valid.
     """
     name_old_tasks(root_of(ctx))
     path = root_of(ctx).config
@@ -94,7 +94,7 @@ def edit(ctx: click.Context) -> None:
     if done.returncode:
         raise UsageError(
             f"{editor} exited with code {done.returncode}; config.toml was not changed",
-            hint=f"Your text is in {draft}.",
+            hint=f"Your changes are in {draft}.",
         )
     text = draft.read_text()
     _, problems = check_text(text, draft.name)
@@ -128,7 +128,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
 @config.command("schema")
 @json_option
 def schema(as_json: bool) -> None:
-    """List every key with type, default and description
+    """List every key with its type, default and description
 
     With --json, prints a JSON schema.
     """

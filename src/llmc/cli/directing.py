@@ -24,10 +24,10 @@ from llmc.cli.output import (
 
 
 @click.command("start")
-@click.option("--prompt", "-p", metavar="TEXT", help="Text of the task [default: opens $EDITOR]")
-@click.option("--prompt-file", "-f", metavar="FILE", help="File with the task; - for standard input")
+@click.option("--prompt", "-p", metavar="TEXT", help="Text of the task [default: open $EDITOR]")
+@click.option("--prompt-file", "-f", metavar="FILE", help="Read the task from FILE (- for standard input)")
 @click.option(
-    "--worker", "-w", shell_complete=complete_worker, help="Worker to use [default: the first idle one]"
+    "--worker", "-w", shell_complete=complete_worker, help="Worker to use [default: the first idle worker]"
 )
 @click.option(
     "--self-review/--no-self-review",
@@ -48,8 +48,8 @@ def start(
 ) -> int:
     """Start a task on an idle worker
 
-    The worker starts a new conversation on the latest default branch. The result is acknowledged, queued, unconfirmed
-    (exit 1) or refused (exit 3).
+    The worker starts a new conversation on the latest default branch. Prints a receipt: acknowledged, queued,
+    unconfirmed (exit code 1) or refused (exit code 3).
 
     \b
     Examples:
@@ -63,14 +63,16 @@ def start(
 @click.command("message")
 @worker_argument
 @click.argument("text", required=False)
-@click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
+@click.option(
+    "--file", "-f", "file", metavar="FILE", help="Read the message from FILE (- for standard input)"
+)
 @json_option
 @pass_project
 def message(project: Project, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
     """Send a message to a worker
 
-    The message goes into the running conversation. Without TEXT, opens $EDITOR. A message cancels a running
-    `llmc accept` of this worker if the change has not landed yet.
+    Sends the message to the worker's current conversation. Without TEXT, opens $EDITOR. A message cancels a running
+    `llmc accept WORKER` unless the change has already landed.
 
     \b
     Example:
@@ -87,15 +89,15 @@ def message(project: Project, worker: str, text: str | None, file: str | None, a
 @click.command("answer")
 @click.argument("asker", metavar="WORKER|ID", shell_complete=complete_worker)
 @click.argument("text", required=False)
-@click.option("--goal", "goal_id", default="", help="Goal the plan item ID belongs to")
+@click.option("--goal", "goal_id", default="", help="Goal that the plan item ID belongs to")
 @json_option
 @pass_project
 def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
     """Answer a question from a worker or a goal
 
-    Answers a question from a worker's client, a worker that is blocked, or a question from `llmc inbox`. TEXT is the
-    number of an option or free text; without it, the question of a worker is shown and you are prompted. Permission
-    requests and unknown dialogs need `llmc attach`.
+    Answers a worker that asks a question or is blocked, or a question listed by `llmc inbox`. TEXT is the number of an
+    option, or free text. Without TEXT, shows the worker's question and prompts for the answer. For permission requests
+    and unknown dialogs, use `llmc attach`.
 
     \b
     Examples:
@@ -135,9 +137,9 @@ def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: 
 @json_option
 @pass_project
 def hold(project: Project, worker: str, as_json: bool) -> None:
-    """Put a worker on hold, so that llmc leaves it alone
+    """Put a worker on hold so that llmc leaves it alone
 
-    llmc does not type, accept or reset there until `llmc release`.
+    Until `llmc release`, llmc does not type into the worker's terminal, land its changes or reset it.
 
     \b
     Example:
@@ -171,8 +173,8 @@ def release(project: Project, worker: str, as_json: bool) -> None:
 def attach(project: Project, worker: str, read_only: bool) -> None:
     """Attach to a worker's terminal
 
-    While you are attached, llmc does not type, accept or reset there. Inside your own tmux, attach tells you which keys
-    detach from the inner one.
+    While you are attached, llmc does not type into the terminal, land the worker's changes or reset it. When it
+    starts, attach prints the keys to detach with.
 
     \b
     Example:
@@ -200,14 +202,14 @@ def detach_keys(inner: str, around: str | None) -> str:
     type=click.IntRange(1, 20000),
     default=40,
     show_default=True,
-    help="Number of lines",
+    help="Number of lines to show",
 )
 @json_option
 @pass_project
 def peek(project: Project, worker: str, lines: int, as_json: bool) -> None:
     """Show the last lines of a worker's screen
 
-    Rules and gaps are shortened to fit the terminal, or $COLUMNS; --json prints the lines unchanged.
+    Shortens horizontal rules and wide gaps to fit the terminal width or $COLUMNS. --json prints the lines unchanged.
 
     \b
     Example:
@@ -226,7 +228,7 @@ def peek(project: Project, worker: str, lines: int, as_json: bool) -> None:
 def console(project: Project, worker: str) -> None:
     """Open a shell in a worker's worktree
 
-    Leave it with `exit`. The agent keeps running.
+    The agent keeps running. To leave the shell, type `exit`.
 
     \b
     Example:
@@ -234,7 +236,7 @@ def console(project: Project, worker: str) -> None:
     """
     worktree = workers.worktree(project, worker)
     shell = os.environ.get("SHELL") or "/bin/sh"
-    note(f"opening a shell in {worktree}; leave it with `exit`")
+    note(f"opening a shell in {worktree}; type `exit` to leave")
     os.chdir(worktree)
     # Not LLMC_WORKER: that would mark you as an agent.
     os.execvpe(shell, [shell], {**os.environ, "LLMC_ROOT": str(project.root.path)})

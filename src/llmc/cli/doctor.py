@@ -12,9 +12,7 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
 @click.command("doctor")
-@click.option(
-    "--repair", is_flag=True, help="Fix what can be fixed automatically; lists the repairs and asks first"
-)
+@click.option("--repair", is_flag=True, help="Repair what can be repaired automatically, after confirmation")
 @click.option("--rebuild", is_flag=True, help="Rebuild state.json from worktrees, sessions and task claims")
 @yes_option
 @json_option
@@ -22,9 +20,9 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
 def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: bool) -> int:
     """Find and repair problems with a root
 
-    Without an option, doctor only reports. --repair skips workers that are on hold, attached or being accepted, and
-    moves everything it removes to the trash. --rebuild keeps a copy of the old state.json. Exit code 0 means no
-    problems.
+    Without options, doctor only reports problems. --repair skips workers that are on hold, attached or being accepted,
+    and moves everything it removes to the trash. --rebuild keeps a copy of the old state.json. Exits with 0 if no
+    problems are left, else with 1.
 
     \b
     Examples:
@@ -33,13 +31,15 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
       llmc doctor --rebuild
     """
     if repair and rebuild:
-        raise UsageError("--repair and --rebuild cannot be used together", hint="Run --rebuild first.")
+        raise UsageError(
+            "--repair and --rebuild cannot be used together", hint="Run `llmc doctor --rebuild` first."
+        )
     if yes and not (repair or rebuild):
-        raise UsageError("--yes needs --repair or --rebuild", hint="Run: llmc doctor --repair --yes")
+        raise UsageError("--yes requires --repair or --rebuild", hint="Run: llmc doctor --repair --yes")
     root = root_of(ctx)
     if rebuild:
         return _rebuild(root, yes, as_json)
-    with Elapsed("checking"):
+    with Elapsed("checking the root"):
         found = health.look(root)
     return _repair(root, found, yes, as_json) if repair else _show(root, found, as_json)
 
@@ -52,7 +52,7 @@ def _repair(root: Root, found: Health, yes: bool, as_json: bool) -> int:
             for finding in plan:
                 note(f"  {finding.line}")
         many = f"{len(plan)} problem{'s' if len(plan) > 1 else ''}"
-        confirm(f"Repair {'these' if len(plan) > 1 else 'this'} {many}?", f"this repairs {many}", yes)
+        confirm(f"Repair {'these' if len(plan) > 1 else 'this'} {many}?", f"this would repair {many}", yes)
     done = health.repair(root, found)
     if done:
         found = health.look(root)
@@ -123,8 +123,8 @@ def _finding_view(finding: Finding) -> Row:
 
 def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
     if health.has_state(root):
-        what = f"{root.state} is valid; rebuilding it loses information"
-        confirm(f"{what}. Rebuild it?", what, yes)
+        what = f"{root.state} is valid; rebuilding it would lose information"
+        confirm(f"{what}. Rebuild it anyway?", what, yes)
     done = health.rebuild(root)
     if as_json:
         rows = [
@@ -139,7 +139,8 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         ]
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
         return Exit.DONE
-    say(f"rebuilt {root.state.name} with {len(done.workers)} workers")
+    noun = "worker" if len(done.workers) == 1 else "workers"
+    say(f"rebuilt {root.state.name} with {len(done.workers)} {noun}")
     for worker in done.workers:
         task = " ".join((worker.current_subject or worker.current_prompt).split())[:60]
         claimed = f" on task {worker.assignment.task_id}" if worker.assignment else ""
@@ -147,6 +148,6 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         for text in done.unknown.get(worker.name, []):
             note(f"  {worker.name}: {text}")
     if done.kept:
-        say(f"the old file is {done.kept}")
+        say(f"the old file was saved as {done.kept}")
     say("next: llmc doctor, then llmc up --detach")
     return Exit.DONE

@@ -14,7 +14,7 @@ from llmc.cli.output import json_option, say_or_json
 @click.command("report")
 @click.argument("kind", type=click.Choice(["done", "blocked", "progress"]))
 @click.argument("text", required=False, default="")
-@click.option("--no-changes", is_flag=True, help="With `done`: nothing needs to change; TEXT says why")
+@click.option("--no-changes", is_flag=True, help="With `done`: no changes are needed; TEXT says why")
 @click.option("--progress", default="", metavar="TEXT", help="Current state of the work")
 @click.option(
     "--decision",
@@ -35,7 +35,7 @@ from llmc.cli.output import json_option, say_or_json
     "--evidence",
     multiple=True,
     metavar="KIND:VALUE",
-    help='Evidence of kind file, command, test, commit, pr, issue or link, such as test:"make test = passed" (repeatable)',
+    help='Evidence (a file, command, test, commit, pr, issue or link), such as test:"make test = passed" (repeatable)',
 )
 @json_option
 @click.pass_context
@@ -44,21 +44,21 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
 
     \b
     Examples:
-      llmc report done --no-changes "The bug is fixed already, in commit 1a2b3c"
+      llmc report done --no-changes "The bug was already fixed in commit 1a2b3c"
       llmc report blocked "The test needs a database password"
-      llmc report progress "Reads both" --decision "no grammar | two formats"
-      llmc report done "Reads both" --evidence "test:make test = passed"
+      llmc report progress "Parser works" --decision "no grammar | two formats"
+      llmc report done "Parser works" --evidence "test:make test = passed"
 
-    Run it in your own session. A task ends when you stop; a report says what git cannot show. The other options are
-    recorded with the goal of the task.
+    Run this command in your own session. Your task ends when you stop; a report adds what git does not show. Progress,
+    decisions, questions, next steps and evidence are recorded with the task's goal.
     """
     if no_changes and (kind != "done" or not text.strip()):
         raise UsageError(
-            "--no-changes needs `done` and a reason", hint='Run: llmc report done --no-changes "why"'
+            "--no-changes requires `done` and a reason", hint='Run: llmc report done --no-changes "why"'
         )
     if kind == "blocked" and not text.strip():
         raise UsageError(
-            "`llmc report blocked` needs a reason", hint='Run: llmc report blocked "what you need"'
+            "`llmc report blocked` requires a reason", hint='Run: llmc report blocked "what you need"'
         )
     update = agent_calls.read_update(said)
     name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
@@ -71,7 +71,7 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
 def hook(arguments: tuple[str, ...]) -> None:
     """Receive a hook event from an agent (internal)
 
-    Reads the event from standard input. The agent's settings call it.
+    Reads the event from standard input. The hooks in the agent's settings run this command.
 
     \b
     Example:

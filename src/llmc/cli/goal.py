@@ -37,7 +37,7 @@ class _Dollars(click.FloatRange):
 
 _DOLLARS = _Dollars(0)
 
-reason_option = click.option("--reason", default="", help="Reason, recorded in the goal's event log")
+reason_option = click.option("--reason", default="", help="Reason to record in the goal's event log")
 
 
 @click.group("goal", cls=Group)
@@ -73,14 +73,12 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     single = [
         click.option("--problem", default=None, help="Problem that the goal solves"),
         click.option("--priority", type=PRIORITIES, default=None, help="Priority [default: normal]"),
-        click.option(
-            "--owner", default=None, help="Name of the owner, who answers questions (not an address)"
-        ),
+        click.option("--owner", default=None, help="Name (not address) of the person who answers questions"),
         click.option(
             "--reply-to",
             default=None,
             metavar="CHANNEL[:TO]",
-            help="Channel for questions besides the inbox: one from [notify], `notify` for all, `inbox` for none [default: notify]",
+            help="Where to send questions in addition to the inbox: a channel from [notify], `notify` for all channels, or `inbox` for none [default: notify]",
         ),
         click.option("--reply-thread", default="", help="With --reply-to: thread on that channel"),
         click.option("--reply-account", default="", help="With --reply-to: account on that channel"),
@@ -114,11 +112,12 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:
     """Create a goal and plan it
 
-    The goal is saved even if planning fails (exit 1). With --from, an invalid plan creates no goal.
+    If planning fails, the goal is still saved, and the exit code is 1. With --from, an invalid plan is refused and no
+    goal is created.
 
     \b
     Examples:
-      llmc goal create --title "Import CSV files" --problem "Typed by hand"
+      llmc goal create --title "Import CSV files" --problem "No import yet"
       llmc goal create --title "Release 2.0" --from plan.md
       llmc goal create --title "Think about search" --no-plan
     """
@@ -164,7 +163,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
 def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: str, as_json: bool) -> None:
     """Plan a goal, or replace its plan
 
-    --replan keeps finished plan items, and workers continue.
+    --replan keeps finished plan items and does not interrupt workers.
 
     \b
     Examples:
@@ -172,7 +171,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
       llmc goal plan goal_1f0c9a7e42 --replan --why "no server after all"
 
     \b
-    A plan file; the lines after a name are instructions for the worker:
+    Format of a plan file (lines after a name are instructions for the worker):
       # Import CSV files
       success: the docs say how
       ## P1: Read files
@@ -190,7 +189,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     """
     project = project_of(ctx)
     if why and not again:
-        raise UsageError("--why needs --replan")
+        raise UsageError("--why requires --replan")
     if not again:
         view = goal_orders.plan(project, goal_id, file)
         print_json(goal_views.goal_tree(view)) if as_json else draw(view)
@@ -234,7 +233,7 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     for view in shown:
         say(goal_line(view))
     if not shown:
-        say("no goals" if not found.views else "only archived goals (use --all)")
+        say("no goals" if not found.views else "only archived goals; to list them: llmc goal list --all")
 
 
 @goal.command("update")
@@ -256,7 +255,7 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     if not fields:
         raise UsageError("no changes given", hint="Run `llmc goal update --help` for the options.")
     if not fields.get("title", "x").strip():
-        raise UsageError("the title is empty", hint="Pass a title of one line.")
+        raise UsageError("the title must not be empty", hint="Pass a one-line title.")
     _say(goal_orders.change(project_of(ctx), goal_id, fields), as_json)
 
 
@@ -276,20 +275,20 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why:
 _mover(
     "pause",
     goal_orders.pause,
-    "Pause a goal: send no new work\n\nWork in progress continues. Resume with `llmc goal resume`.",
+    "Pause a goal\n\nNo new work starts until `llmc goal resume`. Work in progress continues.",
     "not tonight",
 )
 _mover("resume", goal_orders.resume, "Resume a paused goal", "the server is back")
 _mover(
     "cancel",
     goal_orders.cancel,
-    "Cancel a goal and its unfinished work\n\nLanded commits stay.",
+    "Cancel a goal and its unfinished work\n\nLanded commits are kept.",
     "no longer needed",
 )
 _mover(
     "archive",
     goal_orders.archive,
-    "Archive a completed or cancelled goal\n\n`llmc goal list --all` still shows it.",
+    "Archive a completed or cancelled goal\n\n`llmc goal list --all` still lists the goal.",
     "released",
 )
 

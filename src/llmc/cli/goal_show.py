@@ -62,7 +62,10 @@ def warn(found: Troubles) -> None:
         )
 
     for goal_id, why in found.unreadable.items():
-        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "Skipped; `llmc goal export` includes it.")
+        note(
+            paint(f"{goal_id}: {why}. ", "red", err=True)
+            + "This goal was skipped; `llmc goal export` includes it."
+        )
 
 
 def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
@@ -174,7 +177,12 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
 
 @click.command("handoff")
 @_optional_goal
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output",
+)
 @json_option
 @click.pass_context
 def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
@@ -220,28 +228,28 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
     facts = {
         "problem": goal.problem_statement,
         "done when": "; ".join(goal.success_criteria),
-        "not": "; ".join(goal.non_goals),
+        "non-goals": "; ".join(goal.non_goals),
         "constraints": "; ".join(goal.constraints),
         "owner": goal.owner,
     }
     if goal.asks is not None:
-        facts["asks"] = f"{goal.asks.reason.question} (llmc answer {goal.goal_id} ...)"
+        facts["question"] = f"{goal.asks.reason.question} (llmc answer {goal.goal_id} ...)"
     if goal.checked is not None:
         found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
         found += [f"not checked automatically: {text}" for text in goal_views.unchecked(goal)]
-        said = f"on {goal.checked.commit[:12]}" + (
-            "" if goal.checked.by == "overseer" else ", completed by you"
+        said = f"at commit {goal.checked.commit[:12]}" + (
+            "" if goal.checked.by == "overseer" else ", marked completed by you"
         )
         facts["checked"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
-    unpriced = f" (plus tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
+    unpriced = f" (plus unpriced tokens from {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [
         f"{'work:':<12} ${spent.work:.2f}{unpriced}",
         f"{'overseer:':<12} ${spent.overhead:.2f} for planning",
     ]
     if goal.budget_usd:
         left = max(0.0, goal.budget_usd - spent.total)
-        rest = f"${left:.2f} left" if not spent.unpriced else "not enforced: no prices configured"
+        rest = f"${left:.2f} left" if not spent.unpriced else "not enforced because some tokens have no price"
         lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, {rest}")
     return lines
 

@@ -27,7 +27,7 @@ from llmc.cli.goal_show import (
 from llmc.cli.output import json_option, note, paint, print_json, say
 
 goal_option = click.option(
-    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Goal the ID belongs to"
+    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Goal that the ID belongs to"
 )
 
 
@@ -37,7 +37,7 @@ goal_option = click.option(
 def status(ctx: click.Context, as_json: bool) -> None:
     """Show goals and stalled work
 
-    For stalled work, shows the reason, the last message sent and the time of the next one.
+    For stalled or blocked work, shows the reason, the last message and when the next one is due.
 
     \b
     Example:
@@ -108,7 +108,7 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
 def inbox(ctx: click.Context, as_json: bool) -> None:
     """List open questions, oldest first
 
-    Answer them with `llmc answer`.
+    To answer a question, use `llmc answer`.
 
     \b
     Example:
@@ -126,7 +126,7 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
     if not found:
         say("no open questions")
     if others := goal_views.others_waiting(project):
-        note(f"{others} other {'item needs' if others == 1 else 'items need'} you: llmc status")
+        note(f"{others} other {'item needs' if others == 1 else 'items need'} you; see `llmc status`")
 
 
 @click.command("answer")
@@ -157,7 +157,12 @@ def answer_question(project: Project, question_id: str, text: str, goal_id: str,
 
 
 @click.command("export")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output",
+)
 @json_option
 @click.pass_context
 def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
@@ -183,7 +188,7 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
 def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     """Show or clear safe mode
 
-    llmc enters safe mode when it finds a damaged goal store. Goals send nothing until you clear safe mode.
+    llmc enters safe mode when it finds the goal database damaged. All goals are stopped until you clear safe mode.
 
     \b
     Example:
@@ -195,20 +200,20 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
     if as_json:
         print_json({"safeMode": msgspec.to_builtins(on), "cleared": was_on})
     elif on:
-        say(f"on: {on.reason}; damaged file: {goal_views.damaged_file(project, on)}")
+        say(f"safe mode is on: {on.reason}; damaged file: {goal_views.damaged_file(project, on)}")
     else:
-        say("cleared" if was_on else "off")
+        say("safe mode cleared" if was_on else "safe mode is off")
 
 
 @click.command("tick")
 @click.option("--now", "at_once", is_flag=True, help="No effect; a tick always runs immediately")
-@click.option("--reason", default="requested by user", help="Reason, recorded in goals.log")
+@click.option("--reason", default="requested by user", help="Reason to record in goals.log")
 @json_option
 @click.pass_context
 def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
     """Check all goals and act on them now
 
-    The daemon runs the tick if one is running, otherwise this command. Exits with 1 if the tick failed.
+    If the daemon is running, it runs the tick; otherwise this command does. Exits with 1 if the tick fails.
 
     \b
     Example:
@@ -234,7 +239,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
     if not done.actions:
         say("records updated" if done.did_work else "nothing to do")
     if done.next_due is not None:
-        say(f"next: {goal_views.clock(now_unix()).to_come(done.next_due)}")
+        say(f"next check: {goal_views.clock(now_unix()).to_come(done.next_due)}")
     return Exit.DONE
 
 
@@ -246,7 +251,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
 def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
     """Explain the state of a goal, plan item or assignment
 
-    Shows what was observed, what was sent and whether it was received, and what happens next.
+    Shows what llmc observed, what it sent, whether the message was received, and what happens next.
 
     \b
     Examples:

@@ -34,9 +34,9 @@ def notify() -> None:
 @json_option
 @pass_project
 def test(project: Project, as_json: bool) -> int:
-    """Send a test notification on every channel
+    """Send a test notification to every channel
 
-    Exit code 1 means that a channel failed.
+    Exits with 1 if a channel fails.
 
     \b
     Example:
@@ -82,5 +82,5 @@ def _row(one: Incident, now: float) -> str:
     age = format_duration(max(0.0, now - one.since_unix))
     failed = [f"{name} failed: {why}" for name, why in one.failed.items()]
     told = ", ".join([*one.told, *failed]) or ("not sent yet" if one.due else "not delivered")
-    state = "" if one.is_open else " (over)"
+    state = "" if one.is_open else " (ended)"
     return f"{age} ago  {one.kind}: {one.title}{state}  [{told}]"

@@ -13,11 +13,11 @@ from llmc.cli.output import paint, say
 @click.group("overseer", cls=Group, invoke_without_command=True)
 @click.pass_context
 def overseer(ctx: click.Context) -> int | None:
-    """Keep auto mode running, and manage goals
+    """Keep auto mode running and manage goals
 
-    Without a command, runs the supervisor in the foreground: it starts `llmc up --auto`, watches it, has an agent fix
-    the cause of a failure, and starts it again. Ctrl-C stops the daemon, then the supervisor; a second Ctrl-C kills the
-    daemon.
+    Without a command, runs the supervisor in the foreground. The supervisor starts the daemon in auto mode and watches
+    it. If the daemon fails, the supervisor has an agent fix the cause and then restarts the daemon. Ctrl-C stops the
+    daemon, then the supervisor; a second Ctrl-C kills the daemon.
 
     \b
     Example:
@@ -28,7 +28,7 @@ def overseer(ctx: click.Context) -> int | None:
     the cause yourself. `llmc status` shows the supervisor while it runs.
 
     The commands below manage goals and do not start the supervisor. `llmc goal`, `llmc inbox` and `llmc answer` are
-    shorter forms.
+    short forms.
     """
     if ctx.invoked_subcommand is not None:
         return None

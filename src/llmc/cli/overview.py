@@ -141,12 +141,16 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     return lines
 
 
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
+    done = f"{_many(auto['workers'], 'worker')}, {_many(auto['tasks_completed'], 'task')} completed"
     if not auto["running"]:
-        counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed"
-        return f"Auto Mode: not running ({UP_AUTO}); {counts}"
-    counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
+        return f"Auto Mode: not running ({UP_AUTO}); {done}"
+    counts = f"{done}, {_many(auto['errors'], 'error')}"
     until = auto["parked_until_unix"]
     if until is None:
         return f"Auto Mode: {counts}"
@@ -274,9 +278,8 @@ def goals_line(page: Page) -> str:
         parts.append(f"{seen['done']} of {seen['total']} plan items done ({seen['percent']}%)")
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
     if questions:
-        plural = "" if questions == 1 else "s"
-        parts.append(f"{questions} open question{plural}: llmc inbox")
+        parts.append(f"{_many(questions, 'open question')} (llmc inbox)")
     if not seen["ok"]:
         parts.append(f"the last check failed: {seen['problem']}")
-    when = "" if page.daemon_runs else f" ({age(page.now - seen['ended_at'])} ago; daemon not running)"
+    when = "" if page.daemon_runs else f" (as of {age(page.now - seen['ended_at'])} ago; daemon not running)"
     return "Goals: " + "; ".join(parts) + when

@@ -38,14 +38,18 @@ def work() -> None:
 def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The plan item; --goal if several goals have one of that ID."""
     goal = click.option(
-        "--goal", "goal_id", default="", shell_complete=complete_goal, help="Goal the plan item belongs to"
+        "--goal",
+        "goal_id",
+        default="",
+        shell_complete=complete_goal,
+        help="Goal that the plan item belongs to",
     )
     node = click.argument("node_id", metavar="NODE", shell_complete=complete_node)
     return node(goal(json_option(click.pass_context(function))))
 
 
 def reason_option(*, required: bool) -> Callable[..., Any]:
-    about = "Reason, recorded in the goal's event log"
+    about = "Reason to record in the goal's event log"
     if required:
         return click.option("--reason", required=True, help=about)
     return click.option("--reason", default="", help=about)
@@ -69,12 +73,12 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
 
 @work.command("block")
 @reason_option(required=True)
-@click.option("--kind", default="human", show_default=True, help="Kind of blocker, as one word")
+@click.option("--kind", default="human", show_default=True, help="Kind of blocker, in one word")
 @node_options
 def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as blocked
 
-    No work is sent until `llmc work unblock`.
+    Workers do not get the plan item until you run `llmc work unblock`.
 
     \b
     Example:
@@ -93,7 +97,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
 
     \b
     Example:
-      llmc work unblock T2.1 --reason "the server is there"
+      llmc work unblock T2.1 --reason "the server is up"
     """
     _act(ctx, goal_orders.unblock, node_id, as_json, **given)
 
@@ -102,7 +106,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
 @reason_option(required=True)
 @node_options
 def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """Reopen a plan item that was done
+    """Reopen a finished plan item
 
     Also reopens its parents.
 
@@ -122,7 +126,7 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
 @click.option(
     "--idle-after",
     metavar="TIME",
-    help=f"Time without activity, such as 45m; `{DEFAULT}` for the configured value",
+    help=f"Time without activity before recovery starts, such as 45m; `{DEFAULT}` for the configured value",
 )
 @node_options
 def recovery(
@@ -134,7 +138,7 @@ def recovery(
     first_step: str | None,
     idle_after: str | None,
 ) -> None:
-    """Set the idle limit and first recovery step of a plan item
+    """Set the idle limit and first recovery step for a plan item
 
     \b
     Examples:
@@ -159,7 +163,7 @@ def recovery(
         print_json({**row, "recoveryPolicy": node.recovery_policy, "idleAfterMs": node.idle_after_ms})
         return
     limit = format_duration(node.idle_after_ms / 1000) if node.idle_after_ms else DEFAULT
-    say(f"{node.node_id}: first step {node.recovery_policy or 'nudge'}, idle after {limit}")
+    say(f"{node.node_id}: first recovery step {node.recovery_policy or 'nudge'}, idle limit {limit}")
 
 
 def _seconds(text: str | None) -> float | None:
@@ -176,9 +180,7 @@ def _seconds(text: str | None) -> float | None:
 
 @work.command("override")
 @click.option("--status", type=_STATUSES, default=None, help="Status to set")
-@click.option(
-    "--clear", is_flag=True, help="Remove the override and derive the status from its children again"
-)
+@click.option("--clear", is_flag=True, help="Remove the override; the status follows the children again")
 @reason_option(required=True)
 @node_options
 def override(
@@ -186,12 +188,12 @@ def override(
 ) -> None:
     """Override the status of a plan item
 
-    The status stays until --clear, whatever the status of its children.
+    The status stays until you use --clear, regardless of the status of the children.
 
     \b
     Examples:
       llmc work override T2.1 --status done --reason "the rest is not worth it"
-      llmc work override T2.1 --clear --reason "it is after all"
+      llmc work override T2.1 --clear --reason "the rest is needed after all"
     """
     if (status is None) == (not clear):
         raise UsageError(

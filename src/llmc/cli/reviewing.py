@@ -41,12 +41,12 @@ INTERFACES = ("diff", "difftastic", "vscode")
     "--interface",
     "-i",
     type=click.Choice(INTERFACES),
-    help="Tool to show the diff [default: difftastic if installed, else diff]",
+    help="Tool that shows the diff [default: difftastic if installed, else diff]",
 )
 @click.option(
     "--name-only",
     is_flag=True,
-    help="Show only the names of changed files; does not mark the work as reviewed",
+    help="Show only the names of changed files, without marking the work as reviewed",
 )
 @click.option("--comments", "comments", is_flag=True, help="Show only your comments on the changes")
 @json_option
@@ -61,11 +61,11 @@ def review(
 ) -> None:
     """Review the changes a worker wants to land
 
-    Shows its commits and the diff to the default branch. If the default branch has moved, llmc rebases the commits
-    first; on conflicts, llmc asks the worker to resolve them. For a worker that is not finished, shows its work so far,
-    committed or not, and changes nothing.
+    Shows the worker's commits and the diff against the default branch. If the default branch has moved, llmc rebases the
+    commits first; on conflicts, llmc asks the worker to resolve them. If the worker has not finished, shows its work so
+    far, committed or not, and changes nothing.
 
-    llmc remembers what you reviewed: accept warns you if a different change would land.
+    llmc remembers what you reviewed; accept warns you if a different change would land.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def review(
         return  # unfinished work does not count as reviewed
     has_agent = reviews.end(project, shown, seen=not name_only)
     if not as_json and not has_agent:
-        note(f"next: llmc up --detach, to start {shown.worker}; then accept or reject")
+        note(f"next: llmc up --detach, then llmc accept {shown.worker} or llmc reject {shown.worker} ...")
     elif not as_json and shown.dirty:
         note(f"next: {reviews.after_dirty(shown.worker)}")
     elif not as_json:
@@ -141,7 +141,9 @@ def _view(review: Review, *, with_diff: bool) -> Row:
 def _head(review: Review, now: float, branch: str) -> str:
     """Worker, age, commits, files and warnings."""
     waited = age(max(0.0, now - review.since_unix))
-    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"waiting for review ({waited})"
+    state = (
+        f"is {review.so_far} ({waited}); work so far:" if review.so_far else f"waiting for review ({waited})"
+    )
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
@@ -166,17 +168,17 @@ def _so_far(review: Review) -> list[str]:
     """Notes on unfinished work."""
     lines = [] if review.diff else ["  no changes"]
     if review.dirty:
-        lines.append(paint(f"note: uncommitted: {some_files(review.dirty)}", "yellow"))
+        lines.append(paint(f"note: uncommitted files: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
-        lines.append(paint(f"note: not shown: {some_files(review.left_out)}", "yellow"))
+        lines.append(paint(f"note: files not shown: {some_files(review.left_out)}", "yellow"))
     return lines
 
 
 def _why_behind(review: Review) -> str:
-    why = f"not rebased: {review.not_rebased}; " if review.not_rebased else ""
+    why = f"not rebased ({review.not_rebased}); " if review.not_rebased else ""
     if review.conflicts:
         return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the worker's own base"
-    return f"{why or 'accept merges them; '}the diff shows the result as it would land"
+    return f"{why or 'accept includes them; '}the diff shows what would land"
 
 
 def _commits(count: int) -> str:
@@ -245,7 +247,7 @@ def _check_installed(interface: str) -> None:
         fix = "https://difftastic.wilfred.me.uk" if program == "difft" else "https://code.visualstudio.com"
         raise proc.ToolMissing(
             f"{program} is not installed or not on PATH",
-            hint=f"Install it ({fix}), or use: llmc review --interface diff",
+            hint=f"Install it ({fix}), or run: llmc review --interface diff",
         )
 
 
@@ -276,7 +278,9 @@ _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
     shell_complete=complete_worker,
     help="Worker to send the message to",
 )
-@click.option("--file", "-f", "file", metavar="FILE", help="File with the message; - for standard input")
+@click.option(
+    "--file", "-f", "file", metavar="FILE", help="Read the message from FILE (- for standard input)"
+)
 @click.option(
     "--comments", "comments", is_flag=True, help="Send all comments on lines, with the message if given"
 )
@@ -293,8 +297,7 @@ def reject(
 ) -> int:
     """Request changes from a worker
 
-    Sends your message with the diff into the worker's conversation; the worker then amends its commit. Without a
-    message, opens $EDITOR.
+    Sends your message and the diff to the worker, which then amends its commit. Without a message, opens $EDITOR.
 
     \b
     Examples:
@@ -333,7 +336,7 @@ def _whom_and_what(
         )
     if last is None:
         raise Refused(
-            "cannot tell which worker you mean: no reviewed work is pending",
-            hint="Run `llmc review` first, or name the worker: `llmc reject NAME ...`.",
+            "cannot tell which worker you mean: you have not reviewed any pending work",
+            hint="Run `llmc review` first, or run `llmc reject WORKER ...`.",
         )
     return last, given[0] if given else None

@@ -22,8 +22,12 @@ _SET = "llmc config set repo.validate"
 
 
 @click.command("init")
-@click.option("--source", metavar="PATH|URL", help="Source repository [default: the current one]")
-@click.option("--target", metavar="PATH", help="Directory of the root [default: ~/llmc, or ~/llmc-REPO]")
+@click.option("--source", metavar="PATH|URL", help="Source repository [default: the current repository]")
+@click.option(
+    "--target",
+    metavar="PATH",
+    help="Directory for the root [default: ~/llmc, or ~/llmc-REPO if that is taken]",
+)
 @click.option(
     "--agent",
     type=click.Choice(get_args(AgentName)),
@@ -51,7 +55,7 @@ def init(
     """Create an llmc root for a repository
 
     A root holds a clone of the repository, the configuration and the state. init checks for git, tmux and other
-    programs first. If the repository already has a root, --trust only adds the trust entries.
+    programs first. If the repository already has a root, --trust only marks that root as trusted.
 
     \b
     Examples:
@@ -108,12 +112,12 @@ def _settle_check(project: Project, given: str | None) -> str:
         return ""
     found = new_roots.find_check(project)
     if found is None:
-        return f"warning: repo.validate is not set; for example: {_SET} 'make test'"
+        return f"warning: repo.validate is not set; to set it, for example: {_SET} 'make test'"
     question = f"Run `{found.command}` on each commit before it lands ({found.because})?"
     if sys.stdin.isatty() and is_terminal() and ask(question, default=True):
         new_roots.set_check(project, found.command)
         return ""
-    return f"warning: repo.validate is not set; {found.because}: {_SET} {shlex.quote(found.command)}"
+    return f"warning: repo.validate is not set; run `{_SET} {shlex.quote(found.command)}` ({found.because})"
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
@@ -134,8 +138,8 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
 
 @click.command("add")
 @click.argument("name")
-@click.option("--model", help="Claude model of this worker [default: defaults.model]")
-@click.option("--role-prompt", default="", help="Text to put before each of this worker's tasks")
+@click.option("--model", help="Claude model for this worker [default: defaults.model]")
+@click.option("--role-prompt", default="", help="Text to prepend to each of this worker's tasks")
 @click.option(
     "--excluded-from-pool", is_flag=True, help="Exclude this worker from automatic selection by `llmc start`"
 )
@@ -188,7 +192,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     """
     if discard and not (yes or dry_run):
         raise UsageError(
-            "--discard needs --yes", hint="To see what would be deleted: llmc uninstall --dry-run"
+            "--discard requires --yes", hint="To see what would be deleted: llmc uninstall --dry-run"
         )
     project = project_of(ctx)
     root = project.root.path
@@ -199,7 +203,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     removal.refuse_in_use(project)
     if work and not yes:
         _refuse_with_work(project, work)
-    confirm(f"Remove {root} and everything in it?", f"this removes {root}", yes)
+    confirm(f"Remove {root} and everything in it?", f"this would remove {root}", yes)
     left = removal.left_alone(project)
     done = removal.take_back(project, keep=bool(work) and not discard, discard=discard)
     if as_json:
@@ -208,7 +212,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     for what in done.removed:
         say(f"removed {what}")
     if done.kept:
-        say(f"saved {done.kept}: a git repository with all unlanded commits (git log --all), and the trash")
+        say(f"saved all unlanded commits and the trash in {done.kept} (a git repository; see git log --all)")
     for what in left:
         note(f"not removed: {what}")
     note(f"to remove llmc itself: {how_to_remove()}")
@@ -218,7 +222,7 @@ def _refuse_with_work(project: Project, work: list[Work]) -> None:
     rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
     refusal = Refused(
         f"{project.root.path} has work that exists nowhere else:\n{rows}",
-        hint="Run `llmc uninstall --yes` to save this work next to the root; add --discard to delete it.",
+        hint="Run `llmc uninstall --yes` to remove the root and save this work next to it; add --discard to delete the work.",
     )
     refusal.details["work"] = [*map(plain, work)]
     raise refusal
@@ -257,8 +261,8 @@ def how_to_remove() -> str:
 def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run the Claude Code client that llmc uses
 
-    Use it to log in, for example. The client is defaults.agent_command, else `claude` on your PATH, else the one
-    installed with llmc's extra `claude`. It gets the variables of defaults.env, as workers do.
+    For example, use it to log in. The client is defaults.agent_command, else `claude` on your PATH, else the one
+    installed with llmc's `claude` extra. As for workers, the variables in defaults.env are set.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from llmc.config.toml_text import join_key
 
 @click.command("usage")
 @click.option(
-    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="Group by this"
+    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="How to group the usage"
 )
 @since_option
 @json_option
@@ -26,8 +26,8 @@ from llmc.config.toml_text import join_key
 def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """Show token usage and cost
 
-    Cost is based on `llmc prices list`. Token limits count input, output and cache writes; cache reads are billed, but do
-    not count toward limits.
+    Costs use the prices from `llmc prices list`. Token limits count input, output and cache writes; cache reads are
+    billed but do not count toward limits.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
         print_json({"by": by, "since_unix": since_unix, "lines": lines, "total": _spent_view(total, total)})
         return
     if not spent:
-        note("no usage" + ("" if since == "0" else f" since {since}"))
+        note("no usage" + ("" if since == "0" else f" in this period (--since {since})"))
         return
     head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
     body = [_spent_cells(key, one, total) for key, one in (*spent.items(), ("total", total))]
@@ -53,8 +53,8 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     for model in total.unpriced:
         key = shlex.quote(join_key(["prices", model, "input"]))
         note(
-            f"no price for {model}: run `llmc prices update FILE|URL`, or `llmc config set {key} N` "
-            "(dollars per million tokens; same for output)"
+            f"no price for {model}; run `llmc prices update FILE|URL`, or set its input and output price "
+            f"in dollars per million tokens: llmc config set {key} N"
         )
     if used.complaint:
         note(used.complaint)
@@ -107,8 +107,8 @@ FIELDS = ("input", "output", "cache_write", "cache_read")
 def prices() -> None:
     """Show and update model prices
 
-    Prices are in dollars per million tokens; `llmc usage`, budgets and --max-cost use them. llmc comes with a dated price
-    list. Prices in config.toml override it; a name there applies to every model that starts with it.
+    Prices are in dollars per million tokens. `llmc usage`, budgets and --max-cost use them. llmc comes with a dated price
+    list. Prices in config.toml override it; a name there applies to every model whose name starts with it.
 
     \b
     Examples:
@@ -124,7 +124,7 @@ def prices() -> None:
 def list_(project: Project, as_json: bool) -> None:
     """List effective prices and their date
 
-    `llmc prices update` reads the output of --json.
+    `llmc prices update` can read the output of --json.
 
     \b
     Example:
@@ -158,7 +158,7 @@ def _price_cells(prices: Prices, name: str) -> list[str]:
 def update(project: Project, source: str, as_json: bool) -> None:
     """Update the price list from a file or URL
 
-    Reads the output of `llmc prices list --json`, or the price list of LiteLLM:
+    Reads the output of `llmc prices list --json`, or LiteLLM's price list:
     https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
     Prices in config.toml still override it.
 

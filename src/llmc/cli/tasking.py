@@ -41,7 +41,7 @@ _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 def tasks(ctx: click.Context) -> None:
     """Manage the task list
 
-    The tasks are Claude Code's own task files, shared by you and the agents.
+    Tasks are stored in Claude Code's own task files, which you and the agents share.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def _ids(complete: Complete) -> Callable[[_Command], _Command]:
 @click.option(
     "--state",
     "-s",
-    help="Show only these states, such as ready,waits,in_progress",
+    help="Show only tasks in these states, such as ready,waits,in_progress",
 )
 @click.option(
     "--all", "-a", "every", is_flag=True, help=f"Show all completed tasks, not only the last {RECENT}"
@@ -105,7 +105,7 @@ def _ids(complete: Complete) -> Callable[[_Command], _Command]:
 def list_(project: Project, state: str | None, every: bool, as_json: bool) -> int:
     """List tasks
 
-    Shows ID, state, priority, label and subject. Exit code 1 means that the list has a problem.
+    Shows ID, state, priority, label and subject. Exits with 1 if the task list has problems.
     """
     board = service.board(project, recent=None if every else RECENT)
     found = board.found
@@ -133,7 +133,8 @@ def list_(project: Project, state: str | None, every: bool, as_json: bool) -> in
     if not rows:
         say("no tasks" if not found.tasks else f"no tasks in state {state}")
     if found.earlier:
-        say(f"{found.earlier} older completed tasks not shown: llmc tasks list --all")
+        noun = "task" if found.earlier == 1 else "tasks"
+        say(f"{found.earlier} older completed {noun} not shown; to see all: llmc tasks list --all")
     return _say_problems(found)
 
 
@@ -159,7 +160,7 @@ def _marks(task: Task) -> list[str]:
     help="Priority; 0 is highest",
 )
 @click.option(
-    "--label", "-l", help="Label; tasks with the same label do not run at the same time, if possible"
+    "--label", "-l", help="Label; if possible, tasks with the same label do not run at the same time"
 )
 @click.option(
     "--after",
@@ -175,7 +176,7 @@ def _marks(task: Task) -> list[str]:
     shell_complete=complete_task,
     help="Task that must wait for this one (repeatable)",
 )
-@click.option("--verify", help="Command that must pass on the rebased commit")
+@click.option("--verify", help="Command that must pass on the rebased commit before it lands")
 @click.option("--model", help="Claude model for this task")
 @json_option
 @click.pass_context
@@ -183,7 +184,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     """Add a task from options or a Markdown file
 
     \b
-    A task file; the part between --- is optional, and options override it:
+    Format of a task file (the part between --- is optional; options override it):
       ---
       priority: 1
       label: db
@@ -194,7 +195,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
       Description of the task ...
     """
     if file and subject:
-        raise UsageError("a subject and --file cannot be used together")
+        raise UsageError("SUBJECT and --file cannot be used together")
     if not file and not subject:
         raise UsageError(
             "no subject given", hint='Run: llmc tasks add "SUBJECT", or llmc tasks add --file task.md'
@@ -210,7 +211,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
 def import_(project: Project, paths: tuple[Path, ...], as_json: bool) -> None:
     """Import tasks from Markdown files (all or none)
 
-    Directories are searched too. `after: NAME` may name another imported file.
+    From a directory, imports all *.md files. `after: NAME` can name another imported file.
     """
     made = service.import_files(project, paths)
     if as_json:
@@ -276,7 +277,7 @@ def graph(project: Project, mermaid: bool, as_json: bool) -> int:
 def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Release tasks that were claimed and abandoned
 
-    To release a task that a worker of this root is working on, use `llmc reset WORKER`.
+    To release a task that a worker in this root is working on, use `llmc reset WORKER`.
 
     \b
     Example:
@@ -292,7 +293,7 @@ def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
 def requeue(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Run failed, parked or completed tasks again
 
-    Clears their failed attempts.
+    Also clears their failed attempts.
 
     \b
     Example:
@@ -308,7 +309,7 @@ def requeue(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
 def done(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Mark tasks as completed
 
-    Tasks that depend on them can start.
+    Tasks that depend on them can then start.
 
     \b
     Example:

@@ -32,7 +32,7 @@ from llmc.config.durations import parse_duration
 
 
 @click.command("status")
-@click.option("--watch", "-w", is_flag=True, help="Refresh until Ctrl-C")
+@click.option("--watch", "-w", is_flag=True, help="Refresh until you press Ctrl-C")
 @click.option(
     "--interval",
     metavar="SECONDS",
@@ -46,8 +46,9 @@ from llmc.config.durations import parse_duration
 def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
-    Workers that need you come first. Each shows its status and age, its task, and a useful next command. On a terminal,
-    the output fits the width and has colours, unless NO_COLOR is set; otherwise it is 80 columns wide.
+    Workers that need you come first. For each worker, shows the status and its age, the task, and a useful next command.
+    On a terminal, the output fits the width and is coloured unless NO_COLOR is set; otherwise it is 80 columns
+    wide.
 
     \b
     Example:
@@ -61,7 +62,7 @@ def status(project: Project, watch: bool, interval: float, as_json: bool) -> int
         return 0
     clear_screen()
     while True:
-        _draw(fast.status_text(project), f"refreshing every {interval:g} s; Ctrl-C to quit")
+        _draw(fast.status_text(project), f"refreshing every {interval:g} s; press Ctrl-C to quit")
         time.sleep(interval)
 
 
@@ -84,7 +85,9 @@ TASKS_POLL_S = 0.2
 @click.option("--status", "statuses", metavar="S[,S]", help="Statuses to wait for")
 @click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
-@click.option("--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as 15m, 1h")
+@click.option(
+    "--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as a duration such as 15m"
+)
 @json_option
 @pass_project
 def wait(
@@ -98,8 +101,8 @@ def wait(
 ) -> int:
     """Wait for workers or tasks to reach a status
 
-    Exits with 0 when the status is reached, and with 1 on timeout, when a worker goes to error or offline unexpectedly,
-    or when the remaining tasks need you.
+    Exits with 0 when the status is reached. Exits with 1 on timeout, when a worker unexpectedly changes to error or
+    offline, or when the remaining tasks need you.
 
     \b
     Examples:
@@ -142,15 +145,16 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
         if not left.open or left.stuck or over:
             break
         time.sleep(TASKS_POLL_S)
+    many = f"{len(left.open)} {'task' if len(left.open) == 1 else 'tasks'}"
     if as_json:
         print_json({"reached": not left.open, "open": left.open, "needs_a_person": left.held})
     elif not left.open:
         say("all tasks are completed")
     elif left.stuck:
-        why = f"{len(left.open)} tasks left, but none can start"
+        why = f"{many} left, but none can start"
         print_error(why, "Run `llmc tasks list` to see why.", Exit.FAILED, False)
     else:
-        print_error(f"timed out: {len(left.open)} tasks left after {timeout_s:g} s", "", Exit.FAILED, False)
+        print_error(f"timed out: {many} left after {timeout_s:g} s", "", Exit.FAILED, False)
     return Exit.DONE if not left.open else Exit.FAILED
 
 
@@ -196,15 +200,15 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     type=click.IntRange(0),
     default=50,
     show_default=True,
-    help="Number of lines to show first",
+    help="Number of lines to show from the end of the log",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the daemon log as JSON lines")
 @click.pass_context
 def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool) -> None:
-    """Show the log of a worker or of the daemon
+    """Show the log of a worker or the daemon
 
-    A worker's log has its prompts, statuses, setup, validation and crashes. Other logs are daemon, overseer, auto,
-    task_pool, post_accept and goals. Rotated files are included.
+    A worker's log has its prompts, status changes, setup, validation and crashes. The other logs are daemon, overseer,
+    auto, task_pool, post_accept and goals. Rotated files are included.
 
     \b
     Examples:
@@ -264,14 +268,15 @@ def _print(text: str) -> None:
 @click.option(
     "--since",
     metavar="T",
-    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest, repeated for an hour; at first 24h]",
+    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest more than an hour old, or 24h ago]",
 )
 @json_option
 @pass_project
 def digest(project: Project, since: str | None, as_json: bool) -> None:
-    """Summarize what landed, failed and needs you
+    """Summarize what landed, what failed and what needs you
 
-    Items that unblock the most tasks come first, each with its command. Also shows the cost. No model is called.
+    Items that unblock the most tasks come first, each with the command to run. Also shows the cost. Does not call a
+    model.
 
     \b
     Examples:

@@ -64,7 +64,9 @@ def _parse_text(text: str) -> float:
 
 
 def _not_a_duration(value: object) -> ValueError:
-    return ValueError(f'{_shown(value)} is not a duration; use seconds (90) or "15m", "1h30m", "250ms", "2d"')
+    return ValueError(
+        f'{_shown(value)} is not a duration; use a number of seconds (90) or a value such as "15m", "1h30m", "250ms" or "2d"'
+    )
 
 
 def _shown(value: object) -> str:

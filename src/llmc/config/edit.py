@@ -45,7 +45,7 @@ from llmc.config.toml_text import (
 )
 from llmc.config.toml_text import Path as KeyPath
 
-_SCHEMA_HINT = "Run `llmc config schema` for a list of options."
+_SCHEMA_HINT = "Run `llmc config schema` to list the options."
 
 
 def get_value(config: Config, dotted: str) -> object:
@@ -97,7 +97,7 @@ def add_worker(path: Path, name: str, worker: Worker) -> Config:
     text, data = _read(path)
     parts = ("workers", name)
     if lookup(data, parts) is not msgspec.UNSET:
-        raise Refused(f"{path.name} already has a worker {name}", hint="Choose another name.")
+        raise Refused(f"worker {name} already exists in {path.name}", hint="Choose another name.")
     default = msgspec.to_builtins(Worker())
     table = {key: value for key, value in msgspec.to_builtins(worker).items() if value != default[key]}
     statements = [f"{key} = {to_toml(value)}" for key, value in table.items()]
@@ -113,7 +113,7 @@ def remove_worker(path: Path, name: str) -> Config:
         known = data.get("workers")
         near = nearest(name, known if isinstance(known, dict) else ())
         raise NotFound(
-            f"{path.name} has no worker {name}; {near}", hint="Run `llmc status` to see the workers."
+            f"no worker {name} in {path.name}; {near}", hint="Run `llmc status` to see the workers."
         )
     edits = [lambda: remove_table(text, parts), lambda: _replaced(text, parts, msgspec.UNSET)]
     return _save(path, text, parts, without(data, parts), edits)
@@ -212,11 +212,15 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
     """Write the first edit that gives exactly the wanted data, if it is valid."""
     new = next((new for new in map(_attempt, edits) if new is not None and _means(new, parts, wanted)), None)
     if new is None:
-        raise ConfigError(f"cannot change {path} without changing other parts of it", hint=EDIT_HINT)
+        raise ConfigError(
+            f"cannot change this option in {path} without changing other parts of the file", hint=EDIT_HINT
+        )
     config, problems = check_text(new, path.name)
     if config is None:
         lines = "\n".join(f"{problem}" for problem in problems)
-        raise ConfigError(f"{path} was not changed; it would be invalid:\n{lines}", hint=EDIT_HINT)
+        raise ConfigError(
+            f"{path} was not changed because the result would be invalid:\n{lines}", hint=EDIT_HINT
+        )
     if new != text:
         _write(path, new)
     return config
@@ -229,7 +233,7 @@ def _write(path: Path, text: str) -> None:
         raise UsageError("the value is not valid UTF-8") from None
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = f"{'Free some space' if is_full else 'Check its owner and mode'}, then try again."
+        hint = f"{'Free some space' if is_full else 'Check the owner and permissions of the file'}, then run the command again."
         raise ConfigError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
 

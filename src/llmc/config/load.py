@@ -26,7 +26,7 @@ from llmc.config.toml_text import join_key, line_of, quoted
 Found = list[tuple[KeyPath, str]]
 _Number = inspect.IntType | inspect.FloatType
 _BOUNDS: tuple[tuple[str, str, Callable[[float, float], bool]], ...] = (
-    ("gt", "more than", operator.gt),
+    ("gt", "greater than", operator.gt),
     ("ge", "at least", operator.ge),
     ("lt", "less than", operator.lt),
     ("le", "at most", operator.le),
@@ -82,7 +82,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     if near := closest(key.lower(), names, 0.5):
         return f'did you mean "{names[near]}"?'
-    return f"known keys: {', '.join(sorted(names.values()))}" if names else "no keys are known here"
+    return f"expected one of: {', '.join(sorted(names.values()))}" if names else "none are defined"
 
 
 def expected(kind: inspect.Type) -> str:
@@ -213,7 +213,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 
-EDIT_HINT = "Fix it with `llmc config edit`, then run `llmc config check`."
+EDIT_HINT = "Fix the file with `llmc config edit`, then run `llmc config check`."
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,22 +280,24 @@ def read_text(path: Path) -> str:
         raise NotFound(f"file not found: {path}", hint="Run `llmc init` to create a root.") from None
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {error.strerror}", hint="Check its owner and mode."
+            f"cannot read {path}: {error.strerror}", hint="Check the owner and permissions of the file."
         ) from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise unusable(path, [Problem(file=path.name, key="", line=line, message="not UTF-8 text")]) from None
+        raise unusable(
+            path, [Problem(file=path.name, key="", line=line, message="not valid UTF-8")]
+        ) from None
 
 
 def _syntax_problem(said: str, text: str, file: str) -> Problem:
     """Take the line from the message of tomllib."""
     place = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$", said)
     if place is None:
-        return Problem(file=file, key="", line=None, message=f"not TOML: {said}")
+        return Problem(file=file, key="", line=None, message=f"invalid TOML: {said}")
     line = int(place[1]) if place[1] else text.rstrip("\n").count("\n") + 1
-    return Problem(file=file, key="", line=line, message=f"not TOML: {said[: place.start()]}")
+    return Problem(file=file, key="", line=line, message=f"invalid TOML: {said[: place.start()]}")
 
 
 def advice(config: Config) -> list[str]:
@@ -310,7 +312,7 @@ def _stall_before_the_ladder(config: Config) -> str:
     if not goals.enabled or stall_s > needs_s:
         return ""
     return (
-        f"overseer.stall_timeout_secs ({format_duration(stall_s)}) is too short: goal recovery takes "
-        f"(overseer.goals.max_retries + 2) x idle_after = {format_duration(needs_s)}, so the supervisor would restart the "
-        f"fleet first. Fix: llmc config set overseer.stall_timeout_secs {2 * needs_s:.0f}"
+        f"overseer.stall_timeout_secs ({format_duration(stall_s)}) is too short: goal recovery takes up to "
+        f"{format_duration(needs_s)} ((max_retries + 2) x idle_after in overseer.goals), so the supervisor would restart the "
+        f"daemon first. Fix: llmc config set overseer.stall_timeout_secs {2 * needs_s:.0f}"
     )

@@ -28,17 +28,19 @@ from llmc.config.options import (
 class Backoff(Table, frozen=True, kw_only=True):
     """Wait after a recovery step; doubles each time."""
 
-    base: Annotated[float, duration("Wait after the first recovery step without progress", gt=0)] = 120.0
+    base: Annotated[
+        float, duration("Wait after the first recovery step without progress; doubles each time", gt=0)
+    ] = 120.0
     max: Annotated[float, duration("Maximum wait after a recovery step", gt=0)] = 1800.0
 
 
 class GoalPlanner(Table, frozen=True, kw_only=True):
-    """The planner of goals, and the size of a plan."""
+    """The planner for goals, and limits on the size of a plan."""
 
     command: Annotated[
         Text,
         option(
-            "Command that reads the planning prompt and prints the plan; empty means Claude Code",
+            "Command that reads the planning prompt on stdin and prints the plan; empty means Claude Code",
             example="~/bin/plan-goal",
         ),
     ] = ""
@@ -49,10 +51,10 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     max_tasks_per_phase: Annotated[int, option("Maximum number of tasks per phase", ge=1, le=7)] = 7
     max_subtasks_per_task: Annotated[int, option("Maximum number of subtasks per task", ge=0, le=7)] = 7
     max_repair_attempts: Annotated[
-        int, option("Number of times an invalid plan goes back to the planner", ge=0, le=10)
+        int, option("Maximum number of times an invalid plan is returned to the planner", ge=0, le=10)
     ] = 2
-    diagnose: Annotated[bool, option("Ask the planner about stalled work before asking you")] = False
-    timeout: Annotated[float, duration("Timeout of a planning run", gt=0)] = 600.0
+    diagnose: Annotated[bool, option("Ask the planner to diagnose stalled work before asking you")] = False
+    timeout: Annotated[float, duration("Timeout for a planning run", gt=0)] = 600.0
 
 
 class GoalPolicy(Table, frozen=True, kw_only=True):
@@ -62,7 +64,9 @@ class GoalPolicy(Table, frozen=True, kw_only=True):
         tuple[NonEmpty, ...],
         option('Pools that goals may use: "auto", names of manual workers, or "*" for all', parse=as_array),
     ] = ("auto",)
-    allow_cross_agent: Annotated[bool, option('Allow pools in allow_agents other than "auto"')] = False
+    allow_cross_agent: Annotated[bool, option('Let goals use pools in allow_agents other than "auto"')] = (
+        False
+    )
 
 
 class GoalStorage(Table, frozen=True, kw_only=True):
@@ -71,7 +75,7 @@ class GoalStorage(Table, frozen=True, kw_only=True):
     dir: Annotated[
         Text,
         option(
-            "Directory of the goal store; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides it",
+            "Directory for the goal database; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides this",
             example="~/goals",
         ),
     ] = ""
@@ -84,11 +88,11 @@ class Goals(Table, frozen=True, kw_only=True):
     tick_every: Annotated[float, duration("Time between goal ticks (periodic checks of all goals)", gt=0)] = (
         120.0
     )
-    idle_after: Annotated[float, duration("Time without activity before work counts as stalled", gt=0)] = (
-        900.0
-    )
+    idle_after: Annotated[
+        float, duration("Time without activity after which work counts as stalled", gt=0)
+    ] = 900.0
     max_retries: Annotated[
-        int, option("Recovery attempts without progress before llmc asks you", ge=0, le=100)
+        int, option("Number of recovery attempts without progress before llmc asks you", ge=0, le=100)
     ] = 2
     min_resend_interval: Annotated[
         float, duration("Minimum time before the same instruction is sent again", ge=0)
@@ -96,7 +100,7 @@ class Goals(Table, frozen=True, kw_only=True):
     max_in_progress: Annotated[
         int, option("Maximum number of plan items in progress across all goals", ge=1, le=245)
     ] = 6
-    reminders: Annotated[int, option("Number of reminders about an open question", ge=0, le=100)] = 3
+    reminders: Annotated[int, option("Number of reminders about each open question", ge=0, le=100)] = 3
     backoff: Backoff = Backoff()
     planner: GoalPlanner = GoalPlanner()
     policy: GoalPolicy = GoalPolicy()
@@ -123,30 +127,32 @@ class Repo(Table, frozen=True, kw_only=True):
         ),
     ] = ""
     validate: Annotated[
-        Text, option("Command that must pass on a commit before it lands", example="make test")
+        Text, option("Command that must succeed before a commit can land", example="make test")
     ] = ""
     setup: Annotated[
         Text,
         option(
-            "Command to run in each new worktree, and in a validation slot when setup_inputs change",
+            "Command to run in each new worktree, and in a validation slot when files in setup_inputs change",
             example="npm ci",
         ),
     ] = ""
     copy: Annotated[
         tuple[NonEmpty, ...],
         option(
-            "Ignored files to copy into each worktree, as .gitignore patterns",
+            "Ignored files to copy into each worktree, given as .gitignore patterns",
             example=[".env", "*.local.json"],
         ),
     ] = ()
     serena: Annotated[
-        bool, option("Create a Serena project for each worktree and register it with Serena")
+        bool, option("Create a Serena project for each worktree and register the project with Serena")
     ] = False
     push_after_accept: Annotated[bool, option("Push the source to its remote after work lands")] = False
-    validate_timeout_s: Annotated[float, duration("Timeout of the validate command", gt=0)] = 3600.0
+    validate_timeout_s: Annotated[float, duration("Timeout for the validate command", gt=0)] = 3600.0
     validate_in: Annotated[
         Literal["slot", "worktree"],
-        option("Where validate runs: in a clean checkout of the commit (slot) or in the agent's worktree"),
+        option(
+            "Where validate runs: a clean checkout of the commit (slot) or the agent's worktree (worktree)"
+        ),
     ] = "slot"
     validate_slots: Annotated[
         int, option("Maximum number of parallel validations; slots are created on demand", ge=1, le=64)
@@ -157,7 +163,7 @@ class Repo(Table, frozen=True, kw_only=True):
     setup_inputs: Annotated[
         tuple[NonEmpty, ...],
         option(
-            "Files whose changes make `setup` run again in a slot; empty means common manifests and lock files",
+            "Files that trigger `setup` in a slot when they change; empty means common manifests and lock files",
             example=["deps/*.lock"],
         ),
     ] = ()
@@ -173,7 +179,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
     prompt: Annotated[
         str,
         option(
-            "Instructions for the self-review; empty means the built-in ones",
+            "Instructions for the self-review; empty means the built-in instructions",
             example="Look for missing tests and for names that mislead.",
             check=check_can_be_typed,
         ),
@@ -188,7 +194,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     """Defaults for all workers."""
 
     model: Annotated[str, option("Default Claude model for workers", min_length=1)] = "opus"
-    skip_permissions: Annotated[bool, option("Launch with --dangerously-skip-permissions")] = True
+    skip_permissions: Annotated[bool, option("Launch agents with --dangerously-skip-permissions")] = True
     allowed_tools: Annotated[
         tuple[NonEmpty, ...], option("Tools allowed without a permission prompt (--allowedTools)")
     ] = ("Bash", "Edit", "Read", "Write", "Glob", "Grep")
@@ -198,7 +204,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     sound_on_review: Annotated[bool, option("Ring the terminal bell when work needs review")] = True
     agent: Annotated[AgentName, option("Agent to run: Claude Code or the scripted agent")] = "claude"
     agent_command: Annotated[
-        Text, option("Path of the agent's program; empty means search PATH", example="~/.local/bin/claude")
+        Text, option("Path to the agent's executable; empty means search PATH", example="~/.local/bin/claude")
     ] = ""
     env: Annotated[
         dict[EnvName, Text], option("Environment variables for every agent", example={"EDITOR": "true"})
@@ -207,11 +213,13 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "How long background processes may run after the agent stopped with commits, before llmc stops them",
+            "Time after an agent stops with commits until llmc stops its background processes",
             ge=0,
         ),
     ] = 60.0
-    ready_timeout_s: Annotated[float, duration("Maximum time for an agent to become ready", gt=0)] = 20.0
+    ready_timeout_s: Annotated[float, duration("Maximum time to wait for an agent to become ready", gt=0)] = (
+        20.0
+    )
     self_review: SelfReview = SelfReview()
 
 
@@ -229,7 +237,7 @@ class Worker(Table, frozen=True, kw_only=True):
     role_prompt: Annotated[
         str,
         option(
-            "Text to put before each of this worker's tasks",
+            "Text to prepend to each of this worker's tasks",
             example="You are Adam, a senior engineer focused on backend systems.",
         ),
     ] = ""
@@ -241,7 +249,7 @@ class Worker(Table, frozen=True, kw_only=True):
 class Trash(Table, frozen=True, kw_only=True):
     """Discarded work that can be restored."""
 
-    keep_days: Annotated[int, option("Days to keep discarded work", ge=0, le=36500)] = 30
+    keep_days: Annotated[int, option("Number of days to keep discarded work", ge=0, le=36500)] = 30
 
 
 class Logs(Table, frozen=True, kw_only=True):
@@ -251,7 +259,10 @@ class Logs(Table, frozen=True, kw_only=True):
         float, option("Size in MB at which a log is rotated; 0 means never", ge=0, le=10000)
     ] = 20.0
     keep: Annotated[
-        int, option("Number of rotated files to keep per log; the event log keeps all", ge=1, le=1000)
+        int,
+        option(
+            "Number of rotated files to keep per log; rotated event logs are never deleted", ge=1, le=1000
+        ),
     ] = 5
 
 
@@ -260,29 +271,29 @@ class Budget(Table, frozen=True, kw_only=True):
 
     task_tokens: Annotated[Tokens, option("Maximum tokens per attempt at a task; 0 means no limit")] = 0
     day_tokens: Annotated[Tokens, option("Maximum tokens per calendar day; 0 means no limit")] = 0
-    run_tokens: Annotated[Tokens, option("Maximum tokens per run of `up --auto`; 0 means no limit")] = 0
+    run_tokens: Annotated[Tokens, option("Maximum tokens per run of auto mode; 0 means no limit")] = 0
     task_cost: Annotated[
         Dollars, option("Maximum cost in dollars per attempt at a task; 0 means no limit")
     ] = 0.0
     day_cost: Annotated[Dollars, option("Maximum cost in dollars per calendar day; 0 means no limit")] = 0.0
-    run_cost: Annotated[
-        Dollars, option("Maximum cost in dollars per run of `up --auto`; 0 means no limit")
-    ] = 0.0
+    run_cost: Annotated[Dollars, option("Maximum cost in dollars per run of auto mode; 0 means no limit")] = (
+        0.0
+    )
     soft: Annotated[
         float, option("Fraction of a limit at which llmc tells the worker to wrap up", gt=0, le=1)
     ] = 0.8
 
 
 class Price(Table, frozen=True, kw_only=True):
-    """Dollars per million tokens, for models whose name starts with this."""
+    """Prices in dollars per million tokens, for models whose names start with <model>."""
 
     input: Annotated[Dollars | None, option("Price of uncached input tokens", example=5.0)] = None
     output: Annotated[Dollars | None, option("Price of output tokens", example=25.0)] = None
     cache_write: Annotated[
-        Dollars | None, option("Price of cache writes; if unset, 1.25 times input", example=6.25)
+        Dollars | None, option("Price of cache writes; if unset, 1.25 times the input price", example=6.25)
     ] = None
     cache_read: Annotated[
-        Dollars | None, option("Price of cache reads; if unset, 0.1 times input", example=0.5)
+        Dollars | None, option("Price of cache reads; if unset, 0.1 times the input price", example=0.5)
     ] = None
 
 
@@ -310,7 +321,7 @@ class Notify(Table, frozen=True, kw_only=True):
     """Notifications, one per incident."""
 
     on: Annotated[
-        tuple[NoticeKind, ...], option("Kinds of incident to notify about; see `llmc notify list`")
+        tuple[NoticeKind, ...], option("Kinds of incidents to notify you about; see `llmc notify list`")
     ] = tuple(kind for kind in get_args(NoticeKind) if kind not in _OFF_BY_DEFAULT)
     bell: Annotated[bool, option("Ring the terminal bell for each notification")] = False
     desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
@@ -329,7 +340,7 @@ class Notify(Table, frozen=True, kw_only=True):
     urls: Annotated[
         tuple[NonEmpty, ...],
         option(
-            "Apprise URLs of notification services; needs `pip install llmc[notify]`",
+            "Apprise URLs for notification services; requires `pip install llmc[notify]`",
             example=["ntfy://my-topic", "mailto://user:password@example.com"],
             parse=as_array,
         ),
@@ -342,87 +353,95 @@ class Auto(Table, frozen=True, kw_only=True):
     concurrency: Annotated[int, option("Number of auto workers", ge=1, le=99)] = 1
 
     task_list_id: Annotated[
-        Text, option("ID of the Claude Code task list; the agents use the same list", example="my-project")
+        Text, option("ID of the Claude Code task list that llmc shares with the agents", example="my-project")
     ] = ""
     tasks_root: Annotated[
         Text,
         option(
-            "Directory of the task lists; empty means `tasks` in the agent's configuration directory",
+            "Directory that contains the task lists; empty means `tasks` in the agent's configuration directory",
             example="~/.claude/tasks",
         ),
     ] = ""
     context_config_path: Annotated[
-        Text, option("File with a prologue and an epilogue per label; relative to repo.source", min_length=1)
+        Text,
+        option(
+            "File with a prologue and an epilogue for each label; the path is relative to repo.source",
+            min_length=1,
+        ),
     ] = ".claude/llmc_task_context.toml"
     post_accept_command: Annotated[
         Text,
         option(
-            "Command to run after each landed task, in the directory of `up --auto`; a failure stops auto mode",
+            "Command to run after each task lands, where auto mode was started; a failure stops auto mode",
             example="make deploy",
         ),
     ] = ""
     task_pool_command: Annotated[
         Text,
         option(
-            "Command that prints a new task when a worker has none; runs in the directory of `up --auto`",
+            "Command that prints a new task when a worker has none; runs where auto mode was started",
             example="scripts/next-task",
         ),
     ] = ""
-    task_pool_timeout_secs: Annotated[float, duration("Timeout of task_pool_command", gt=0)] = 60.0
+    task_pool_timeout_secs: Annotated[float, duration("Timeout for task_pool_command", gt=0)] = 60.0
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
-        option("Tasks created by agents: held for `tasks approve`, run like any other, or not allowed"),
+        option(
+            "Tasks created by agents: hold for `llmc tasks approve` (propose), run (accept), or disallow (off)"
+        ),
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
     crash_backoff_secs: Annotated[
         float, duration("Wait before retrying a task whose agent crashed; doubles with each crash", ge=0)
     ] = 10.0
     limit_backoff_secs: Annotated[
-        float, duration("First wait after a usage limit without a reset time; doubles up to 1 hour", gt=0)
+        float, duration("Initial wait after a usage limit with no reset time; doubles up to 1 hour", gt=0)
     ] = 300.0
     api_backoff_secs: Annotated[
         float,
-        duration("First wait while the API is overloaded or unreachable; doubles up to 30 minutes", gt=0),
+        duration("Initial wait while the API is overloaded or unreachable; doubles up to 30 minutes", gt=0),
     ] = 60.0
     dirty_backoff_secs: Annotated[
-        float, duration("First wait while the source has uncommitted changes; doubles up to 1 hour", gt=0)
+        float, duration("Initial wait while the source has uncommitted changes; doubles up to 1 hour", gt=0)
     ] = 60.0
     budget: Budget = Budget()
 
 
 class Overseer(Table, frozen=True, kw_only=True):
-    """The supervisor: `llmc overseer` keeps `llmc up --auto` running, and has an agent fix failures."""
+    """The supervisor: `llmc overseer` keeps `llmc up --auto` running and has a remediation agent fix failures."""
 
     remediation_prompt: Annotated[
         str,
         option(
             "Instructions for the remediation agent; required by `llmc overseer`",
-            example="You maintain this project's llmc setup. Read the logs, fix the cause, test the fix.",
+            example="You maintain this project's llmc setup. Read the logs, fix the cause and test the fix.",
             check=check_can_be_typed,
         ),
     ] = ""
     heartbeat_timeout_secs: Annotated[
-        float, duration("Maximum age of the daemon's heartbeat before it counts as hung", gt=0)
+        float, duration("Age of the last heartbeat after which the daemon counts as hung", gt=0)
     ] = 30.0
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before llmc resets the worker and restarts the daemon; longer with goals",
+            "Time without progress before a worker is reset and the daemon restarts; goals raise the default",
             gt=0,
         ),
     ] = 3600.0
     restart_cooldown_secs: Annotated[
         float,
-        duration("The supervisor gives up if the daemon fails sooner than this after a remediation", gt=0),
+        duration(
+            "If the daemon fails again within this time after a remediation, the supervisor gives up", gt=0
+        ),
     ] = 60.0
     remediation_timeout_secs: Annotated[float, duration("Maximum time per remediation", gt=0)] = 1800.0
     max_remediations_per_day: Annotated[
         int,
-        option(
-            "Maximum number of remediations in 24 hours; after that, the supervisor gives up", ge=1, le=1000
-        ),
+        option("Maximum number of remediations in 24 hours before the supervisor gives up", ge=1, le=1000),
     ] = 6
-    check_interval_secs: Annotated[float, duration("Time between checks of the daemon", gt=0)] = 2.0
+    check_interval_secs: Annotated[
+        float, duration("Time between the supervisor's checks of the daemon", gt=0)
+    ] = 2.0
     goals: Goals = Goals()
 
 

@@ -16,7 +16,7 @@ _LONGEST_S = 365 * 86400.0
 def check_worker_name(name: str) -> str | None:
     """The problem with this name, or None."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
-        return "a worker name has 1 to 31 lowercase letters, digits and dashes, and starts with a letter"
+        return "a worker name must be 1 to 31 lowercase letters, digits or dashes, starting with a letter"
     if name == "overseer" or is_auto_name(name):
         return f'the name "{name}" is reserved'
     return None
@@ -39,7 +39,8 @@ def _must_match(wanted: str, problem: str) -> Callable[[str], str | None]:
 
 
 check_env_name = _must_match(
-    r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable name has only letters, digits and underscores"
+    r"[A-Za-z_][A-Za-z0-9_]*",
+    "an environment variable name must be letters, digits or underscores, not starting with a digit",
 )
 check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
 #: the message does not repeat the value, which may be a secret

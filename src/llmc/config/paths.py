@@ -131,7 +131,10 @@ def short_runtime_dir() -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     info = directory.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:
-        raise NotFound(f"{directory} is not your private directory", hint=f"Remove {directory}.")
+        raise NotFound(
+            f"{directory} is not a private directory owned by you",
+            hint=f"Remove {directory}, then run the command again.",
+        )
     return directory
 
 
@@ -160,7 +163,7 @@ def _refusal(error: trust.Untrusted) -> Refused:
         )
     return Refused(
         f"refusing to use {error.path}: it is not registered as your root",
-        hint=f"If you created it, register it: llmc --root {shlex.quote(error.path)} up --detach",
+        hint=f"If you created this root, register it: llmc --root {shlex.quote(error.path)} up --detach",
     )
 
 

@@ -64,7 +64,7 @@ def split_key(dotted: str) -> Path:
     """The parts of `a.b."c.d"`; ValueError if it is not a key."""
     path, rest = _read_path(_TOKEN.findall(dotted))
     if not path or rest:
-        raise ValueError(f'"{dotted}" is not a key such as "defaults.model"')
+        raise ValueError(f'invalid key "{dotted}"; expected a key such as "defaults.model"')
     return path
 
 

@@ -53,7 +53,7 @@ def choose(
         if owner_of(path) is None and path in (named and real(named), default):
             return Chosen(path, "the root you are in")
     if named:
-        return _ours(named, "from llmc.root in the git config of this repository")
+        return _ours(named, "from llmc.root in this repository's git config")
     if around:
         raise Untrusted(around[0], owner_of(around[0]))
     return _ours(default, "the default root")

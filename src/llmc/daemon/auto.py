@@ -196,7 +196,7 @@ class AutoMode:
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch_list(loop)
         self._loop = loop  # last: the lanes check it, and this run's spending counts from its event
-        self._say(f"auto mode: {len(self.workers)} workers")
+        self._say(f"auto mode started with {len(self.workers)} worker{'s' if len(self.workers) != 1 else ''}")
         for name in self.workers:
             self._poke(name, 0.0)
 
@@ -305,7 +305,7 @@ class AutoMode:
         self._watch_config()
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
-            self._run.drain("the time limit is reached")
+            self._run.drain("time limit reached")
         if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
@@ -336,7 +336,7 @@ class AutoMode:
                 fails_at = f"{branch} itself fails `{state.failing_base.command}`"
                 self._say(f"{fails_at}; auto mode starts no tasks until {branch} passes")
             else:
-                self._say("the default branch passes again; work continues")
+                self._say("the default branch passes validation again; work continues")
                 self._look_for_work()
         elif not fails or monotonic() < self._base_next:
             return
@@ -354,7 +354,7 @@ class AutoMode:
             self._poke(name, 0.0)
         everybody = bool(records) and len(waiting_for) == len(records)
         if everybody and not self._persons_said:
-            self._say(f"every worker is waiting for you: {', '.join(waiting_for)}; see `llmc status`")
+            self._say(f"every worker is waiting for you ({', '.join(waiting_for)}); see `llmc status`")
         self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
@@ -391,7 +391,7 @@ class AutoMode:
             self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
         elif missing and not self._missing_said:
             self._missing_said = True
-            text = f"{len(missing)} of {len(self.workers)} auto workers were removed: {', '.join(missing)}"
+            text = f"auto workers missing from state.json ({len(missing)} of {len(self.workers)}): {', '.join(missing)}"
             self._log.warning(
                 text, extra={"action": "workers_missing", "cause": Cause.BUG, "workers": missing}
             )
@@ -449,7 +449,7 @@ class AutoMode:
             notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
-        text = f"{what} has made no progress for over two minutes; heartbeats stop"
+        text = f"{what} has made no progress for over two minutes; sending no more heartbeats"
         self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
 
     def _say(self, text: str) -> None:

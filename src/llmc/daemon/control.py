@@ -64,7 +64,7 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
         raise already_runs(project)
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
     process, begin = spawn(project, argv, os.environ)
-    hint = f"Its output is in {project.root.logs / OUTPUT}."
+    hint = f"The daemon's output is in {project.root.logs / OUTPUT}."
     wait_until(
         lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
     )
@@ -72,7 +72,7 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
         raise LlmcError(f"the daemon exited immediately: {last_line(said(project, begin))}", hint=hint)
     record = live_registration(project)
     if record is None or record.pid != process.pid:
-        raise LlmcError(f"the daemon did not register within {READY_LIMIT_S:g} s", hint=hint)
+        raise LlmcError(f"the daemon did not start within {READY_LIMIT_S:g} s", hint=hint)
     return record
 
 
@@ -148,8 +148,8 @@ def stop(
         return False
     if daemon is None:
         raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root's lock but is not its daemon",
-            hint="Wait for that process to exit, then try again.",
+            f"{locks.holder(project.root.lock('daemon'))} holds this root's daemon lock but is not the daemon",
+            hint="Wait for that process to exit, then run the command again.",
         )
     if not _accepts_request(project, told):
         processes.send(daemon, told)

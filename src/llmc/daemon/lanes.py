@@ -101,7 +101,8 @@ class Lane:
             self._say(error)
         except Exception as error:
             self._log.exception(
-                "bug in a lane", extra={"action": "lane_failed", "worker": self.name, "cause": "bug"}
+                f"bug in {lane_name(self.name)}",
+                extra={"action": "lane_failed", "worker": self.name, "cause": "bug"},
             )
             self._say(error)
         return True
@@ -115,7 +116,7 @@ class Lane:
             self._has_failed = error is not None
         except Exception:
             self._log.info(
-                "could not report the failure of a lane",
+                f"cannot report the failure of {lane_name(self.name)}",
                 extra={"action": "lane_problem", "worker": self.name},
             )
 

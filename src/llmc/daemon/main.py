@@ -381,7 +381,7 @@ class Daemon:
         return task
 
     async def _shut_down(self) -> None:
-        say("another daemon takes over; the agents keep running" if self.handing_over else "stopping ...")
+        say("another daemon is taking over; the agents keep running" if self.handing_over else "stopping ...")
         self.stopping.set()
         self.goals.stop()
         if self.patrolling is not None:
@@ -396,7 +396,7 @@ class Daemon:
             with self.project.store.transaction() as tx:
                 if self.interrupted:
                     tx.remember_auto(False)
-                tx.emit("daemon_stopped", reason="another daemon takes over" if self.handing_over else "")
+                tx.emit("daemon_stopped", reason="another daemon took over" if self.handing_over else "")
             if not self.handing_over and not self._run_on() and (left := close_server(self.project)):
                 say(told_of(self.project, left))
         except LlmcError as error:

@@ -144,7 +144,7 @@ def repair_leftovers(root: Root) -> None:
     """As `end_leftovers`, but not while a canary runs."""
     with locks.claim(root.lock("canary")) as ours:
         if not ours:
-            raise Refused("a canary is running", hint="Run `llmc doctor` again.")
+            raise Refused("a canary is running", hint="When it has finished, run `llmc doctor` again.")
         end_leftovers(root)
 
 

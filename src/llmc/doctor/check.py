@@ -92,9 +92,9 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
         return DETACH
     # A stale index.lock may be what keeps `llmc accept` from finishing.
     if worker.record.accept is not None and kind != "index_lock":
-        return f"finish `llmc accept {name}` first"
+        return f"an accept is unfinished; run `llmc accept {name}` first"
     if worker.pane is PaneState.UNKNOWN:
-        return "tmux did not answer; try again"
+        return "tmux did not answer; run `llmc doctor` again"
     return ""
 
 

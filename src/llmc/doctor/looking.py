@@ -277,7 +277,7 @@ def _settings_problem(project: Project, record: WorkerRecord) -> str:
         return f"its hook settings {path} are missing"
     except (OSError, ValueError, LlmcError):
         return f"cannot read its hook settings {path}"
-    return "" if same else f"its hook settings {path} differ from those of this llmc"
+    return "" if same else f"its hook settings {path} differ from what this version of llmc writes"
 
 
 def _found_prompt(project: Project, record: WorkerRecord) -> str:

@@ -20,7 +20,7 @@ MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11)}
 #: llmc does not work without these
 ESSENTIAL = (("git", "--version"), ("tmux", "-V"))
 
-DIFFT = "difft is not installed: `llmc review` shows plain diffs"
+DIFFT = "difft is not installed, so `llmc review` shows plain diffs"
 GET_DIFFT = "For syntax-aware diffs, install difftastic (https://difftastic.wilfred.me.uk)."
 
 
@@ -51,7 +51,7 @@ def client(project: Project) -> seen.Program:
         agent = agent_for(project)
         return seen.Program(agent.name, agent.version(), agent.minimum)
     except LlmcError as error:
-        return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+        return seen.Program("the agent", problem=error.message, fix=error.hint or "run `llmc config edit`")
 
 
 def here(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
@@ -74,8 +74,8 @@ def of_program(program: seen.Program) -> list[Finding]:
     if not version or version >= program.minimum:
         return []
     needed = ".".join(map(str, program.minimum))
-    text = f"{program.name} is too old: found {program.version}, need {needed}"
-    return [Finding(text, program.fix or f"install {program.name} {needed}", subject=program.name)]
+    text = f"{program.name} is too old: found {program.version}, need {needed} or later"
+    return [Finding(text, program.fix or f"install {program.name} {needed} or later", subject=program.name)]
 
 
 def require_essential() -> list[seen.Program]:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,9 +33,15 @@ def examine(root: Root) -> Facts:
     at = looking.look(root)
     checks = [check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}]
     checks.sort(key=lambda check: check.late)
-    seen = {check.kind: tuple(check.look(at)) for check in checks}
+    seen: dict[str, tuple[Any, ...]] = {}
+    failed: dict[str, str] = {}
+    for check in checks:
+        try:
+            seen[check.kind] = tuple(check.look(at))
+        except Exception as error:  # one check that fails must not hide what the others find
+            failed[check.kind] = str(error) or type(error).__name__
     dirty = looking.source_dirty(at) if not seen.get("source") else ()
-    return replace(at.facts, seen=seen, source_dirty=dirty)
+    return replace(at.facts, seen=seen, failed=failed, source_dirty=dirty)
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -44,6 +51,9 @@ def diagnose(facts: Facts) -> list[Finding]:
     for check in CHECKS:
         if isinstance(check, WorkerCheck):
             found += [finding for worker in facts.workers for finding in of_one(check, worker)]
+        elif check.kind in facts.failed:
+            text = f"cannot check for this: {check.about}: {facts.failed[check.kind]}"
+            found.append(Finding(text, "run `llmc doctor` again", kind=check.kind, group=check.group))
         elif not facts.lacking & {*check.needs}:
             made = check.judge(facts, facts.seen.get(check.kind, ()))
             found += [replace(finding, kind=check.kind, group=check.group) for finding in made]
@@ -63,13 +73,13 @@ def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
 def notes(facts: Facts) -> list[str]:
     """What could not be checked completely, and why. These are not problems."""
     said = [
-        f"{worker.record.name}: not fully checked, {worker.busy_with} is using it"
+        f"{worker.record.name}: not fully checked because {worker.busy_with} is using it"
         for worker in facts.workers
         if worker.busy_with
     ]
     said += facts.config_advice
     if facts.source_dirty:
-        names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
+        names = ", ".join(facts.source_dirty[:3]) + (", ..." if len(facts.source_dirty) > 3 else "")
         said.append(f"the source has uncommitted changes, which block `llmc accept`: {names}")
     return said
 
@@ -89,13 +99,13 @@ def not_seen(facts: Facts) -> dict[str, str]:
     unseen = {}
     lacking = _without_a_lost_state(facts).lacking
     if "state" in lacking:
-        unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "the state cannot be read")
+        unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "state.json cannot be read")
     if "git" in lacking:
-        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git cannot be used")
+        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git does not work")
     if "tmux" in lacking:
-        unseen |= {"sessions": "tmux cannot be used"}
+        unseen |= {"sessions": "tmux does not work"}
     if "config" in lacking:
-        unseen |= {"source": "the configuration cannot be used"}
+        unseen |= {"source": "config.toml is invalid"}
     return unseen
 
 
@@ -122,7 +132,7 @@ def _repair(project: Project, check: Check | WorkerCheck, finding: Finding) -> R
             assert check.fix is not None
             text = check.fix(project, finding.subject)
     except LlmcError as error:
-        return Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip())
+        return Repair(finding, False, f"not repaired: {error.message}. {error.hint}".removesuffix(". "))
     except OSError as error:
         return Repair(finding, False, f"not repaired: {error}")
     with contextlib.suppress(LlmcError), project.store.transaction() as tx:

@@ -43,7 +43,7 @@ from llmc.workers.start import send_message
 
 #: the next tick tries again, so do not wait long for a busy worker
 WORKER_LOCK_S = 2.0
-_TYPED_BEFORE = "prompt already sent"
+_TYPED_BEFORE = "the prompt was already sent"
 _RESULTS = {
     Outcome.ACKNOWLEDGED: Result.OK,
     Outcome.QUEUED: Result.ACCEPTED,
@@ -92,9 +92,9 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     source = source_of(project)
     made = _task_of(source, action.dispatch_id)
     if made is not None:
-        return Done(Result.ACCEPTED, "task already exists", made.id)
+        return Done(Result.ACCEPTED, "the task already exists", made.id)
     if unsettled := source.listing().unsettled:
-        return Done(None, f"waiting for {min(unsettled)}, which is still being written")
+        return Done(None, f"waiting for task file {min(unsettled)}, which is still being written")
     withdrawn = _withdraw(project, action, source)
     if withdrawn.result is not Result.OK:
         return withdrawn
@@ -186,7 +186,7 @@ def _let_go(project: Project, claim: Claim) -> bool:
     except Refused:
         return False
     except NotFound:
-        source_of(project).write("released", claim, reason="its worker no longer exists")
+        source_of(project).write("released", claim, reason="the worker no longer exists")
     return True
 
 
@@ -247,7 +247,7 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
     if wanted in ("", "notify"):
         return "sent to all notification channels" if ways else "no notification channel is configured"
     if wanted == "inbox":
-        return "not sent to any notification channel, as the goal requests"
+        return "not sent to notification channels (--reply-to inbox)"
     if wanted not in ways:
         raise Refused(
             f"channel {wanted!r} is not configured in [notify]; the question was not sent",

@@ -128,7 +128,10 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
 
     def write(view: GoalView) -> Change:
         if view.goal.status.is_over:
-            raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create")
+            raise Refused(
+                f"cannot change goal {goal_id}: it is {view.goal.status}",
+                hint="To create a new goal: llmc goal create",
+            )
         now = now_unix()
         event = view.goal.event("goal.updated", now, {"fields": sorted(fields), "actor": HUMAN})
         named = {key: value for key, value in fields.items() if key != "reply_to"}
@@ -186,7 +189,7 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 def new_goal(title: str, **fields: Any) -> Goal:
     if not title.strip():
-        raise UsageError("the goal has no title", hint='llmc goal create --title "..."')
+        raise UsageError("the title is empty", hint='Example: llmc goal create --title "..."')
     now = now_unix()
     return Goal(goal_id=new_id("goal"), title=title.strip(), created_at=now, updated_at=now, **fields)
 
@@ -225,7 +228,9 @@ def reply_to(where: str, thread: str = "", account: str = "") -> DeliveryContext
         names = ", ".join((*CHANNELS, "url-1 ..."))
         raise UsageError(f"unknown channel {channel!r}", hint=f"Channels: {names}")
     if not channel and (to or thread or account):
-        raise UsageError("--reply-to has no channel", hint="Example: --reply-to webhook:ada")
+        raise UsageError(
+            "the reply options require --reply-to CHANNEL", hint="Example: --reply-to webhook:ada"
+        )
     return DeliveryContext(channel=channel, to=to.strip(), thread=thread.strip(), account=account.strip())
 
 
@@ -253,7 +258,7 @@ def of_goal(view: GoalView) -> Concerns:
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
     for part in view.assignments.values():
         if part.status is AssignmentStatus.STALLED:
-            said = f"{part.work_node_id} of {view.goal.title} has stalled; llmc is trying to recover it"
+            said = f"{part.work_node_id} ({view.goal.title}) has stalled; llmc is trying to recover it"
             why = f"llmc goal why {part.work_node_id}"
             found[f"{_STALLED}{part.assignment_id}"] = _item(
                 "goal_stalled", "notice", view.goal.goal_id, said, why

@@ -152,18 +152,18 @@ def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
         return Silent(Failure.FAILED, _ended("the client", done))
     if answer.error or not done.ok:
         failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
-        text = f"the client failed: {answer.error[:ERROR_CHARS] or done.returncode}"
+        text = f"the client failed: {answer.error[:ERROR_CHARS] or f'exit code {done.returncode}'}"
         return Silent(failure, text, _HINTS.get(failure, ""), answer.spent, answer.model)
     return Said(answer.text, answer.spent, answer.model)
 
 
 _STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
-_HINTS = {Failure.AUTH: "Log in again with `claude`."}
+_HINTS = {Failure.AUTH: "Run `claude` and log in again."}
 
 
 def _ended(who: str, done: proc.Done) -> str:
     tail = (done.stderr.strip() or done.stdout.strip())[-ERROR_CHARS:]
-    return f"{who} exited with code {done.returncode}" + (f": {tail}" if tail else " and no output")
+    return f"{who} exited with code {done.returncode}" + (f": {tail}" if tail else " without any output")
 
 
 #: characters read of a file
@@ -281,7 +281,9 @@ def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> P
     """Smaller subtasks for a leaf, if there is room for two."""
     most = room_for_split(view, leaf_id, setup.limits)
     if most < 2:
-        text = f"{leaf_id} cannot be split: it is not an open leaf, or the plan has no room for more"
+        text = (
+            f"{leaf_id} cannot be split: it is not an open leaf, or the maximum number of subtasks is reached"
+        )
         return PlanFailed(Failure.NOT_NEEDED, text)
 
     def check(text: str) -> Split | Problems:
@@ -323,8 +325,9 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         problems = tuple(map(str, found))
         attempts.append(Attempt(said.spent, problems))
         prompt = prompts.repair_prompt(first, problems, said.text)
-    text = f"the planner gave no valid answer after {len(attempts)} attempts; last problem: {attempts[-1].problems[0]}"
-    hint = "Write the plan by hand, or clarify the problem statement and plan again."
+    tries = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
+    text = f"the planner did not return a valid answer in {tries}; last problem: {attempts[-1].problems[0]}"
+    hint = "Clarify the problem statement and run `llmc goal plan` again, or pass your own plan with --from FILE."
     return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 
 

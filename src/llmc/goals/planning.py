@@ -32,7 +32,7 @@ from llmc.repo.project import Project, agent_for
 
 #: the worker name of planning in `llmc usage`
 PLANNER = "planner"
-_SPLIT_WHY = "no progress; it may be too large"
+_SPLIT_WHY = "no progress; the work may be too large"
 
 
 #: makes a plan as a change, without a lock on the store; LlmcError if there is none
@@ -86,7 +86,10 @@ def create(
     try:
         view = plan(project, goal.goal_id, make_plan=make_plan)
     except LlmcError as error:
-        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id} (or with --from FILE)"
+        hint = (
+            error.hint
+            or f"To try again: llmc goal plan {goal.goal_id} (or pass your own plan with --from FILE)"
+        )
         return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
     return Created(view, planned=True)
 
@@ -288,7 +291,7 @@ def replan_by_hand(
     project: Project, goal_id: str, why: str, file: Path | None
 ) -> tuple[GoalView, PlanRevision]:
     """The goal with its new plan, and what changed. The store is not locked while the planner runs."""
-    why = check_typed("why", why).strip() or ("read from " + file.name if file else "requested by user")
+    why = check_typed("why", why).strip() or ("read from " + file.name if file else "requested by the user")
     store = open_store(project)
     view = store.view(goal_id)
     _check_is_open(view)
@@ -329,12 +332,13 @@ def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, 
 def _merged(project: Project, view: GoalView, plan: Plan, why: str, provenance: Provenance) -> Change:
     change = merge_plan(view, plan, now_unix(), why, provenance, limits_of(project))
     if not isinstance(change, Change):
-        raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+        raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then run the command again.")
     return change
 
 
 def _check_is_open(view: GoalView) -> None:
     if view.goal.status.is_over:
         raise Refused(
-            f"goal {view.goal.goal_id} is {view.goal.status}", hint="Create a new one: llmc goal create"
+            f"cannot replan goal {view.goal.goal_id}: it is {view.goal.status}",
+            hint="To create a new goal: llmc goal create",
         )

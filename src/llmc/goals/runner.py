@@ -231,7 +231,7 @@ class Runner:
         with store.reading() as found:
             mode = found.safe_mode()
             if mode is not None:
-                return f"safe mode: a damaged store was set aside as {mode.file}; to resume goals: llmc goal safe-mode --clear"
+                return f"goals are stopped in safe mode because llmc found the goal database damaged and moved it to {mode.file}; to resume: llmc goal safe-mode --clear"
             if store.damage:
                 return store.damage
             if not self._desk.read(found):
@@ -257,7 +257,7 @@ class Runner:
             self._granted_until = now + policy.idle_after_s
             log(
                 self._project,
-                f"{why.replace('patrol', 'the tick')}: silence does not count as a stall for {policy.idle_after_s:g} s",
+                f"{why.replace('patrol', 'the tick')}; silence does not count as a stall for the next {policy.idle_after_s:g} s",
             )
 
     def _attend(self, tick: _Tick, view: GoalView) -> None:
@@ -383,7 +383,7 @@ class Runner:
         except Refused as error:
             how = dispatch.in_words(error)
         tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
-        tick.sent.append(f"question of {goal.goal_id}: {how}")
+        tick.sent.append(f"question from {goal.goal_id}: {how}")
         tick.changed = True
         return tick.now + policy.reminder_every_s if asks.told < policy.max_reminders else None
 

@@ -55,7 +55,7 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
         view = of_goal
     else:
         raise NotFound(
-            f"goal {given.goal_id} of {id} no longer exists",
+            f"the goal of {id} ({given.goal_id}) no longer exists",
             hint="Run `llmc goal events` to see what happened.",
         )
     return why_assignment(
@@ -87,7 +87,7 @@ def clock(now: float) -> Clock:
 def done(
     project: Project, node_id: str, goal_id: str = "", *, summary: str = "", commits: tuple[str, ...] = ()
 ) -> Node:
-    text = check_typed("summary", summary) or "marked done by user"
+    text = check_typed("summary", summary) or "marked done by the user"
     seen = tuple(check_typed("commit", one) for one in commits)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
@@ -177,7 +177,7 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     """Answer a question and let the work continue."""
     check_typed("answer", text)
     if not text.strip():
-        raise UsageError("the answer is empty", hint="Pass the answer as text, or the number of an option.")
+        raise UsageError("the answer is empty", hint="Pass the answer as text or as the number of an option.")
     question = _asked(inbox(project), question_id, goal_id)
     if not question.work_node_id:
         _answer_goal(project, question, chosen(text.strip(), question.reason.options))
@@ -191,7 +191,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
     """Answer a question of the goal itself: plan or check again, complete, keep the plan, or cancel."""
     store, goal_id = open_store(project), question.goal_id
     if said == goal_end.CANCEL:
-        cancel(project, goal_id, "cancelled by user")
+        cancel(project, goal_id, "cancelled by the user")
         return
     if question.reason.kind == goal_end.PLAN:
         hint = goal_end.hinted(store.view(goal_id), said)
@@ -231,7 +231,9 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
         raise NotFound(f"no open question {question_id!r}", hint=hint)
     if len(found) > 1:
         ids = ", ".join(dict.fromkeys(one.id for one in found))
-        raise UsageError(f"{question_id} matches several questions", hint=f"Pass one of {ids}, or --goal.")
+        raise UsageError(
+            f"{question_id} matches several questions", hint=f"Pass one of {ids}, or add --goal."
+        )
     return found[0]
 
 
@@ -248,8 +250,11 @@ def _on_node(
     with store.writing() as tx:
         view = view_with(tx, node_id, goal_id, reached=reached)
         if view.goal.status.is_over:
-            hint = "Its plan can no longer be changed."
-            raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
+            hint = f"Run `llmc goal show {view.goal.goal_id}` to see the plan."
+            raise Refused(
+                f"cannot change the plan of goal {view.goal.goal_id}: the goal is {view.goal.status}",
+                hint=hint,
+            )
         change = settled(view, write(view, view.nodes[node_id], now), now)
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
@@ -276,7 +281,7 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
         raise UsageError(
-            f"{node_id} is in the plans of {len(open_)} goals", hint=f"Choose one with --goal: {names}"
+            f"{node_id} is in the plans of {len(open_)} goals", hint=f"Pass --goal with one of these: {names}"
         )
     if not open_:
         plans = found.views()

@@ -70,7 +70,8 @@ def accept(
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
             raise Refused(
-                f"{name} is being accepted by another command", hint="Run `llmc status` to follow it."
+                f"another process is already accepting {name}",
+                hint="Run `llmc status` to follow the progress.",
             )
         with ahead or Ahead(project) as begun:
             return _accept(project, name, progress, begun, only_seen)
@@ -244,7 +245,7 @@ class _Pipeline:
     def _again(self) -> None:
         """Other work landed first: merge with the new base, now holding the ticket."""
         if self.journal.attempt >= MAX_ATTEMPTS:
-            error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times during the accept")
+            error = LlmcError(f"{self.name}: gave up after the default branch moved {MAX_ATTEMPTS} times")
             self._give_up("merge", error)
             raise error
         self.progress("the default branch moved; retrying")
@@ -356,8 +357,8 @@ class _Pipeline:
             branch = self.project.config.repo.default_branch
             raise Refused(
                 f"{self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
-                hint=f"llmc message {self.name} 'Remove them: start from origin/{branch}.' "
-                f"To land them anyway: llmc review {self.name}, then accept.",
+                hint=f"Ask for their removal: llmc message {self.name} 'Remove the changes reverted on {branch}.' "
+                f"To land them anyway, run `llmc review {self.name}`, then `llmc accept {self.name}`.",
             )
 
     def validate(self) -> AcceptJournal:
@@ -414,7 +415,7 @@ class _Pipeline:
         self.record = intake.apply_pending(self.project, self.name)
         if self._is_cancelled():
             raise Cancelled(
-                f"the accept of {self.name} was cancelled during validation; nothing landed",
+                f"`llmc accept {self.name}` was cancelled during validation; nothing landed",
                 hint=f"Run `llmc events --worker {self.name}` to see why.",
             )
 
@@ -430,16 +431,16 @@ class _Pipeline:
         found = git.tree_state(self.worktree)
         if not found.clean:
             raise WorkChanged(
-                f"{self.name} changed files during the accept: {some_files(found.files)}; nothing landed",
-                hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",
+                f"{self.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",
+                hint=f"Ask for a commit: llmc message {self.name} 'Commit or discard your uncommitted changes.'",
             )
         self.worker_seen_at = time.monotonic()
 
     def _refuse_if_committed(self) -> None:
         if self._has_committed():
             raise WorkChanged(
-                f"{self.name} made a commit during the accept: {git.head(self.worktree)[:12]}; nothing landed",
-                hint=f"Run `llmc review {self.name}`, then accept again.",
+                f"{self.name} made commit {git.head(self.worktree)[:12]} while its work was being accepted; nothing landed",
+                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
             )
 
     def _has_committed(self) -> bool:
@@ -496,8 +497,8 @@ class _Pipeline:
             answer = self.way.poll(self.project, self._offer(), self.journal.receipt)
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
-            why = f"{self.name}: its work was not accepted: {gist(answer.reason)}"
-            raise LandingRejected(why, hint=f"llmc message {self.name} 'What has to change.'")
+            why = f"the work of {self.name} was not accepted: {gist(answer.reason)}"
+            raise LandingRejected(why, hint=f"Tell the worker what to change: llmc message {self.name} ...")
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
@@ -505,14 +506,14 @@ class _Pipeline:
             # Otherwise the next accept would fail the same way.
             self._write(replace(self.journal, step="land"))
             raise LlmcError(
-                f"{self.name}: {self.journal.squash[:12]} landed, but is no longer on the branch",
-                hint="The branch may have been moved back. Run `llmc accept` again to land it.",
+                f"{self.name}: {self.journal.squash[:12]} landed but is no longer on the branch",
+                hint=f"The branch may have been reset. Run `llmc accept {self.name}` again to land the commit.",
             )
         problem = fast_forward.push_onward(self.project)
         if problem:  # it has landed in the source; an unreachable remote is not a failure
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)
-            self.progress(f"warning: cannot push the source to its remote: {problem}")
+            self.progress(f"warning: cannot push from the source to its remote: {problem}")
         return replace(self.journal, step=self._after_landing())
 
     def _after_landing(self) -> str:
@@ -544,7 +545,7 @@ class _Pipeline:
         return self.journal
 
     def _tell_late(self, key: str, next: str) -> None:
-        said = f"{self.name} made more commits while its work landed; they are in the trash"
+        said = f"{self.name} made more commits while its work was landing; those commits are in the trash"
         with self.project.store.transaction() as tx:
             tx.clear_item(trash.late_key(self.name))
             tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)

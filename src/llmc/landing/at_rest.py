@@ -38,8 +38,8 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
         pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
         raise Refused(
-            f"{record.name} has background processes (pid {pids}) that could still change files",
-            hint=f"Wait for them, or run: llmc message {record.name} 'Stop your background processes.'",
+            f"{record.name} has background processes (pid {pids}) that may still change files",
+            hint=f"Wait for them to exit, or run: llmc message {record.name} 'Stop your background processes.'",
         )
 
 
@@ -76,7 +76,7 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     if not changes.clean:
         raise Refused(
             f"{record.name} has uncommitted changes: {some_files(changes.files)}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.'",
         )
     return changes
 
@@ -90,5 +90,5 @@ def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) 
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
             f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
-            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
+            hint=f"llmc message {record.name} 'Move all your commits to the branch {record.branch}.'",
         )

@@ -24,7 +24,9 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-_REFUSED_BY_HOOK = "A hook of the source refused the commit. Fix what the hook reports, then accept again."
+_REFUSED_BY_HOOK = (
+    "A hook in the source rejected the commit. Fix what the hook reports, then run the command again."
+)
 
 
 class BaseMoved(Exception):
@@ -94,19 +96,20 @@ def _refuse_if_busy(place: Path) -> None:
     if operation:
         raise SourceBusy(
             f"a {operation} is in progress in {place}",
-            hint=f"Finish or abort the {operation}, then accept again.",
+            hint=f"Finish or abort the {operation}, then run the command again.",
         )
     lock = git.git_dir(place) / "index.lock"
     if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
         raise SourceBusy(
-            f"{lock} exists: a git command is running in {place}, or was killed there",
-            hint=f"If none is running, remove the lock: rm {shlex.quote(str(lock))}",
+            f"{lock} exists: a git command is running in {place} or was killed there",
+            hint=f"If no git command is running, remove the lock: rm {shlex.quote(str(lock))}",
         )
     changed = git.tree_state(place, untracked=False).tracked
     if changed:
         names = some_files(changed)
         raise SourceBusy(
-            f"{place} has uncommitted changes: {names}", hint="Commit or stash them there, then accept again."
+            f"{place} has uncommitted changes: {names}",
+            hint="Commit or stash them there, then run the command again.",
         )
 
 
@@ -117,7 +120,7 @@ def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> No
         names = some_files(files)
         raise SourceBusy(
             f"untracked files in {place} would be overwritten: {names}",
-            hint="Move them away or commit them, then accept again.",
+            hint="Move or commit them, then run the command again.",
         )
 
 
@@ -204,7 +207,7 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
             raise BaseMoved
         _take_back(source, base, commit)
         said = (done.stderr or done.stdout).strip()[:600]
-        hint = "Move those files away or commit them, then accept again."
+        hint = "Move or commit those files, then run the command again."
         if "by hook" in said:
             hint = _REFUSED_BY_HOOK
         raise SourceBusy(f"git refused to fast-forward {source}: {said}", hint=hint)
@@ -288,7 +291,7 @@ def _push(project: Project, commit: str, branch: str) -> None:
             raise BaseMoved
         if "[remote rejected]" in done.stdout:
             said = (done.stderr or done.stdout).strip()[-600:]
-            raise SourceBusy(f"{project.source} refused the push: {said}", hint=_REFUSED_BY_HOOK)
+            raise SourceBusy(f"{project.source} rejected the push: {said}", hint=_REFUSED_BY_HOOK)
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 
@@ -307,7 +310,7 @@ def _checkout(project: Project) -> Path | None:
     place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
     if place is not None and not place.is_dir():
         raise LlmcError(
-            f"{place} is a worktree of the source, but does not exist",
+            f"{place} is registered as a worktree of the source but does not exist",
             hint="Run `git worktree prune` in the source.",
         )
     return place

@@ -47,7 +47,7 @@ def _rebase_first(project: Project, record: WorkerRecord) -> str:
     """Why it was not rebased; "" if it was or need not be. Conflicts go to the worker and end the review."""
     pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
-        return f"{record.name} has no running agent"
+        return f"the agent of {record.name} is not running"
     try:
         found = rebase.keep_rebased(project, record.name)
     except LlmcError as problem:
@@ -59,5 +59,5 @@ def _rebase_first(project: Project, record: WorkerRecord) -> str:
 
 def _for_a_reviewer(found: LlmcError, name: str) -> LlmcError:
     if isinstance(found, rebase.Conflict):
-        found.hint = found.hint.replace("Accept again", "Review it again")
+        found.hint = found.hint.replace("llmc accept", "llmc review")
     return found

@@ -147,12 +147,12 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     branch = project.config.repo.default_branch
     if not points:
         raise Refused(
-            f"the commits of {name} have no common history with {branch}",
-            hint=f"llmc message {name} 'Put your work on top of origin/{branch}.'",
+            f"the commits of {name} and {branch} have unrelated histories",
+            hint=f"llmc message {name} 'Rebase your work onto origin/{branch}.'",
         )
     if len(points) > 1:
         raise Refused(
-            f"the commits of {name} and {branch} have {len(points)} merge bases: each was merged into the other",
+            f"the commits of {name} and {branch} have {len(points)} merge bases because each was merged into the other",
             hint=f"llmc message {name} 'Merge origin/{branch} into your branch again and commit.'",
         )
     return points[0]

@@ -45,7 +45,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     head = git.head(worktree)
     if git.divergence(worktree, base, head).ahead == 0:
         raise Refused(
-            f"{name} has no commits beyond {project.config.repo.default_branch}",
+            f"{name} has no commits ahead of {project.config.repo.default_branch}",
             hint="Run `llmc status` to see all workers.",
         )
     submodules.refuse_unknown_commits(project, record)
@@ -62,7 +62,8 @@ def pick(project: Project, name: str, branch: str) -> Picked:
 def _refuse_bad_name(project: Project, branch: str) -> None:
     if branch == project.config.repo.default_branch:
         raise UsageError(
-            f"pick creates a new branch and cannot use {branch}", hint="To land it, run `llmc accept`."
+            f"`llmc pick` creates a new branch and cannot use {branch}",
+            hint="To land the work, run `llmc accept`.",
         )
     if not git.git(project.root.path, "check-ref-format", "--branch", branch, check=False).ok:
         raise UsageError(
@@ -74,17 +75,19 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} is being accepted (step {record.accept.step})", hint="Run `llmc status` to follow it."
+            f"{name} is being accepted (step {record.accept.step})",
+            hint="Run `llmc status` to follow the progress.",
         )
     if record.status not in CAN_PICK:
         raise Refused(
-            f"{name} is {record.status}: its commits may still change",
-            hint=f"Wait for it: llmc wait {name} --status needs_review,needs_input",
+            f"{name} is {record.status}, so its commits may still change",
+            hint=f"To wait for it: llmc wait {name} --status needs_review,needs_input",
         )
     worktrees.refuse_if_missing(record)
     if git.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
-            f"a rebase is in progress in the worktree of {name}", hint=f"Check it: llmc attach {name}"
+            f"a rebase is in progress in the worktree of {name}",
+            hint=f"To finish or abort it: llmc attach {name}",
         )
 
 
@@ -99,7 +102,7 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     except merging.Conflicts as found:
         raise Refused(
             f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
-            hint=f"Let {record.name} resolve the conflicts: llmc rebase {record.name}",
+            hint=f"To have {record.name} resolve the conflicts: llmc rebase {record.name}",
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch

@@ -133,7 +133,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
     at_rest.wait(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
+        raise LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
     # A new turn has started: its end decides. Files left by a validation do not matter.
     if facts.rebasing or facts.marked or not facts.on_base:
         with project.store.transaction() as tx:
@@ -142,7 +142,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(
-                f"{name} made a commit during validation", hint="llmc validates the new commit next."
+                f"{name} made a commit during validation", hint="llmc will validate the new commit next."
             )
         blamed = failed is not None and not isinstance(failed, BaseFails)
         code = (failed.returncode or 1) if failed and blamed else 0
@@ -153,7 +153,9 @@ def settle(project: Project, name: str) -> WorkerRecord:
             tx.emit(verdict.action, worker=name, **verdict.details)
             after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
     if failed and after.status is Status.NEEDS_REVIEW:
-        failed.message = failed.message.replace("nothing landed", "but it is rebased and in needs_review")
+        failed.message = failed.message.replace(
+            "; nothing landed", ", but the work was rebased and is in needs_review"
+        )
         raise failed
     return after
 
@@ -211,7 +213,7 @@ def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path)
     if not record.pre_rebase_sha:
         raise Refused(
             f"a rebase not started by llmc is in progress in the worktree of {record.name}",
-            hint=f"Finish or abort it: llmc attach {record.name}",
+            hint=f"To finish or abort it: llmc attach {record.name}",
         )
     provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
     provision.pin_unfinished(project, record, "rebase-abort")
@@ -277,8 +279,8 @@ def _gave_trouble(
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
         return LlmcError(
-            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)}, and its status is {record.status}",
-            hint="Run `llmc up --detach`, then try again: the worker resolves the conflicts.",
+            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)} but cannot resolve the conflicts while its status is {record.status}",
+            hint="Run `llmc up --detach`, then try again; the worker will resolve the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
@@ -345,7 +347,7 @@ def _record_clean(project: Project, name: str, base: str, head: str, then_valida
             tx.move(name, step(Status.NEEDS_REVIEW, "rebased", commit_sha=head))
         elif record.status is Status.NEEDS_REVIEW and then_validate and project.config.repo.validate:
             due = {"validation_due": True, "since_unix": record.since_unix}
-            tx.move(name, step(Status.REBASING, "to be validated", **due))
+            tx.move(name, step(Status.REBASING, "waiting for validation", **due))
         elif record.status is Status.NEEDS_REVIEW:
             tx.update(name, commit_sha=head)
 
@@ -374,7 +376,7 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
     if git.rebase_in_progress(worktree) or git.head(worktree) != before:
         raise LlmcError(
             f"{name}: the rebase failed and could not be aborted: {output.strip()[-1000:]}",
-            hint=f"Check it: llmc attach {name}. Its work is at {before[:12]}.",
+            hint=f"To fix it by hand: llmc attach {name}. The latest commit of {name} is {before[:12]}.",
         )
     with project.store.transaction() as tx:
         tx.update(name, **NO_REBASE)
@@ -426,10 +428,11 @@ def tell(project: Project, name: str) -> LlmcError:
         elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
             if facts is None:
-                return LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
+                return LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
             if not facts.rebasing and _has_ended(project, record, facts):
                 return LlmcError(
-                    f"the rebase of {name} has already ended", hint="Run `llmc status` to see its status."
+                    f"the rebase of {name} has already ended",
+                    hint="Run `llmc status` to see the status of the worker.",
                 )
             text, files = conflict_prompt(project, record, facts)
             together = tuple(dict.fromkeys([*record.conflicted_files, *files]))
@@ -446,9 +449,14 @@ def tell(project: Project, name: str) -> LlmcError:
         problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
-        return Conflict(text, hint=f"Accept again when {name} is needs_review.", worker=name, files=files)
-    text = f"{problem}, and the prompt to {name} was {receipt.outcome}: {receipt.reason}"
-    return Conflict(text, hint=f"Check it: llmc attach {name}", worker=name, files=files)
+        return Conflict(
+            text,
+            hint=f"Run `llmc accept {name}` again when its status is needs_review.",
+            worker=name,
+            files=files,
+        )
+    text = f"{problem}; the prompt to {name} was {receipt.outcome}: {receipt.reason}"
+    return Conflict(text, hint=f"To check: llmc attach {name}", worker=name, files=files)
 
 
 def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:

@@ -83,7 +83,7 @@ def refuse_unless_waiting(project: Project, record: WorkerRecord, verb: str) -> 
     if record.accept is not None:
         raise Refused(
             f"{name} cannot be {verb} now: it is being accepted (step {record.accept.step})",
-            hint=f"If that accept was interrupted, run `llmc accept {name}` to resume it.",
+            hint=f"If `llmc accept {name}` was interrupted, run it again to resume.",
         )
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
@@ -160,11 +160,11 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     dropped = merging.dropped_by_merges(project, shown.work)
     if dropped:
         names = some_files(dropped)
-        found.append(f"a merge by the worker dropped the changes of {branch} in {names}")
+        found.append(f"a merge by the worker dropped changes from {branch} in {names}")
     if not shown.conflicts:
         again = merging.brought_back(project, shown.work, shown.result, record.taken_back)
         if again:
-            found.append(f"reverted on {branch}, and would land again: {'; '.join(again)}")
+            found.append(f"changes that were reverted on {branch} would land again: {'; '.join(again)}")
     return tuple(found)
 
 

@@ -50,7 +50,7 @@ def squashed(messages: list[str]) -> str:
     cleaned = [clean(message).strip() for message in messages]
     distinct = list(dict.fromkeys(text for text in cleaned if text))
     if not distinct:
-        return "Work without a message\n"
+        return "Changes without a commit message\n"
     return "\n\n".join(distinct) + "\n"
 
 

@@ -142,7 +142,7 @@ def end_what_runs(one: Slot) -> None:
     left = processes.end_all(found, grace_s=0) if found else []
     if left:
         raise NoSlot(
-            f"{one.path} is in use by processes that cannot be stopped: {', '.join(str(process.pid) for process in left)}"
+            f"{one.path} is in use by processes that cannot be stopped: pid {', '.join(str(process.pid) for process in left)}"
         )
 
 
@@ -194,7 +194,7 @@ def _own_git(project: Project, one: Slot) -> Path:
         admin.resolve().parent != (project.root.path / ".git/worktrees").resolve()
         or booked != one.path / ".git"
     ):
-        raise NoSlot(f"{one.path} is not a separate worktree")
+        raise NoSlot(f"{one.path} is not a worktree of its own")
     return admin
 
 

@@ -78,7 +78,7 @@ def target(project: Project) -> Target:
         raise _not_landed_yet(pending, newest)
     if newest is None:
         raise NotFound(
-            "nothing to undo: no work was accepted", hint="Run `llmc events` to see what happened."
+            "nothing to undo: no work has been accepted", hint="Run `llmc events` to see what happened."
         )
     return newest
 
@@ -109,11 +109,11 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     """Not the one before instead: the user means the accept that waits."""
     assert pending.accept is not None
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
-    hint = f"Check whether it has landed: llmc accept {pending.name}"
+    hint = f"To check whether it has landed: llmc accept {pending.name}"
     if before is not None:
-        hint += f". To revert the accept before it, run `git revert {before.commit[:12]}` in the source."
+        hint += f". To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source."
     return Refused(
-        f"the latest accept has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
+        f"the work accepted last has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
         f"has been waiting for {pending.landing_waits_for} since {since}",
         hint=hint,
     )
@@ -232,7 +232,9 @@ class _Steps:
     def _again(self) -> UndoJournal:
         """The branch moved: make another revert, on its current state."""
         if self.journal.attempt >= MAX_ATTEMPTS:
-            error = LlmcError(f"the default branch moved {MAX_ATTEMPTS} times; nothing was undone")
+            error = LlmcError(
+                f"gave up after the default branch moved {MAX_ATTEMPTS} times; nothing was undone"
+            )
             self._give_up("revert", error)
             raise error
         return replace(self.journal, step="revert", revert="", attempt=self.journal.attempt + 1)
@@ -290,8 +292,8 @@ class _Steps:
     def _verify(self) -> UndoJournal:
         if not fast_forward.is_landed(self.project, self.journal.revert):
             raise LlmcError(
-                f"the revert {self.journal.revert[:12]} landed, but is no longer on the branch",
-                hint="The branch may have been moved back. Run `llmc events` to see what happened.",
+                f"the revert {self.journal.revert[:12]} landed but is no longer on the branch",
+                hint="The branch may have been reset. Run `llmc events` to see what happened.",
             )
         problem = fast_forward.push_onward(self.project)
         if problem:
@@ -335,11 +337,14 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
     except merging.Conflicts as error:
         raise Refused(
-            f"later commits changed the same lines in: {some_files(error.files)}; nothing was undone",
-            hint=f"Revert it by hand: git revert {commit[:12]}",
+            f"later commits changed the same lines in {some_files(error.files)}; nothing was undone",
+            hint=f"To revert it by hand, run `git revert {commit[:12]}` in the source.",
         ) from error
     if tree == git.tree_of(root, base):
-        raise Refused(f"no changes of {commit[:12]} are left on the branch", hint="It was already reverted.")
+        raise Refused(
+            f"nothing to undo: the changes in {commit[:12]} are no longer on the branch",
+            hint="The commit was already reverted.",
+        )
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
     env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY
     done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)

@@ -52,7 +52,7 @@ def verify(project: Project, name: str, worktree: Path, task: Assignment) -> Non
 
 
 def _of_task(task: Assignment) -> str:
-    return f"verify of task {task.task_id}"
+    return f"the verify command of task {task.task_id}"
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +287,7 @@ class _Check:
 
 
 def _say_where_it_runs(project: Project, why: NoSlot) -> None:
-    text = f"work is validated in the workers' worktrees: {why.message}"
+    text = f"work is validated in the workers' worktrees, not in clean checkouts: {why.message}"
     output = next((one.base_output for one in slots.every(project) if one.base_output.exists()), None)
     show = f"less {shlex.quote(str(output))}" if output else "llmc doctor"
     with project.store.transaction() as tx:
@@ -449,7 +449,7 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
     if changed:
         raise Refused(
             f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit these files, or restore them.'",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit or restore these files.'",
         )
 
 

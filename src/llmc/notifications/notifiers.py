@@ -74,7 +74,7 @@ def tell(channels: Mapping[str, Channel], message: Message, timeout_s: float) ->
     deadline = time.monotonic() + timeout_s + 0.5
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = f"no answer in {timeout_s:g} s"
+    late = f"no response within {timeout_s:g} s"
     return [found.get(name) or Outcome(name, Result.FAILED, late) for name in channels]
 
 
@@ -159,11 +159,11 @@ def _network_problem(error: Exception, timeout_s: float) -> str:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
         case TimeoutError():
-            return f"no answer in {timeout_s:g} s"
+            return f"no response within {timeout_s:g} s"
         case socket.gaierror():
             return "host not found"
         case ssl.SSLError():
-            return "TLS failed: bad certificate, or the server does not support TLS"
+            return "TLS error: the certificate is invalid, or the server does not support TLS"
         case OSError() if reason.strerror:
             return reason.strerror
         case ValueError() | http.client.InvalidURL():
@@ -176,7 +176,7 @@ def apprise_problem() -> str:
     try:
         importlib.import_module("apprise")
     except ImportError:
-        return f"Apprise is not installed: {APPRISE_HINT}"
+        return f"Apprise is not installed; to install it: {APPRISE_HINT}"
     return ""
 
 

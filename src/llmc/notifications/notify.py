@@ -268,7 +268,7 @@ def problems(project: Project) -> list[str]:
         last |= dict.fromkeys(incident.told, "")
         last |= incident.failed
     found += [
-        f"notify: the last delivery on {name} failed: {why}"
+        f"notify: the last notification to {name} failed: {why}"
         for name, why in last.items()
         if why and name in channels
     ]

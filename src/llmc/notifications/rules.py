@@ -19,17 +19,17 @@ Row = Mapping[str, Any]
 #: every kind with its description; [notify].on selects among them
 KINDS: dict[str, str] = {
     "auto_failed": "auto mode stopped because of a failure",
-    "fleet_parked": "the fleet is parked by a usage limit or an API outage",
-    "budget_reached": "the budget of a task, the day or the run is used up",
-    "task_quarantined": "a task is quarantined: it failed three times, or cannot be done as written",
-    "worker_error": "one of your workers is in error, or its agent crashed",
-    "blocked": "any other `blocked` item in `llmc status`: a question, a dialog, a dirty source, a full disk",
-    "waiting": "any other `waiting` item in `llmc status`: a proposed task, a change that did not land, a long hold",
-    "notice": "any other `notice` item in `llmc status`: a budget nearly used up, a goal without progress",
+    "fleet_parked": "the fleet is parked because of a usage limit or an API outage",
+    "budget_reached": "the budget for a task, the day or the run is used up",
+    "task_quarantined": "a task is quarantined because it failed three times or cannot be done as written",
+    "worker_error": "one of your workers has an error, or its agent crashed",
+    "blocked": "any other `blocked` item in `llmc status`, such as a question, a dialog, a dirty source or a full disk",
+    "waiting": "any other `waiting` item in `llmc status`, such as a proposed task, a change that did not land or a long hold",
+    "notice": "any other `notice` item in `llmc status`, such as a nearly used-up budget or a goal without progress",
     "needs_input": "one of your workers needs an answer or a message",
     "needs_review": "one of your workers has work to review",
-    "digest": "auto mode ended, with the digest",
-    "goal_asked": "a plan item is blocked by a question",
+    "digest": "auto mode ended; the message contains the digest",
+    "goal_asked": "a goal needs you: it has a question or has used up its budget",
     "overseer_failure": "the supervisor found a failure and started an agent to fix it",
     "overseer_ended": "the supervisor gave up; the fleet is stopped until you intervene",
 }
@@ -159,7 +159,7 @@ def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
     facts = {"cause": cause, "worker": worker, "task_id": task}
     where = ", ".join(filter(None, (worker, f"task {task}" if task else "")))
     title = f"Auto mode stopped: {cause}" + (f" ({where})" if where else "")
-    body = f"{reason}\nDiagnose: llmc doctor. Report: llmc digest. Restart: llmc up --auto --detach"
+    body = f"{reason}\nTo diagnose: llmc doctor\nTo see what happened: llmc digest\nTo restart: llmc up --auto --detach"
     return Notice("auto_failed", cause, title, body[:BODY_CHARS], facts)
 
 

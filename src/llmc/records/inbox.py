@@ -59,5 +59,5 @@ def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None
             id=path.name, problem=error.strerror or str(error) if isinstance(error, OSError) else str(error)
         )
     if not isinstance(envelope.payload, dict):
-        return Malformed(id=path.name, problem="the payload is not an object")
+        return Malformed(id=path.name, problem="the payload is not a JSON object")
     return HookEvent(id=path.name, worker=worker, instance=envelope.instance, payload=envelope.payload)

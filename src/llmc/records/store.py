@@ -31,7 +31,7 @@ from llmc.records.state import VERSION, FailingBase, Raised, State, UndoJournal,
 from llmc.records.worker import Status, WorkerRecord
 
 #: what to do without a usable state.json
-REBUILD = "run `llmc doctor --rebuild` to rebuild it from worktrees and sessions."
+REBUILD = "run `llmc doctor --rebuild`, which rebuilds state.json from the worktrees and sessions."
 
 
 #: maximum size of state.json: a thousand workers with prompts of maximum size
@@ -226,7 +226,7 @@ class Store:
             self._write(data, keep=True)
             if self.trace is not None:
                 auto = sum(record.auto for record in new.workers.values())
-                self.trace(f"state.json written: {len(new.workers)} workers, {auto} of them auto")
+                self.trace(f"state.json written (workers: {len(new.workers)}, auto workers: {auto})")
             # The change is done and must not look failed; the next transaction copies its events, or refuses.
             with contextlib.suppress(LlmcError):
                 events.append_missing(self.root.events, new.recent_events)
@@ -273,7 +273,7 @@ class Store:
             backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint=f"To restore the backup, run `cp {backup} {self.root.state}`; or {REBUILD}"
+                hint=f"To restore the backup, run `cp {backup} {self.root.state}`. Otherwise, {REBUILD}"
                 if backup.exists()
                 else f"To recover, {REBUILD} To stop all agents, run `llmc down`.",
             ) from error
@@ -287,15 +287,15 @@ class Store:
             if isinstance(version, int) and version > VERSION:
                 raise NewerState(
                     f"{self.root.state} has version {version}, but this llmc supports only {VERSION}; nothing was changed",
-                    hint="Use the newer llmc that wrote it.",
+                    hint="Use the newer llmc that wrote the file.",
                 )
             if "workers" not in raw:
-                raise msgspec.ValidationError("no workers table")
+                raise msgspec.ValidationError('missing key "workers"')
             return msgspec.convert(raw, State), raw
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
-                hint=f"To restore the backup, run `cp {self.root.state_backup} {self.root.state}`; or {REBUILD}",
+                hint=f"To restore the backup, run `cp {self.root.state_backup} {self.root.state}`. Otherwise, {REBUILD}",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:

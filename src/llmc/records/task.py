@@ -22,7 +22,7 @@ MOST_ID = 200
 _NO_ID = re.compile(r"^\.|/")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+")
 #: allowed characters of a label, as text
-LABEL_WORDS = "letters, digits, hyphen and underscore"
+LABEL_WORDS = "letters, digits, hyphens and underscores"
 
 
 class TaskStatus(StrEnum):

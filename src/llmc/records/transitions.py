@@ -12,42 +12,42 @@ S = Status
 #: every allowed transition and its cause; the diagram in the docs is generated from this
 ALLOWED: dict[tuple[Status, Status], str] = {
     (S.OFFLINE, S.IDLE): "agent started",
-    (S.OFFLINE, S.NEEDS_INPUT): "restarted with its conversation",
+    (S.OFFLINE, S.NEEDS_INPUT): "agent restarted with its conversation",
     (S.OFFLINE, S.NEEDS_REVIEW): "agent started, commits found",
-    (S.OFFLINE, S.REBASING): "agent started, rebase open",
+    (S.OFFLINE, S.REBASING): "agent started, rebase in progress",
     (S.OFFLINE, S.ERROR): "agent did not start",
     (S.IDLE, S.WORKING): "start",
-    (S.IDLE, S.NEEDS_REVIEW): "commits of the user's own turn, or from the trash",
+    (S.IDLE, S.NEEDS_REVIEW): "commits from the user's own turn or from the trash",
     (S.IDLE, S.NEEDS_INPUT): "uncommitted work restored from the trash",
     (S.IDLE, S.OFFLINE): "agent exited",
     (S.IDLE, S.ERROR): "failure",
-    (S.WORKING, S.NEEDS_REVIEW): "stopped with commits, or idle with commits",
+    (S.WORKING, S.NEEDS_REVIEW): "stopped or idle with commits",
     (S.WORKING, S.REVIEWING): "self-review sent",
     (S.WORKING, S.NEEDS_INPUT): "stopped without commits, asked a question, or was interrupted",
     (S.WORKING, S.NO_CHANGES): "reported that nothing needs to change",
     (S.WORKING, S.IDLE): "reset, or the user's own turn ended",
     (S.WORKING, S.OFFLINE): "agent exited",
     (S.WORKING, S.ERROR): "failure",
-    (S.NEEDS_INPUT, S.WORKING): "message, the question was answered, or a self-review is due",
+    (S.NEEDS_INPUT, S.WORKING): "message sent, question answered, or self-review due",
     (S.NEEDS_INPUT, S.NEEDS_REVIEW): "commits appeared",
     (S.NEEDS_INPUT, S.NO_CHANGES): "reported that nothing needs to change",
     (S.NEEDS_INPUT, S.IDLE): "reset",
     (S.NEEDS_INPUT, S.OFFLINE): "agent exited",
     (S.NEEDS_INPUT, S.ERROR): "failure",
-    (S.NEEDS_REVIEW, S.IDLE): "accept, or reset",
+    (S.NEEDS_REVIEW, S.IDLE): "accept or reset",
     (S.NEEDS_REVIEW, S.REJECTED): "reject",
     (S.NEEDS_REVIEW, S.REVIEWING): "self-review sent",
-    (S.NEEDS_REVIEW, S.REBASING): "rebase has conflicts, or is being validated",
+    (S.NEEDS_REVIEW, S.REBASING): "rebase has conflicts or is being validated",
     (S.NEEDS_REVIEW, S.WORKING): "message",
     (S.NEEDS_REVIEW, S.OFFLINE): "agent exited",
     (S.NEEDS_REVIEW, S.ERROR): "failure",
     (S.REVIEWING, S.NEEDS_REVIEW): "self-review done",
-    (S.REVIEWING, S.NEEDS_INPUT): "asked a question, or was interrupted",
+    (S.REVIEWING, S.NEEDS_INPUT): "asked a question or was interrupted",
     (S.REVIEWING, S.IDLE): "reset",
     (S.REVIEWING, S.OFFLINE): "agent exited",
     (S.REVIEWING, S.ERROR): "failure",
     (S.REJECTED, S.NEEDS_REVIEW): "stopped with commits",
-    (S.REJECTED, S.NEEDS_INPUT): "asked a question, or was interrupted",
+    (S.REJECTED, S.NEEDS_INPUT): "asked a question or was interrupted",
     (S.REJECTED, S.NO_CHANGES): "reported that nothing needs to change",
     (S.REJECTED, S.IDLE): "reset",
     (S.REJECTED, S.OFFLINE): "agent exited",
@@ -55,16 +55,16 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.REBASING, S.NEEDS_REVIEW): "resolved and validated, or aborted by the worker",
     (S.REBASING, S.IDLE): "reset",
     (S.REBASING, S.OFFLINE): "agent exited",
-    (S.REBASING, S.ERROR): "no progress, or the third round",
+    (S.REBASING, S.ERROR): "no progress, or not resolved in three rounds",
     (S.NO_CHANGES, S.WORKING): "start",
-    (S.NO_CHANGES, S.IDLE): "reset, or acknowledged",
+    (S.NO_CHANGES, S.IDLE): "reset or acknowledged",
     (S.NO_CHANGES, S.NEEDS_REVIEW): "commits appeared",
     (S.NO_CHANGES, S.NEEDS_INPUT): "uncommitted work restored from the trash",
     (S.NO_CHANGES, S.OFFLINE): "agent exited",
     (S.NO_CHANGES, S.ERROR): "failure",
     (S.ERROR, S.IDLE): "reset",
-    (S.ERROR, S.WORKING): "message, or the user's own prompt",
-    (S.ERROR, S.REBASING): "the same, while its rebase is open",
+    (S.ERROR, S.WORKING): "message or the user's own prompt",
+    (S.ERROR, S.REBASING): "message or the user's own prompt during a rebase",
     (S.ERROR, S.NEEDS_REVIEW): "conflicts resolved by hand",
 }
 
@@ -171,12 +171,12 @@ def problems(record: WorkerRecord) -> list[str]:
     found = []
     if (record.status is S.NEEDS_REVIEW) != (record.commit_sha is not None):
         found.append(
-            f"{record.name}: commit_sha must be set in review and only then; status is {record.status}"
+            f"{record.name}: commit_sha must be set if and only if the status is needs_review, but the status is {record.status}"
         )
     if record.status is S.ERROR and not record.error_reason:
-        found.append(f"{record.name}: error without a reason")
+        found.append(f"{record.name}: status is error without a reason")
     if record.status is S.IDLE and record.accept is not None:
-        found.append(f"{record.name}: idle with an accept in progress")
+        found.append(f"{record.name}: status is idle while an accept is in progress")
     if not record.worktree_path.startswith("/"):
         found.append(f"{record.name}: worktree_path is not absolute")
     return found

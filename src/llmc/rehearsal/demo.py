@@ -63,13 +63,13 @@ class Show:
         proc.run(argv, env=self.env, timeout_s=60, check=False)
 
     def begin(self) -> None:
-        self.title("A sample repository, and a root for it")
+        self.title("A sample repository and its root")
         sample.create(self.source)
         validate = ["--validate", "python3 -m unittest -q"]
         self.llmc("init", "--target", str(self.root), "--agent", self.agent, *validate)
 
     def history(self, *options: str) -> None:
-        self.title("A linear history, and the tests pass")
+        self.title("The history is linear and the tests pass")
         log = ["git", "log", "--oneline", "--graph", *options]
         self.run(log, shlex.join(log))
         self.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
@@ -84,9 +84,9 @@ REDRAW_S = 0.25
 _TOLD = {
     "task_assigned": ("cyan", "{worker}  started task {task_id}: {subject}"),
     "rebase_conflicted": ("magenta", "{worker}  has conflicts in {files} and is resolving them"),
-    "task_sent_back": ("yellow", "{worker}  failed the verify command of task {task_id} and is fixing it"),
+    "task_sent_back": ("yellow", "{worker}  is fixing task {task_id}, which failed its verify command"),
     "task_completed": ("green", "{worker}  landed task {task_id}: {subject}"),
-    "task_failed": ("red", "{worker}  released task {task_id}: {reason}"),
+    "task_failed": ("red", "{worker}  failed task {task_id}: {reason}"),
     "fleet_parked": ("yellow", "fleet parked: {reason}"),
 }
 
@@ -98,7 +98,7 @@ def tell_auto(show: Show) -> None:
     sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
     show.llmc("tasks", "import", "../plan")
     show.llmc("tasks", "graph")
-    show.title("Three auto workers run the tasks and land the results: rebased, validated, one commit each")
+    show.title("Three auto workers run the tasks; each result is rebased, validated and landed as one commit")
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
     watch(show, LIMITS_S[show.agent])
     show.history()
@@ -139,28 +139,28 @@ TASKS = {"adam": "by-name", "baker": "warmer", "clara": "farewell"}
 
 def tell_by_hand(show: Show) -> None:
     show.begin()
-    show.title("Three workers: each an agent in tmux with its own git worktree")
+    show.title("Three workers, each with an agent in tmux and a git worktree")
     for worker in TASKS:
         show.llmc("add", worker)
     show.llmc("up", "--detach")
-    show.title("A task for each; the agent's hook confirms the delivery")
+    show.title("Each worker gets a task, and the agent's hook confirms the delivery")
     for worker, task in TASKS.items():
         (show.source.parent / f"{task}.md").write_text(sample.prompt(task))
         show.llmc("start", "--worker", worker, "--prompt-file", f"../{task}.md")
     for worker in TASKS:
         show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
     show.llmc("status")
-    show.title("clara forgot the test: review it, and request changes in the same conversation")
+    show.title("clara forgot the test: review the work and request changes in the same conversation")
     show.llmc("review", "clara", "--interface", "diff")
-    show.llmc("reject", "clara", "Add a test for it.")
+    show.llmc("reject", "clara", "Add a test for farewell().")
     show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
-    show.title("adam's commit: rebased, validated, squashed, landed by fast-forward")
+    show.title("adam's work is rebased, validated, squashed and landed by fast-forward")
     before = datetime.now().isoformat(timespec="milliseconds")
     show.llmc("accept", "adam")
     show.title("baker changed the same line: llmc reports the conflict and baker merges both changes")
     show.until("baker", "rebase_resolved")
     show.llmc("events", "--worker", "baker", "--since", before)
-    show.title("The other two land on top")
+    show.title("The work of the other two workers lands on top")
     show.llmc("review", "clara", "--interface", "diff")
     show.llmc("accept", "clara")
     show.llmc("accept", "baker")
@@ -173,25 +173,25 @@ PREFIX = "llmc-demo-"
 
 
 @click.command("demo")
-@click.option("--by-hand", is_flag=True, help="Show manual mode instead: you review, reject and accept")
+@click.option("--by-hand", is_flag=True, help="Show manual mode instead (review, reject and accept)")
 @click.option(
     "--agent",
     type=click.Choice(["scripted", "claude"]),
     default="scripted",
     help="Agent to run; `claude` uses the real client and bills your account",
 )
-@click.option("--keep", is_flag=True, help="Keep the fleet running afterwards")
+@click.option("--keep", is_flag=True, help="Keep the fleet running after the demo")
 def demo(by_hand: bool, agent: str, keep: bool) -> None:
     """Run a demo on a sample repository
 
-    Needs no account and no configuration, and does not touch your files.
+    Requires no account or configuration, and does not touch your files.
 
     \b
     Examples:
-      llmc demo              nine tasks, three auto workers, a linear history
-      llmc demo --by-hand    three workers, reviewed by hand
+      llmc demo              three auto workers land nine tasks
+      llmc demo --by-hand    review and accept the work of three workers
 
-    The agent is the scripted agent that ships with llmc; everything else (tmux, git, hooks, receipts) is real.
+    By default, the agent is the scripted agent that ships with llmc. Everything else (tmux, git, hooks, receipts) is real.
     """
     if by_hand and agent != "scripted":
         raise UsageError(

@@ -36,7 +36,11 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     help="Random seed for `night` (selects the faults and their timing)",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="Duration of `night`"
+    "--minutes",
+    type=click.FloatRange(0.2, 600),
+    default=4,
+    show_default=True,
+    help="Duration of `night` in minutes",
 )
 @json_option
 def drill(
@@ -48,11 +52,11 @@ def drill(
     Examples:
       llmc drill                   list the drills
       llmc drill agent-killed      run one drill
-      llmc drill --all --jobs 4    run all of them
-      llmc drill night --seed 7    a whole fleet with a fault every few seconds
+      llmc drill --all --jobs 4    run every drill
+      llmc drill night --seed 7    run a fleet with a fault every few seconds
 
     Each drill causes a real failure in a scratch root with the scripted agent and its own tmux server, and checks that
-    no work is lost. Your files are not touched. Detection times are measured with shorter intervals than the defaults.
+    no work is lost. Your files are not touched. Drills use shorter check intervals than the defaults.
     """
     chosen = _chosen(names, everything)
     if not chosen:

@@ -8,7 +8,7 @@ from pathlib import Path
 from llmc.repo import git
 
 FILES = {
-    "README.md": "# greeter\n\nA program that greets. `python3 -m unittest` checks it.\n",
+    "README.md": "# greeter\n\nA program that greets. Run the tests with `python3 -m unittest`.\n",
     "greeter.py": 'def greet():\n    return "Hello!"\n\n\nif __name__ == "__main__":\n    print(greet())\n',
     "test_greeter.py": (
         "import unittest\n\nfrom greeter import greet\n\n\n"
@@ -28,7 +28,7 @@ def create(path: Path) -> None:
     for name, text in FILES.items():
         (path / name).write_text(text)
     git.git(path, "add", "--all")
-    git.git(path, "commit", "--quiet", "-m", "A program that greets")
+    git.git(path, "commit", "--quiet", "-m", "Add a program that greets")
 
 
 _COMMIT = "git add -A && git commit -q -m"
@@ -44,7 +44,7 @@ priority: 1
 ---
 # Greet by name
 
-Let greet() take a name, and keep greeting the world without one. Add a test.
+Let greet() take an optional name; without a name, keep greeting the world. Add a test.
 
 @sleep 1
 @sh printf 'def greet(name="world"):\\n    return f"Hello, {{name}}!"\\n\\n\\n{_MAIN}' > greeter.py
@@ -59,7 +59,7 @@ priority: 1
 ---
 # A warmer greeting
 
-Make the greeting say that it is nice to see you.
+Add "Nice to see you." to the greeting.
 
 @sleep 1
 @sh printf 'def greet():\\n    return "Hello! Nice to see you."\\n\\n\\n{_MAIN}' > greeter.py
@@ -73,7 +73,7 @@ priority: 1
 ---
 # Say goodbye
 
-Add farewell() in farewell.py, which says goodbye to a name.
+In farewell.py, add farewell(), which says goodbye by name.
 
 @sh printf 'def farewell(name="world"):\\n    return f"Goodbye, {{name}}!"\\n' > farewell.py
 @sh {_COMMIT} "Say goodbye"
@@ -96,12 +96,12 @@ Cover farewell() in test_farewell.py, with and without a name.
 label: cli
 after: by-name, farewell
 ---
-# A command line
+# Add a command line
 
-Let `python3 cli.py NAME` greet, and `--bye` say goodbye.
+Make `python3 cli.py NAME` greet NAME, and say goodbye with `--bye`.
 
 @sh printf 'import argparse\\n\\nfrom farewell import farewell\\nfrom greeter import greet\\n\\nparser = argparse.ArgumentParser()\\nparser.add_argument("name", nargs="?", default="world")\\nparser.add_argument("--bye", action="store_true")\\noptions = parser.parse_args()\\nprint((farewell if options.bye else greet)(options.name))\\n' > cli.py
-@sh {_COMMIT} "A command line"
+@sh {_COMMIT} "Add a command line"
 """,
     "document": f"""\
 ---
@@ -110,7 +110,7 @@ after: command-line
 ---
 # Document the command line
 
-Say in the README how to use cli.py.
+Document cli.py in the README.
 
 @sh printf '\\n`python3 cli.py Ada` greets Ada; `--bye` says goodbye.\\n' >> README.md
 @sh {_COMMIT} "Document the command line"
@@ -125,7 +125,7 @@ after: by-name, warmer
 Add languages.py with a table of greetings: English, German, French.
 
 @sh printf 'GREETINGS = {{"en": "Hello", "de": "Hallo", "fr": "Bonjour"}}\\n' > languages.py
-@sh {_COMMIT} "Greetings in other languages"
+@sh {_COMMIT} "Greet in other languages"
 """,
     "language-tests": f"""\
 ---
@@ -135,7 +135,7 @@ verify: python3 -m unittest -q test_languages
 ---
 # Tests for the languages
 
-Every greeting is a word that begins with a capital letter.
+Test that every greeting starts with a capital letter.
 
 @sh printf 'import unittest\\n\\nfrom languages import GREETINGS\\n\\n\\nclass LanguagesTest(unittest.TestCase):\\n    def test_capitals(self):\\n        self.assertTrue(all(word.istitle() for word in GREETINGS.values()))\\n' > test_languages.py
 @sh {_COMMIT} "Test the languages"
@@ -147,10 +147,10 @@ after: farewell-tests, document, language-tests
 ---
 # Release notes
 
-Write CHANGES.md with what is new.
+List the changes in CHANGES.md.
 
-@sh printf '# Changes\\n\\n- greets by name, and more warmly\\n- says goodbye\\n- has a command line\\n- knows three languages\\n' > CHANGES.md
-@sh {_COMMIT} "Release notes"
+@sh printf '# Changes\\n\\n- greets by name, and more warmly\\n- says goodbye\\n- adds a command line\\n- greets in three languages\\n' > CHANGES.md
+@sh {_COMMIT} "Write release notes"
 """,
 }
 

@@ -111,8 +111,8 @@ class CloneGuard:
     def _clone(self) -> None:
         if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
             raise LlmcError(
-                f"{self._git} is not the clone that llmc made: it points elsewhere",
-                hint=f"An agent may have replaced {self._git}. Check it; llmc ran no command there.",
+                f"{self._git} is not the clone that llmc created: it points to another repository",
+                hint=f"An agent may have replaced {self._git}. Check that directory; llmc did not run git there.",
             )
         self._settings(f"{self._git}/config", Place.CLONE)
         self._settings(f"{self._git}/config.worktree", Place.ROOT)
@@ -170,8 +170,8 @@ class CloneGuard:
                 entry = f"{self._git}/worktrees/{name}"
         if not os.path.isdir(entry) or os.path.islink(entry):
             raise LlmcError(
-                f"{top} is no longer a worktree of this root: its .git points elsewhere",
-                hint=f"Run `llmc doctor --repair` to recreate it; the files in {top} are kept.",
+                f"{top} is no longer a worktree of this root: its .git points to another repository",
+                hint=f"Run `llmc doctor --repair` to recreate the worktree; the files in {top} are kept.",
             )
         self._say(Undone(f"{top}/.git", "redirected git to another repository"))
         for path, text in (
@@ -203,7 +203,7 @@ class CloneGuard:
             data = git_config.read_plainly(Path(path))
             rows = data if isinstance(data, Broken) else git_config.rows_of(data)
             if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(Undone(f"{top}/.git", f"pointed to {place}, whose settings run programs"))
+                self._say(Undone(f"{top}/.git", f"pointed to {place}, whose git config runs programs"))
                 self._aside(f"{top}/.git")
                 return
 
@@ -224,7 +224,7 @@ class CloneGuard:
         if before is None and place not in (Place.CLONE, Place.ROOT):
             self._remember(path, before)
             return
-        data = Broken("the file is missing") if before is None else git_config.read_plainly(file)
+        data = Broken("missing") if before is None else git_config.read_plainly(file)
         rows = data if isinstance(data, Broken) else git_config.rows_of(data)
         if place is Place.CLONE and not isinstance(rows, Broken) and _FIRST not in dict(rows):
             rows = Broken("required settings are missing")
@@ -246,7 +246,7 @@ class CloneGuard:
         before = stamp(path)
         data = git_config.read_plainly(Path(path))
         if isinstance(data, Broken):
-            self._say(Undone(path, data.why))
+            self._say(Undone(path, f"moved away because it was unusable ({data.why})"))
             self._aside(path)
             return
         text = data.decode("utf-8", "surrogateescape")
@@ -254,12 +254,12 @@ class CloneGuard:
         if kept == text:
             self._remember(path, before)
             return
-        self._say(Undone(path, "passed files to programs, or excluded them from diffs and merges"))
+        self._say(Undone(path, "passed files to programs or excluded them from diffs and merges"))
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
         """Recreate an unusable settings file as llmc made it."""
-        self._say(Undone(str(file), f"was unusable and has been recreated: {why}"))
+        self._say(Undone(str(file), f"recreated because it was unusable ({why})"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
                 self._aside(str(file))
@@ -323,7 +323,7 @@ class CloneGuard:
             with Store(Root(Path(self._root))).transaction() as tx:
                 suspects = _suspects(tx.state, name, undone.path)
                 who = ", ".join(suspects) or name
-                by = f"; {who} may have written it" if suspects else ""
+                by = f"; {who} may have changed it" if suspects else ""
                 worker = suspects[0] if len(suspects) == 1 else None
                 tx.emit("git_config_undone", worker=worker, reason=text, file=name, keys=list(undone.keys))
                 tx.raise_item(

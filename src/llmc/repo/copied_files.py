@@ -109,7 +109,7 @@ def _in_the_way(worktree: Path, name: str) -> str | None:
     for parent in list(target.relative_to(worktree).parents)[:-1]:
         place = worktree / parent
         if place.is_symlink():
-            return f"{parent} is a symbolic link and could point out of the worktree"
+            return f"{parent} is a symbolic link that could point outside the worktree"
         if os.path.lexists(place) and not place.is_dir():
             return f"{parent} is a file"
     return None

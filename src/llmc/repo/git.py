@@ -493,7 +493,7 @@ def default_branch(repo: Path) -> str:
         done.argv,
         done.returncode,
         done.stderr,
-        message=f"{repo}: cannot tell which branch work should land on",
+        message=f"cannot determine the default branch of {repo}",
     )
 
 

@@ -46,13 +46,13 @@ def read_plainly(path: Path) -> bytes | Broken:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        return Broken(f"cannot read it: {'it is a symbolic link' if path.is_symlink() else error.strerror}")
+        return Broken("a symbolic link" if path.is_symlink() else f"cannot be read: {error.strerror}")
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)
-        return Broken("it is not a regular file")
+        return Broken("not a regular file")
     with open(fd, "rb") as file:
-        return file.read() if info.st_size <= MOST_BYTES else Broken("it is too large")
+        return file.read() if info.st_size <= MOST_BYTES else Broken("too large")
 
 
 def rows_of(data: bytes) -> list[Row] | Broken:
@@ -62,10 +62,10 @@ def rows_of(data: bytes) -> list[Row] | Broken:
         return rows
     listed = proc.run(_config_of("-", "--no-includes", "--list", "-z"), input=data, check=False)
     if not listed.ok:
-        return Broken(" ".join(listed.stderr.split()) or "git cannot read it")
+        return Broken(" ".join(listed.stderr.split()) or "not readable by git")
     pairs = [row.partition("\n") for row in listed.stdout.split("\0") if row]
     if any("." not in key for key, _, _ in pairs):
-        return Broken("it has settings outside a section")
+        return Broken("settings outside a section")
     return [(key, value if newline else None) for key, newline, value in pairs]
 
 
@@ -142,8 +142,8 @@ def _drop_stale(lock: Path) -> None:
 
     if processes.works_in(os.path.realpath(lock)):
         raise LlmcError(
-            f"cannot repair git settings: {lock} has been held for {LOCK_S:g} s by a running process",
-            hint="Stop that process, then run this again.",
+            f"cannot repair the git config: a running process has held {lock} for {LOCK_S:g} s",
+            hint="Stop that process, then run the command again.",
         )
     with contextlib.suppress(OSError):
         shutil.rmtree(lock) if lock.is_dir() and not lock.is_symlink() else lock.unlink()

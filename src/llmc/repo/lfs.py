@@ -6,7 +6,7 @@ from llmc.base.text import some_files
 from llmc.repo import git, own_objects
 from llmc.repo.project import Project
 
-MISSING = "the source uses Git LFS, but git-lfs is not installed: large files stay pointers"
+MISSING = "the source uses Git LFS, but git-lfs is not installed, so large files remain pointers"
 GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up --detach` again"
 NOT_INSTALLED = f"{MISSING}. {GET_IT}"
 
@@ -37,7 +37,7 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
         return []
     names = some_files(left)
     return [
-        f"{names}: still LFS pointers, because the source does not have the files. Run `git lfs pull` in {project.source}"
+        f"{names}: still LFS pointers because the source does not have the files. Run `git lfs pull` in {project.source}"
     ]
 
 

@@ -83,8 +83,8 @@ def take_in(clone: Path) -> None:
     if not done.ok:
         os.replace(aside, listed)
         raise LlmcError(
-            f"objects are missing without {listed}: {' '.join(done.stderr.split())[:300]}",
-            hint="The alternates were restored. Check the repository that they name.",
+            f"some objects are available only through {listed}: {' '.join(done.stderr.split())[:300]}",
+            hint="The file was restored. Check the repositories that it lists.",
         )
     aside.unlink()
 

@@ -96,7 +96,7 @@ def refresh_base(project: Project) -> str:
     if commit is None:
         raise LlmcError(
             f"the source has no branch {branch!r}",
-            hint="Set it: llmc config set repo.default_branch NAME",
+            hint="Set the default branch: llmc config set repo.default_branch NAME",
         )
     return commit
 
@@ -172,7 +172,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
-        raise LlmcError(f"{record.name}: its worktree is not clean after a reset ({names})", hint=hint)
+        raise LlmcError(f"the worktree of {record.name} is not clean after a reset ({names})", hint=hint)
     return ref
 
 
@@ -186,7 +186,7 @@ def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
         found = git.tree_state(worktree) if hidden else look.result()
         if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
-    raise LlmcError(f"{worktree.name}: its HEAD keeps changing", hint="Try again.")
+    raise LlmcError(f"HEAD keeps changing in the worktree of {worktree.name}", hint="Try again.")
 
 
 def _check_out(

@@ -222,7 +222,7 @@ def _default_branch(source: Source, target: Path) -> str:
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
             return branch
     raise LlmcError(
-        f"{source.location} has no commits yet", hint="Make a first commit there, then run `llmc init`."
+        f"{source.location} has no commits yet", hint="Make a first commit there, then run `llmc init` again."
     )
 
 
@@ -244,7 +244,7 @@ def _refuse_undecodable(source: Source, target: Path) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{text!a} is not UTF-8 text", hint=f"Choose another path with {option} PATH."
+                f"{text!a} is not valid UTF-8", hint=f"Choose another path with {option} PATH."
             ) from error
 
 

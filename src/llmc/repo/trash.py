@@ -210,8 +210,8 @@ def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
     if not whole.ok or git.resolve(repo, ref) != commit:
         said = f": {whole.stderr.strip()}" if whole.stderr.strip() else ""
         raise LlmcError(
-            f"{worker}: cannot save its work under {ref}; nothing was removed{said}",
-            hint="Check the disk and the root's clone: llmc doctor",
+            f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
+            hint="Run `llmc doctor` to check the disk and the root's clone.",
         )
 
 

@@ -103,7 +103,7 @@ def callers_place(project: Project) -> Path:
 
 def where_it_ran(project: Project, code: int) -> str:
     """For a command that was not found: relative paths refer to the directory where `up --auto` was run."""
-    return f" in {callers_place(project)}, where `up --auto` was run" if code in (126, 127) else ""
+    return f" in {callers_place(project)}, where auto mode was started" if code in (126, 127) else ""
 
 
 def run_in_slot(
@@ -127,6 +127,6 @@ def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: st
     """The error for a failed command; `what` names it, `so` says what follows."""
     return CommandFailed(
         done,
-        message=f"{worker}: {what} failed with code {done.returncode}" + (f", {so}" if so else ""),
+        message=f"{worker}: {what} failed with code {done.returncode}" + (f"; {so}" if so else ""),
         hint=f"The full output is in {project.root.log(worker)}.",
     )

@@ -94,14 +94,12 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
     if not processes.wait_until(lambda: not lock_holders(worktree, lock), READER_S, interval_s=0.1):
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
-            f"{name}: a git command is running in its worktree and holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for that command or stop it, then try again.",
+            f"a git command in the worktree of {name} holds {lock}: pid {pids or 'unknown'}",
+            hint="Wait for that command to end or stop it, then try again.",
         )
     try:
         if os.lstat(lock).st_ino != before:
-            raise Refused(
-                f"{name}: a git command is running in its worktree and holds {lock}", hint="Try again."
-            )
+            raise Refused(f"a git command in the worktree of {name} holds {lock}", hint="Try again.")
         os.unlink(lock)
     except FileNotFoundError:
         return False

@@ -55,8 +55,9 @@ def _is_event(row: dict[str, Any]) -> bool:
 
 def words(path: Path, rows: list[BadRow]) -> str:
     many = f"{len(rows)} rows" if len(rows) > 1 else "1 row"
+    which = "the first" if len(rows) > 1 else "it"
     beginning = given.written_out(rows[0].line[:SHOWN_CHARS].decode(errors="replace"))
-    return f"{many} in {path} cannot be read and will be skipped, starting with: {beginning}"
+    return f"{many} in {path} cannot be read and will be skipped; {which} starts with: {beginning}"
 
 
 def by_file(root: Root) -> dict[Path, list[BadRow]]:

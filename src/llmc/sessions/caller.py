@@ -62,7 +62,7 @@ def caller() -> Caller:
     if found is not None:
         return Caller(Kind.WORKER, found.worker, found.instance, found.root)
     if server is not None and server.is_job:
-        return Caller(Kind.UNKNOWN, why="it was started by tmux itself, not by a shell in a window")
+        return Caller(Kind.UNKNOWN, why="tmux itself started the command, not a shell in a window")
     return Caller(Kind.PERSON)
 
 
@@ -70,7 +70,8 @@ def _overseer(found: Mark, pane: Mark | None) -> Caller:
     """The name alone is a variable that anyone can set."""
     if pane is None or (pane.pid, pane.worker, pane.instance) != (found.pid, OVERSEER, found.instance):
         return Caller(
-            Kind.UNKNOWN, why="it claims to be the supervisor's agent, but does not run in its pane"
+            Kind.UNKNOWN,
+            why="the caller claims to be the supervisor's agent but does not run in that agent's pane",
         )
     return Caller(Kind.OVERSEER, OVERSEER, found.instance, found.root)
 
@@ -91,9 +92,9 @@ def reporter(project: Project) -> Caller:
     """The caller of `report`, which must run in the pane of the worker it reports for."""
     who = caller()
     if who.kind is Kind.PERSON:
-        raise UsageError("`llmc report` is for agents", hint="Agents run it in their own session.")
+        raise UsageError("`llmc report` is only for agents", hint="Agents run it in their own session.")
     if who.kind is not Kind.WORKER:
-        raise Refused("`llmc report` is for workers", hint=who.why)
+        raise Refused("`llmc report` is only for workers", hint=who.why)
     claimed = os.environ.get("LLMC_WORKER") or who.name
     record = project.store.worker(claimed)
     pane = project.pane(record)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents import hooks
+from llmc.agents import inbox_events
 from llmc.agents.agent_events import PANE_DIED, AgentEvent, What
 from llmc.base import processes
 from llmc.base.errors import LlmcError, ToolFailed
@@ -29,7 +29,7 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
     """Apply a worker's inbox to its record; the caller holds the worker's lock."""
     while True:
         record = project.store.worker(name)
-        waiting = hooks.waiting(project.root, name, record.agent)
+        waiting = inbox_events.waiting(project.root, name, record.agent)
         fresh = [event for event in waiting if event.id not in record.applied_events]
         if fresh:
             record = _apply(project, record, fresh, [event.id for event in waiting])

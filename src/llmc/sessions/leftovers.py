@@ -56,7 +56,7 @@ def end_launch(project: Project, name: str, instance: str) -> None:
 
 def _refuse(name: str, alive: list[Process]) -> None:
     still = ", ".join(str(process.pid) for process in alive)
-    raise LlmcError(f"{name}: cannot stop its background processes (pid {still})")
+    raise LlmcError(f"cannot stop the background processes of {name} (pid {still})")
 
 
 def end_with_its_agent(project: Project, record: WorkerRecord) -> None:

@@ -10,7 +10,7 @@ from shlex import join as shell_join
 from msgspec.structs import replace
 
 from llmc import hook_client, launch
-from llmc.agents import hooks
+from llmc.agents import inbox_events
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.kinds import kind_of, reader_of, tool_children
 from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
@@ -168,7 +168,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     instance = record.instance
 
     def started() -> bool:
-        events = hooks.waiting(project.root, name, record.agent)
+        events = inbox_events.waiting(project.root, name, record.agent)
         return any(
             isinstance(e, AgentEvent)
             and e.instance == instance
@@ -249,7 +249,8 @@ def end_stray(project: Project, session: SessionName) -> None:
     """Stop the agents in a session without a worker; not the supervisor's, and not while a terminal is attached."""
     if project.is_overseer(session):
         raise Refused(
-            f"{session} is the supervisor's own session", hint="Press Ctrl-C in `llmc overseer` to stop it."
+            f"{session} is the supervisor's own session",
+            hint="Press Ctrl-C in the terminal of `llmc overseer` to stop it.",
         )
     panes = answered(project.tmux.panes(), session)
     for pane in panes.values():

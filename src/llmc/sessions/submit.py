@@ -174,4 +174,4 @@ def _shown(text: str) -> str:
 def _as_file(project: Project, prompt_id: PromptId, body: str) -> str:
     path = private_dir(project.root.prompts) / f"{prompt_id}.md"
     write_atomic(path, (body + "\n").encode())
-    return f"Your instructions are in the file {path}. Read the whole file, then follow it."
+    return f"Your instructions are in the file {path}. Read the whole file, then follow the instructions."

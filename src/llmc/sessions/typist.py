@@ -12,7 +12,7 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, Box, Composer, What
-from llmc.agents.hooks import event_of
+from llmc.agents.inbox_events import event_of
 from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.screens import screen_of
@@ -50,7 +50,7 @@ REST_S = 1.0
 DOUBT_S = 30.0
 #: what llmc may type into
 _FREE = (Box.EMPTY, Box.BLANK)
-_STILL_UNCLEAR = "typed, but the agent has been busy since and has not confirmed it"
+_STILL_UNCLEAR = "typed, but the agent has been busy since then and has not confirmed the prompt"
 
 
 class _Trace(Enum):
@@ -147,7 +147,7 @@ class Typist:
         was_typed = self.delivery.outcome is Outcome.TYPED
         trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
-            return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption", None
+            return self._proof() or Outcome.ACKNOWLEDGED, "found delivered after an interruption", None
         if trace is _Trace.UNCLEAR:
             return Outcome.UNCONFIRMED, _STILL_UNCLEAR, None
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
@@ -190,7 +190,7 @@ class Typist:
         pane = answered(self.project.pane(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
-                Obstacle.DEAD, f"{self.name} has no running agent; start it with `llmc up --detach`"
+                Obstacle.DEAD, f"the agent of {self.name} is not running; start it with `llmc up --detach`"
             )
         return pane
 
@@ -224,15 +224,15 @@ class Typist:
         attach = f"run `llmc attach {self.name}`"
         if box.box is Box.ABSENT:
             words = (
-                f"the screen of {self.name} does not show its input box; {attach}, then close what is open"
+                f"the input box of {self.name} is not on the screen; {attach}, then close whatever covers it"
             )
             raise Refusal(Obstacle.SCREEN, words)
         if box.box is not Box.EMPTY:
             shown = f" ({box.text[:40]!r})" if box.text else ""
             if self._is_left_over(box):
-                words = f"an earlier prompt is still in the input box of {self.name}{shown}; {attach}, then clear it"
+                words = f"the input box of {self.name} still contains an earlier prompt{shown}; {attach}, then clear it"
                 raise Refusal(Obstacle.LEFTOVER, words)
-            words = f"a draft is in the input box of {self.name}{shown}; {attach}, then send or clear it"
+            words = f"the input box of {self.name} contains a draft{shown}; {attach}, then send or clear it"
             raise Refusal(Obstacle.DRAFT, words)
 
     def _is_left_over(self, box: Composer) -> bool:
@@ -258,9 +258,7 @@ class Typist:
                 ):
                     self._keys("Enter")
             else:
-                words = (
-                    f"{self.name} did not start a new conversation on /clear; check `llmc peek {self.name}`"
-                )
+                words = f"{self.name} did not start a new conversation after /clear; check `llmc peek {self.name}`"
                 raise Refusal(Obstacle.NO_CLEAR if self._lives() else Obstacle.DEAD, words)
         self._remember(replace(self.delivery, cleared=True))
 
@@ -330,7 +328,7 @@ class Typist:
             # C-u removes one line. Escape would remove all, but would also interrupt a running turn.
             self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
             if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
-                return "the agent did not accept the prompt, so it was removed from the input box"
+                return "the agent did not accept the prompt, so llmc removed it from the input box"
             if not self._is_safe_to_press():
                 break
         return "the agent did not accept the prompt, which may still be in its input box"

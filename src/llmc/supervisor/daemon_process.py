@@ -97,7 +97,7 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     if found is not None and (process := processes.identify(found.pid)) is not None:
         return Running(found, process, child, since)
     code = child.poll()
-    how = f"exited with code {code}" if code is not None else f"did not register within {limit_s:g} s"
+    how = f"exited with code {code}" if code is not None else f"did not start the daemon within {limit_s:g} s"
     if code is None and (process := processes.identify(child.pid)) is not None:
         end(process, child, GRACE_S)
     said = control.said(project, begin)
@@ -118,7 +118,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
     if process.is_alive:
         raise LlmcError(
             f"the daemon ({process.pid}) is still running after SIGKILL",
-            hint=f"See what it waits for: ps -o pid,stat,wchan {process.pid}",
+            hint=f"To see what it is waiting for: ps -o pid,stat,wchan {process.pid}",
         )
 
 
@@ -132,6 +132,6 @@ def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     processes.wait_until(lambda: not project.daemon_runs(), 5)
     if project.daemon_runs():
         raise LlmcError(
-            "another process holds this root's lock but has no daemon.json",
+            "another process holds this root's lock, but daemon.json does not name it",
             hint="Stop it with `llmc down --force`.",
         )

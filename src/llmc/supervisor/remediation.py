@@ -167,7 +167,7 @@ def ready(own: Project, say: Callable[[str], None]) -> str:
     if fits:
         return ""
     if why:
-        say(f"the remediation agent works in {place}: {why}")
+        say(f"the remediation agent works in {place} because {why}")
     sessions.start(own, OVERSEER)
     return sessions.wait_ready(own, OVERSEER, own.config.defaults.ready_timeout_s) or ""
 
@@ -225,7 +225,7 @@ def remediate(
     except OSError as error:
         end = End(Outcome.FAILED, str(error))
     except Exception as error:
-        end = End(Outcome.FAILED, f"bug in the remediation: {type(error).__name__}: {error}")
+        end = End(Outcome.FAILED, f"bug in the supervisor: {type(error).__name__}: {error}")
     duration_s = monotonic() - began
     if log is not None:
         with contextlib.suppress(LlmcError):  # a full disk must not hide how it ended
@@ -313,7 +313,7 @@ class _Turn(Struct):
             if self.stopping():
                 return End(Outcome.INTERRUPTED)
             if not told:
-                self._tell(f"waiting before the remediation: {taken}")
+                self._tell(f"the remediation is waiting: {taken}")
                 told = True
             self._pause(attached=True)
 
@@ -370,7 +370,7 @@ class _Turn(Struct):
         record = intake.apply_pending(self.own, OVERSEER)
         record, pane = look(self.own)
         if sessions.is_taken(record, pane):
-            return "the agent continues, because a terminal is attached"
+            return "the agent keeps running because a terminal is attached"
         if not reset.quieten(self.own, record, pane):
             sessions.end(self.own, OVERSEER, "its turn was interrupted")
         return ""

@@ -67,7 +67,7 @@ class Supervisor:
             if not ours:
                 raise Refused(
                     f"a supervisor is already running for this root: {locks.holder(lock)}",
-                    hint="See `llmc status`; stop it with Ctrl-C in its terminal.",
+                    hint="Run `llmc status` to see its state, or press Ctrl-C in its terminal to stop it.",
                 )
             with self._signals():
                 return self._run()
@@ -88,13 +88,13 @@ class Supervisor:
         before = former(self._project.root)
         self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
-            hint = "Stop it with `llmc down`; the supervisor starts its own."
+            hint = "Stop it with `llmc down`; the supervisor starts its own daemon."
             raise control.already_runs(self._project, hint)
         self._history = decide.History(remediations=before.remediations)
         identity = self._daemon.identity if self._daemon else None
         self._journal.begin(identity, before.remediations)
         self._say(
-            f"supervisor {os.getpid()} for {self._project.root.path}; press Ctrl-C to stop it and the daemon"
+            f"supervisor {os.getpid()} for {self._project.root.path}; press Ctrl-C to stop the supervisor and the daemon"
         )
         if identity is not None:
             self._say(f"took over daemon {identity.pid}")

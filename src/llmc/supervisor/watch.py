@@ -97,7 +97,7 @@ def _workers(project: Project) -> tuple[tuple[WorkerRecord, ...] | None, str]:
     try:
         state = project.store.read()
     except LlmcError as error:
-        return None, f"{error.message} {error.hint}".strip()
+        return None, f"{error.message}. {error.hint}".removesuffix(". ")
     return tuple(record for _, record in sorted(state.workers.items())), ""
 
 
@@ -239,7 +239,7 @@ class Watch:
         if why:
             self._beat.at = self._registered.at = now
             self._progress.forget(now)
-        return why.replace("patrol", "the check of the daemon")
+        return why.replace("patrol", "the daemon check")
 
     def _drained(self) -> str:
         """Why the daemon stopped taking tasks, if it exited because of that."""

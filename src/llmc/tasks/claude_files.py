@@ -219,7 +219,7 @@ class ClaudeTasks(TaskSource):
 
     @property
     def how_to_unblock(self) -> str:
-        return f"change `blockedBy` or `blocks` in {self.files.directory}"
+        return f"edit `blockedBy` or `blocks` in the task files in {self.files.directory}"
 
     @property
     def agents_write_here(self) -> bool:

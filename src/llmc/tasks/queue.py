@@ -96,7 +96,7 @@ class TaskQueue:
             books = self._look()
             ready = self._startable(books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
-                self.source.note(f"selected from {len(ready)} ready", worker=worker, task=chosen.id)
+                self.source.note(f"selected; ready tasks: {len(ready)}", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)
                 task = believed(chosen, books.made.get(key))
                 claim = self.source.claim(key, worker, task.subject, task.dispatch, task.part)
@@ -194,7 +194,7 @@ class TaskQueue:
         self._unowned.discard(task_id)
         self._index.apply({task_id: after}, books.completed_in(self.source.list_name))
         if after.status is TaskStatus.PENDING:
-            self.source.note("pending again: was in progress without an owner", task=task_id)
+            self.source.note("pending again; the task was in progress without an owner", task=task_id)
             if self._project is not None:
                 reason, about = "the task was in progress without an owner", self.source.key(task_id).fields()
                 with self._project.store.transaction() as tx:
@@ -221,7 +221,7 @@ def contexts(project: Project) -> dict[str, draft.Context]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, draft.BadContext) as error:
-        raise LlmcError(f"cannot use the task context {path}: {error}") from error
+        raise LlmcError(f"cannot use the task context file {path}: {error}") from error
 
 
 def text_of(project: Project, task: Task) -> str:

@@ -135,8 +135,8 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
     for task in tasks:
         if is_in_question(task, completed):
             text = (
-                f"task {task.id} is pending in its file, but llmc completed a task with this number. "
-                f"Run the task again? If not: llmc tasks done {task.id}"
+                f"task {task.id} is pending in its file, but llmc already completed a task with this id. "
+                f"To run it again, requeue it; to keep it completed: llmc tasks done {task.id}"
             )
             item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
             found[_task_key(source, task.id)] = item
@@ -286,7 +286,8 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
-            f"nothing was imported: two tasks are named {twice[0]!r}", hint="Give one of them a `name:`."
+            f"nothing was imported: two tasks are named {twice[0]!r}",
+            hint="Give one of them another name with `name:`.",
         )
     for draft in wanted:
         for other in (*draft.after, *draft.before):
@@ -318,7 +319,7 @@ def _refuse_cycle(known: Iterable[Task], new: Iterable[Draft]) -> None:
     ]
     found = cycle(needs([*known, *planned]))
     if {task.id for task in planned} & set(found):
-        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(found)}")
+        raise UsageError(f"nothing was added: this would create a dependency cycle ({', '.join(found)})")
 
 
 def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
@@ -331,7 +332,7 @@ def read_drafts(paths: Iterable[Path]) -> list[Draft]:
     for path in paths:
         files = sorted(path.glob("*.md")) if path.is_dir() else [path]
         if not files:
-            raise NotFound(f"no Markdown file in {path}")
+            raise NotFound(f"no Markdown files in {path}")
         for file in files:
             try:
                 found.append(drafts.from_markdown(file.read_text(encoding="utf-8"), file.stem))

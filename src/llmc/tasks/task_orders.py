@@ -34,15 +34,17 @@ class _Order:
         except NotFound as error:
             if not books.is_completed(self.key):
                 raise
-            hint = "Add the task again: llmc tasks add"
-            raise NotFound(f"task {task_id} is completed and the task file is gone", hint=hint) from error
+            hint = "To add the task again: llmc tasks add"
+            raise NotFound(
+                f"task {task_id} is completed, and its file no longer exists", hint=hint
+            ) from error
         return task, self.state(task)
 
     def state(self, task: Task) -> str:
         return overview(self.source).states.get(task.id, str(task.status))
 
     def refused(self, state: str, but: str = "") -> Refused:
-        is_so = "waits for other tasks" if state == "waits" else f"is {state}"
+        is_so = "is waiting for other tasks" if state == "waits" else f"is {state}"
         return Refused(f"task {self.key.id} {is_so}{but}", hint=_hint(self.key.id, state))
 
     def set(self, seen: Task, status: TaskStatus, action: str, reason: str, **more: str) -> Task:
@@ -66,8 +68,10 @@ def release(project: Project, task_id: str) -> Task:
     task, state = order.unattended()
     if state != TaskStatus.IN_PROGRESS:
         raise order.refused(state, ", not in progress")
-    order.source.write("released", Claim(task.claim, order.key, task.owner), reason="by user", cause="")
-    reason = f"by user, claimed by {task.owner or 'no worker'} before"
+    order.source.write(
+        "released", Claim(task.claim, order.key, task.owner), reason="released by the user", cause=""
+    )
+    reason = f"released by the user (was claimed by {task.owner or 'no worker'})"
     return order.set(task, TaskStatus.PENDING, "task_released", reason, cause="")
 
 
@@ -80,7 +84,7 @@ def requeue(project: Project, task_id: str) -> Task:
     if state in ("ready", "waits") and not order.source.books().attempts(order.key):
         raise order.refused(state, " and has not run yet")
     order.source.write("requeued", Claim(task.claim, order.key, task.owner))
-    return order.set(task, TaskStatus.PENDING, "task_requeued", f"by user, was {state}")
+    return order.set(task, TaskStatus.PENDING, "task_requeued", f"requeued by the user (was {state})")
 
 
 def done(project: Project, task_id: str) -> Task:
@@ -89,8 +93,8 @@ def done(project: Project, task_id: str) -> Task:
     task, state = order.unattended()
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise order.refused(state)
-    order.source.write("completed", Claim(task.claim, order.key, ""), reason="by user")
-    return order.set(task, TaskStatus.COMPLETED, "task_done", f"by user, was {state}")
+    order.source.write("completed", Claim(task.claim, order.key, ""), reason="marked done by the user")
+    return order.set(task, TaskStatus.COMPLETED, "task_done", f"marked done by the user (was {state})")
 
 
 def approve(project: Project, task_id: str) -> Task:
@@ -103,11 +107,11 @@ def approve(project: Project, task_id: str) -> Task:
     made, root = books.made.get(key), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
         hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
-        raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
+        raise Refused(f"task {task_id} was created by a worker in another root", hint=hint)
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
     source.write("approved", Claim("", key, made.worker if made else ""), **seen)
     approved = source.edit(key, partial(claims.approved, seen=task))
-    order.report("task_approved", approved, "by user")
+    order.report("task_approved", approved, "approved by the user")
     return approved
 
 
@@ -124,7 +128,10 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     except (NotFound, Refused, UsageError) as error:
         return "", f"task {task} was not requeued: {error.message}"
     if back is None:
-        return "", f"task {task} was not requeued: the task file is gone. Add the task again: llmc tasks add"
+        return (
+            "",
+            f"task {task} was not requeued because its file no longer exists. To add it again: llmc tasks add",
+        )
     return task.id, f"task {task} is pending again"
 
 
@@ -158,9 +165,9 @@ def _has_it(project: Project, claim: Claim) -> Refused:
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is not None and record.landing_waits_for:
         return Refused(
-            f"the work of {claim.worker} on task {claim.task.id} is waiting for {record.landing_waits_for} "
+            f"{claim.worker}'s work on task {claim.task.id} is waiting for {record.landing_waits_for} "
             "and may still land",
-            hint=f"Wait for the answer; to check now: llmc accept {claim.worker}",
+            hint=f"Wait for the result. To check now: llmc accept {claim.worker}",
         )
     hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
     return Refused(f"{claim.worker} is working on task {claim.task.id}", hint=hint)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.hooks import event_of
+from llmc.agents.inbox_events import event_of
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.faults import step as fault_step

@@ -77,7 +77,7 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
     if not told and (found := open_question(record, said)) is not None:
         return found
     raise Refused(
-        f"{name} {_why_not_here(record, told)}: answer in the worker's terminal", hint=f"llmc attach {name}"
+        f"{name} {_why_not_here(record, told)}; answer in the worker's terminal", hint=f"llmc attach {name}"
     )
 
 
@@ -136,14 +136,14 @@ class _Dialog:
         if len(words) > MOST_CHARS:
             raise UsageError(
                 f"the answer is longer than {MOST_CHARS} characters",
-                hint="To type a longer answer: llmc attach WORKER",
+                hint=f"To type a longer answer: llmc attach {self.record.name}",
             )
         return 0
 
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name} has no running agent", hint="To start the agent: llmc up --detach")
+            raise Refused(f"the agent of {name} is not running", hint="Run `llmc up --detach` to start it.")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)
@@ -219,5 +219,5 @@ class _Dialog:
 
     def _why_not(self) -> str:
         if self.given:
-            return f"the question already has another answer: {self.given[:100]}"
-        return f"the answer is unconfirmed. To check: llmc attach {self.record.name}"
+            return f"the question was already answered: {self.given[:100]}"
+        return f"the agent did not confirm the answer. To check: llmc attach {self.record.name}"

@@ -151,7 +151,8 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(
-                f"{record.branch} was not removed: the branch is not in the trash yet", hint="Try again."
+                f"branch {record.branch} was not removed because it is not in the trash yet",
+                hint="Try again.",
             )
         if tip:
             git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)

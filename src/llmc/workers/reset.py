@@ -78,17 +78,17 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if journal is not None and project.others_accept(record.name):
         raise Refused(
             f"{record.name} is being accepted (step {journal.step})",
-            hint=f"Wait, or cancel with: llmc message {record.name} ...",
+            hint=f"Wait until it finishes, or cancel it: llmc message {record.name} ...",
         )
     if record.landing_waits_for:
         raise Refused(
-            f"{record.name}: its work is waiting for {record.landing_waits_for} and may still land",
-            hint=f"Wait for the answer; to check it now: llmc accept {record.name}",
+            f"the work of {record.name} is waiting for {record.landing_waits_for} and may still land",
+            hint=f"Wait for the result. To check it now: llmc accept {record.name}",
         )
     if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
-            f"{record.name}: `llmc accept` reached the step {journal.step!r}, so the work may have landed",
-            hint=f"Finish first: llmc accept {record.name}",
+            f"`llmc accept {record.name}` reached step {journal.step!r}, so the work may have landed",
+            hint=f"Finish it first: llmc accept {record.name}",
         )
     return pane
 

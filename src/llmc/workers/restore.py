@@ -130,10 +130,12 @@ def find(root: Root, given: str) -> Entry:
     if wanted and begins:
         raise UsageError(
             f"{given!r} is ambiguous: it matches {len(begins)} trash entries",
-            hint=f"Use the full name, such as {begins[0].name}",
+            hint=f"Use the full name, such as {begins[0].name}.",
         )
     names = [name for entry in known for name in _names(entry)]
-    raise NotFound(f"no {given!r} in the trash", hint=did_you_mean(wanted, names, _LIST_HINT, cutoff=0.3))
+    raise NotFound(
+        f"no entry {given!r} in the trash", hint=did_you_mean(wanted, names, _LIST_HINT, cutoff=0.3)
+    )
 
 
 def describe(project: Project, entry: Entry) -> str:
@@ -165,7 +167,7 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
     """Create a branch at the pinned commit, in the root's clone and in a local source. Touches no checkout."""
     if entry.ref is None or entry.commit is None:
         raise UsageError(
-            f"{entry.name} is a directory",
+            f"{entry.name} is a directory and has no commits",
             hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
@@ -218,7 +220,10 @@ def restore_to_worker(project: Project, entry: Entry, name: str) -> RestoredToWo
     that its status does not show: the next reset or start pins it again.
     """
     if entry.commit is None:
-        raise UsageError(f"{entry.name} has no commits", hint=f"llmc trash restore {entry.name} --to PATH")
+        raise UsageError(
+            f"{entry.name} has no commits",
+            hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
+        )
     with project.worker_lock(name):
         record = intake.apply_pending(project, name)
         _refuse_unless_free(project, record)
@@ -236,16 +241,16 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     name = record.name
     if record.auto:
         raise Refused(
-            f"{name} is an auto worker",
+            f"cannot restore to {name}: it is an auto worker",
             hint="Choose a worker that is not an auto worker, or restore a branch.",
         )
-    hint = f"Run `llmc reset {name}` first, which moves the work to the trash."
+    hint = f"Run `llmc reset {name}` first; it moves the work to the trash."
     if not record.status.is_free and record.status is not Status.OFFLINE:
         raise Refused(f"cannot restore to {name}: its status is {record.status}, not idle", hint=hint)
     at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
+        raise LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
     if facts.ahead or facts.dirty or facts.rebasing:
         raise Refused(f"{name} has other work in its worktree", hint=hint)
 
@@ -256,8 +261,8 @@ def _committed(project: Project, commit: str) -> str:
         parent = git.resolve(project.root.path, f"{commit}^1")
         if parent is None:
             raise Refused(
-                "this work was on a branch without commits",
-                hint="To restore a branch: llmc trash restore NAME",
+                "cannot restore to a worker: this work was on a branch without commits",
+                hint="To restore it as a branch: llmc trash restore NAME",
             )
         commit = parent
     return commit
@@ -329,7 +334,7 @@ def plan(project: Project, days: int) -> Plan:
         for entry in old:
             files_s, log_s = _age_by_clock(root, entry, now), seen_s.get(entry.ref or "")
             if files_s < limit_s:
-                doubts[entry.name] = f"the files are {format_duration(files_s)} old"
+                doubts[entry.name] = f"the files are only {format_duration(files_s)} old"
             elif log_s is None:
                 doubts[entry.name] = "not in the event log"
             elif log_s < limit_s:

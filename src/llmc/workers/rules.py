@@ -117,7 +117,7 @@ def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock:
         return None
     if seen.client_unknown and clock.age_s(seen.last_trace_unix) < NO_STOP_S:
         return None  # without a status file, only its traces show that it is still working
-    return Move(step(Status.NEEDS_REVIEW, "commits, but no Stop hook", commit_sha=git.head))
+    return Move(step(Status.NEEDS_REVIEW, "committed, but did not run the Stop hook", commit_sha=git.head))
 
 
 def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
@@ -153,7 +153,7 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock
     elif record.conflict_prompt_due:
         why = f"cannot send the conflicts to the agent: {record.delivery.reason if record.delivery else ''}"
     else:
-        why = "no turn in progress"
+        why = "the agent is not working"
     text = f"no progress in the rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
     failed = step(Status.ERROR, "no progress in the rebase", error_reason=text, cause=Cause.GIT)
     return Move(failed, "rebase_stalled", {"quiet_s": round(quiet_s)})

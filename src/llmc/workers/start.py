@@ -97,7 +97,7 @@ def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, boo
         now = intake.apply_pending(project, name).accept
         if accept_journal.may_have_landed(now) or (before is not None and now is None):
             raise _being_accepted(name, now.step if now else "finish")
-        cancelled = accept_journal.cancel(project, name, "a message to the worker")
+        cancelled = accept_journal.cancel(project, name, "cancelled by a message to the worker")
         return send_message(project, name, text), cancelled
 
 
@@ -109,7 +109,7 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
         f"{name} is being accepted (step {step})",
-        hint=f"Wait. After an interruption, run `llmc accept {name}` to finish.",
+        hint=f"Wait until it finishes. If it was interrupted, run `llmc accept {name}` to resume it.",
     )
 
 

@@ -16,6 +16,8 @@ from llmc.base.files import append_line
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.wake import listen, receive
 from llmc.config.edit import set_value
+from llmc.doctor import registry
+from llmc.doctor.check import Check, Sight
 from llmc.doctor.registry import diagnose, examine, repair_all
 from llmc.landing.prompts import task_of, task_prompt
 from llmc.records.books import Claim, entry
@@ -368,3 +370,20 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
     appender.close()
     for known in (ledger, Ledger(project.root.tasks_ledger, list_name="plan")):
         assert {task.id for task in known.books().created} == {"1", "2"}
+
+
+def test_a_check_that_fails_does_not_hide_the_others(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: let the error of one check end the report."""
+
+    def look(_: Sight) -> tuple[str, ...]:
+        raise RuntimeError("no such luck")
+
+    broken = Check("broken", "files", "something odd", lambda facts, seen: (), look)
+    monkeypatch.setattr(registry, "CHECKS", (broken, *registry.CHECKS))
+    before = [finding for finding in diagnose(examine(project.root)) if finding.kind == "broken"]
+    assert [(one.text, one.repairable) for one in before] == [
+        ("cannot check for this: something odd: no such luck", False)
+    ]
+    assert len(examine(project.root).seen) > 10

@@ -240,7 +240,7 @@ def test_what_was_typed_under_an_id_is_not_typed_again_after_a_restart(project: 
     # another process, much later: only what is on disk is known
     again = bare_project(Root(project.root.path))
     done = goal_dispatch.perform(again, action(Mode.SEND), goal(), node("S1.1.1"))
-    assert (done.result, done.notes) == (Result.OK, "prompt already sent")
+    assert (done.result, done.notes) == (Result.OK, "the prompt was already sent")
     other = goal_dispatch.perform(again, action(Mode.SEND, dispatch_id="d2"), goal(), node("S1.1.1"))
     assert other.result is Result.ERROR, "another id is another message, and there is no such worker here"
 
@@ -282,7 +282,7 @@ def test_a_report_without_ids_is_about_none_of_several() -> None:
     word = Update(status=Claim.IN_PROGRESS, summary="half of it")
     leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(word,)), after=10.0)
     refused = [one for one in leaf.events if one.type == "update.refused"]
-    assert "has 2 assignments" in str(refused)
+    assert "working on 2 of them" in str(refused)
     assert "work.reported" not in leaf.types()
     named = replace(word, work_node_id="S1.1.1")
     leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(named,)), after=10.0)

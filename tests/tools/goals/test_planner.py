@@ -150,9 +150,9 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.INVALID
     assert failed.text == (
-        "the planner gave no valid answer after 3 attempts; last problem: $: starts with text; expected only JSON"
+        "the planner did not return a valid answer in 3 attempts; last problem: $: text before the JSON; expected only JSON"
     )
-    assert [one.problems for one in failed.attempts] == [("$: starts with text; expected only JSON",)] * 3
+    assert [one.problems for one in failed.attempts] == [("$: text before the JSON; expected only JSON",)] * 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
     assert isinstance(once, PlanFailed)
@@ -165,17 +165,17 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
 FAILING = {
     "no such program": ("no-such-planner --please", Failure.MISSING, "exited with code 127"),
     "exits": ("echo it broke >&2; exit 3", Failure.FAILED, "exited with code 3: it broke"),
-    "says nothing and fails": ("exit 1", Failure.FAILED, "exited with code 1 and no output"),
+    "says nothing and fails": ("exit 1", Failure.FAILED, "exited with code 1 without any output"),
     "prints without end": ("yes", Failure.OVERRAN, "printed more than 100000 bytes"),
     "complains without end": ("yes >&2", Failure.OVERRAN, "printed more than 100000 bytes"),
     "is killed": ("kill -9 $$", Failure.FAILED, "exited with code -9"),
     "prints no text": (
         "head -c 5000 /dev/urandom",
         Failure.INVALID,
-        "the planner gave no valid answer after",
+        "the planner did not return a valid answer in",
     ),
     "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
-    "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),
+    "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not valid JSON"),
 }
 
 
@@ -290,7 +290,7 @@ def test_other_questions_are_repaired_by_the_same_rules(tmp_path: Path) -> None:
     assert isinstance(again, Planned)
     assert isinstance(again.made, Plan)
     assert again.provenance.validation_errors == (
-        "attempt 1: $.phases[0].id: T1.2 is already a task of the plan",
+        "attempt 1: $.phases[0].id: T1.2 is already a task in the plan",
     )
     assert "    T1.2 (in P1): task, todo: Name of T1.2" in (folders[0] / "prompt-1").read_text()
 

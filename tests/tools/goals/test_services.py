@@ -127,7 +127,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
         planning.replan_by_hand(project, goal_id, "no server", None)
     (asked,) = work.inbox(project)
     assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the current plan")
-    assert "Replanning failed (no server)" in asked.reason.question
+    assert "Replanning failed (reason for replanning: no server)" in asked.reason.question
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
         "it goes on with the plan it has"
     )

@@ -209,5 +209,5 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         assert purposes == [*usual, "escalate"]
         assert reason.question == f"How should {LEAF} proceed?"
         (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
-        assert (asked.result, "gave no valid answer" in asked.notes) == (Result.ERROR, True)
+        assert (asked.result, "did not return a valid answer" in asked.notes) == (Result.ERROR, True)
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back once, and no more"

@@ -158,7 +158,7 @@ def test_an_update_is_whole_or_not_there(store: GoalStore) -> None:
         move_node(view.nodes["S1.1.2"], NodeStatus.IN_PROGRESS, 5.0)
         raise AssertionError("not reached")
 
-    with pytest.raises(Refused, match="todo and cannot become in_progress"):
+    with pytest.raises(Refused, match="from todo to in_progress"):
         store.update(GOAL, refused)
 
     def half() -> None:
@@ -333,7 +333,7 @@ def test_a_newer_store_is_only_looked_at(store: GoalStore) -> None:
     before = store.path.read_bytes()
     assert store.view(GOAL).goal.title == "Import CSV files"
     with pytest.raises(
-        NewerStore, match=f"has version {VERSION + 1}, but this llmc supports up to {VERSION}"
+        NewerStore, match=f"has version {VERSION + 1}, but this llmc supports versions up to {VERSION}"
     ):
         store.apply(Change(events=(event(),)))
     assert store.path.read_bytes() == before
@@ -362,7 +362,7 @@ def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str
     looking = GoalStore(store.directory)
     with looking.reading() as found:
         assert found.views() == []
-    assert "damaged" in looking.damage or "not a goal store" in looking.damage
+    assert "damaged" in looking.damage or "not a goal database" in looking.damage
     assert (store.path.read_bytes(), os.listdir(store.directory)) == (broken, ["store.db"])
 
     writing = GoalStore(store.directory)

@@ -129,7 +129,7 @@ def test_several_merge_bases_are_refused(scene: Scene) -> None:
 def test_histories_without_a_common_commit_are_refused(scene: Scene) -> None:
     scene.worktree.git("checkout", "-q", "--orphan", "other")
     scene.worktree.commit("a.txt", "other\n")
-    with pytest.raises(Refused, match="no common history"):
+    with pytest.raises(Refused, match="unrelated histories"):
         scene.make()
 
 

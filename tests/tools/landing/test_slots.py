@@ -237,11 +237,11 @@ def test_the_task_s_own_command_comes_second_and_sees_the_commit_too(
     commit, base = work(worktree)
     verify = f"echo verify >> '{tmp_path}/order'; test -e made.txt"
     task = Assignment(task_id="7", claim="c", since_unix=0.0, verify=verify)  # type: ignore[arg-type]
-    with pytest.raises(CommandFailed, match="verify of task 7 failed"):
+    with pytest.raises(CommandFailed, match="the verify command of task 7 failed"):
         check(project, record, commit, base, task)
     assert (tmp_path / "order").read_text().split() == ["validate", "verify"]
     project = configured(project, validate="")
-    with pytest.raises(CommandFailed, match="verify of task 7 failed"):
+    with pytest.raises(CommandFailed, match="the verify command of task 7 failed"):
         check(project, record, commit, base, task)
 
 
@@ -387,7 +387,7 @@ def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_pat
     with pytest.raises(validation.NoSlot):
         check(project, record, commit, base)
     (said,) = items(project)
-    assert said.startswith("work is validated in the workers' worktrees: ")
+    assert said.startswith("work is validated in the workers' worktrees, not in clean checkouts: ")
     assert said.endswith(f"` fails in {first(project).path} on main itself")
     with pytest.raises(validation.NoSlot):
         check(project, record, commit, base)
@@ -428,7 +428,7 @@ def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(
     worktree.git("fetch", "-q", "origin")
     worktree.git("rebase", "-q", "origin/main")
     for _ in range(2):
-        with pytest.raises(BaseFails, match=r"^main itself fails `git log .*, nothing landed$"):
+        with pytest.raises(BaseFails, match=r"^main itself fails `git log .*; nothing landed$"):
             check(project, record, worktree.head(), red)
     assert (tmp_path / "runs").read_text().splitlines().count("Red") == 1
     assert ["main itself fails" in text for text in items(project)] == [True]

@@ -167,7 +167,7 @@ def test_a_channel_that_fails_is_an_event_without_its_address(
     assert reasons[:3] == ["Connection refused", "invalid URL", "exit code 3: cannot reach ..."]
     assert SECRET not in everything_written(project)
     problems = service.problems(some)
-    assert "notify: the last delivery on webhook failed: invalid URL" in problems
+    assert "notify: the last notification to webhook failed: invalid URL" in problems
     assert SECRET not in str(problems)
 
 
@@ -215,7 +215,7 @@ def test_nobody_waits_longer_than_the_limit(
     assert flush(5)
     assert time.monotonic() - began < 4
     failed = {row["channel"]: row["reason"] for row in events(project, "notify_failed")}
-    assert failed == {"webhook": "no answer in 0.5 s", "command": "timed out after 0.5 s"}
+    assert failed == {"webhook": "no response within 0.5 s", "command": "timed out after 0.5 s"}
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
@@ -229,7 +229,7 @@ def test_a_channel_that_does_not_keep_its_time_is_left_behind() -> None:
     outcomes = notifiers.tell(channels, {"title": "t"}, 0.2)
     assert time.monotonic() - began < 10
     never.set()
-    late = notifiers.Outcome("slow", Result.FAILED, "no answer in 0.2 s")
+    late = notifiers.Outcome("slow", Result.FAILED, "no response within 0.2 s")
     assert outcomes == [late, notifiers.Outcome("quick", Result.TOLD)]
     assert heard == [{"title": "t"}]
 

@@ -89,7 +89,7 @@ def test_what_landed_twice_and_what_did_not(scratch: Scratch) -> None:
     assert losses(scratch) == []
     git.git(scratch.source, *WHO, "commit", "--quiet", "--allow-empty", "-m", "Task 1")
     completed(scratch, 2)
-    assert losses(scratch) == ["task 1 landed 2 times", "task 2 is completed, but did not land"]
+    assert losses(scratch) == ["task 1 landed 2 times", "task 2 is completed but did not land"]
 
 
 DRILL = replace(DRILLS["agent-killed"], bound_s=5.0)
@@ -117,7 +117,9 @@ def test_late_and_not_noticed_at_all(tmp_path: Path) -> None:
     assert judged(tmp_path / "a", DRILL, noticed_s=4.9, remediated=[]).outcome == "passed"
     late = judged(tmp_path / "b", DRILL, noticed_s=5.2, remediated=[])
     assert late.problems == ["detected after 5.2 s; the limit is 5 s"]
-    assert judged(tmp_path / "c", DRILL, noticed_s=None, remediated=[]).problems == ["not detected"]
+    assert judged(tmp_path / "c", DRILL, noticed_s=None, remediated=[]).problems == [
+        "the fault was not detected"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_drill_that_breaks_is_a_failure(tmp_path: Path) -> None:
 
     def breaks(scratch: Scratch) -> None:
         scratch.end = lambda: None  # type: ignore[method-assign]
-        raise DrillFailed("not within 60 s: it happens")
+        raise DrillFailed("expected within 60 s: it happens")
 
     report = run_here(replace(DRILL, run=breaks), tmp_path, Chance())
-    assert (report.outcome, report.problems) == ("failed", ["not within 60 s: it happens"])
+    assert (report.outcome, report.problems) == ("failed", ["expected within 60 s: it happens"])

@@ -215,7 +215,7 @@ def test_default_branch_of_a_detached_head(repo: Repo) -> None:
     repo.git("branch", "-m", "main", "master")
     assert git.default_branch(repo.path) == "master"
     repo.git("branch", "-m", "master", "trunk")
-    with pytest.raises(ToolFailed, match="which branch"):
+    with pytest.raises(ToolFailed, match="cannot determine the default branch"):
         git.default_branch(repo.path)
 
 

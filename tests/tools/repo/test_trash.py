@@ -258,7 +258,7 @@ def test_a_git_that_only_says_it_made_the_ref(
     worktree.write("huge.bin", "x" * 1001)
     before = (snapshot(worktree.path), status(worktree))
     lie(monkeypatch, tmp_path, 'case "$*" in *update-ref*) exit 0;; esac')
-    with pytest.raises(LlmcError, match="cannot save its work"):
+    with pytest.raises(LlmcError, match="cannot save the work"):
         pin(project, worktree)
     assert (snapshot(worktree.path), status(worktree)) == before
 
@@ -287,7 +287,7 @@ def test_a_pin_without_its_objects_is_none(
         exit 0;;
     esac"""
     lie(monkeypatch, tmp_path, lose)
-    with pytest.raises(LlmcError, match="cannot save its work"):
+    with pytest.raises(LlmcError, match="cannot save the work"):
         pin(project, worktree)
     assert (snapshot(worktree.path), status(worktree)) == before
 

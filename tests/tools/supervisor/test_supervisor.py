@@ -217,7 +217,7 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
     foreign = json.dumps({**row, "instance_id": "new"})
     other = start(f"echo $$ >> {pids}; echo '{foreign}' > {project.root.daemon}; exec sleep 99", 1.0)
     assert isinstance(other, Failure)
-    assert "did not register within 1 s" in other.text
+    assert "did not start the daemon within 1 s" in other.text
     assert not is_alive(int(pids.read_text()))
     row_of_its_own = '{"pid": %d, "start_time_unix": 2.0, "instance_id": "mine"}'
     ours = start(f"printf '{row_of_its_own}' $$ > {project.root.daemon}; exec sleep 99", 30)

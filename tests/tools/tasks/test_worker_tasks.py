@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from llmc.agents.hooks import waiting
+from llmc.agents.inbox_events import waiting
 from llmc.base.errors import Refused
 from llmc.base.names import OVERSEER, TaskId
 from llmc.records.worker import Assignment
@@ -309,7 +309,7 @@ def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_p
     path = session.folder / "2.json"
     path.write_text(path.read_text().replace(str(session.project.root.path), "/elsewhere"))
     session.project.root.tasks_ledger.unlink()
-    with pytest.raises(Refused, match="a worker of another root") as raised:
+    with pytest.raises(Refused, match="a worker in another root") as raised:
         task_orders.approve(session.project, "2")
     assert "llmc --root /elsewhere tasks approve 2" in raised.value.hint
 

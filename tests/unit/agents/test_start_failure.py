@@ -44,5 +44,5 @@ def test_root_is_told_the_way_out() -> None:
     """Break: leave the fix out; nobody finds the setting by themselves."""
     said = reason_of(["", AS_ROOT, "", "Note: see the docs"])
     assert said.startswith(AS_ROOT)
-    assert "as an ordinary user" in said
+    assert "as a non-root user" in said
     assert "`llmc config set defaults.env.IS_SANDBOX 1`" in said

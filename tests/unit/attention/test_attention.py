@@ -154,7 +154,7 @@ def found(
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
-        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve them there), or llmc reject adam"),
+        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve the conflicts there), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),
@@ -181,7 +181,10 @@ def test_accept_is_not_offered_for_work_that_it_refuses() -> None:
     clean = found(record("needs_review", **reviewed), workers={"adam": Seen(False)})
     assert clean["review:adam"].next == "llmc accept adam, or llmc reject adam"
     dirty = found(record("needs_review", uncommitted=True, **reviewed), workers={"adam": Seen(False)})
-    assert dirty["review:adam"].next == "llmc reject adam, or llmc console adam (commit or remove its files)"
+    assert (
+        dirty["review:adam"].next
+        == "llmc reject adam, or llmc console adam (commit or discard the changes there)"
+    )
     assert "uncommitted changes" in dirty["review:adam"].text
 
 

@@ -215,7 +215,7 @@ def test_a_limit_in_dollars_that_cannot_be_checked_is_a_reason_to_stop() -> None
     unknown = spent_on(Prices(), {"claude-opus": million(input_tokens=1)})
     found = verdict(limits(Budget(run_cost=10.0)), run=unknown)
     assert found.level is Level.HARD
-    assert found.words == "this run: cannot check auto.budget.run_cost: no price for claude-opus"
+    assert found.words == "this run: cannot check auto.budget.run_cost without a price for claude-opus"
     assert verdict(limits(Budget(run_tokens=10**9)), run=unknown).level is Level.OK
 
 
@@ -225,7 +225,7 @@ def test_a_task_can_have_a_budget_of_its_own() -> None:
     budget = Budget(task_tokens=100, task_cost=1.0, day_tokens=50)
     own = limits(budget, {"tokens": 500, "cost": 0})
     assert [(limit.setting, limit.most) for limit in own.limits] == [
-        ("the task's own budget.tokens", 500.0),
+        ("the task's budget.tokens", 500.0),
         ("auto.budget.day_tokens", 50.0),
     ]
 

@@ -189,7 +189,7 @@ def test_a_newer_list_is_brought_from_a_file(root: Path) -> None:
     file.write_text(json.dumps({**new, "as_of": "2099-01-01"}))
     again = run(root, "update", str(file))
     assert isinstance(again.exception, LlmcError)
-    assert "older than the current list" in again.exception.message
+    assert "older than the current price list" in again.exception.message
     file.write_text(json.dumps(shown))
     assert run(root, "update", str(file)).exception is None, "what list --json prints is taken"
     file.write_text(

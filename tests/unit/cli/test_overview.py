@@ -108,7 +108,9 @@ def test_the_ways_out_of_an_error(cause: str) -> None:
 
 def test_conflicts_can_be_resolved_by_hand() -> None:
     command = command_for(row(status="error", cause="git", conflicted_files=["a.txt"]), daemon=True)
-    assert command == "llmc console adam (resolve them there), or llmc message adam, or llmc reset adam"
+    assert (
+        command == "llmc console adam (resolve the conflicts there), or llmc message adam, or llmc reset adam"
+    )
 
 
 def test_every_outcome_of_a_delivery_was_thought_of() -> None:
@@ -361,7 +363,7 @@ def test_auto_workers_stand_by_themselves() -> None:
         "  auto-1  [working]       2m  4: Write the parser  llmc peek auto-1",
         "  auto-2  [idle]          9s",
         "",
-        "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
+        "Auto Mode: 2 workers, 7 tasks completed, 1 error",
     ]
     assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto --detach"
 
@@ -385,7 +387,9 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
 
 def test_an_agent_that_did_not_start_says_what_helps() -> None:
     """Break: `llmc up` for what would fail in the same way again."""
-    untrusted = "Claude Code does not trust /r yet and would stop in a dialog. Run `llmc init --trust`."
+    untrusted = (
+        "Claude Code does not trust /r yet and would stop at its trust dialog. Run `llmc init --trust`."
+    )
     assert command_for(row(status="offline", error_reason=untrusted), True) == (
         "llmc init --trust, then llmc up --detach"
     )

@@ -63,8 +63,8 @@ def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
         "total       0     450            0      27,000           450  $2.50 + ?   100%\n"
     )
     assert done.stderr == (
-        "no price for model-4.5: run `llmc prices update FILE|URL`, or "
-        "`llmc config set 'prices.\"model-4.5\".input' N` (dollars per million tokens; same for output)\n"
+        "no price for model-4.5; run `llmc prices update FILE|URL`, or set its input and output price in dollars per "
+        "million tokens: llmc config set 'prices.\"model-4.5\".input' N\n"
     )
 
 
@@ -88,13 +88,13 @@ def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPat
     (root / ".llmc/prices.json").unlink()
     monkeypatch.setattr("llmc.api.reports.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
     assert re.search(
-        r"model prices are from 20\d\d-\d\d-\d\d\. Update them: llmc prices update FILE", run(root).stderr
+        r"model prices are from 20\d\d-\d\d-\d\d\. To update them: llmc prices update FILE", run(root).stderr
     )
 
 
 def test_nothing_used_is_said(root: Path) -> None:
     done = run(root, "--since", "2100-01-01")
-    assert (done.stdout, done.stderr) == ("", "no usage since 2100-01-01\n")
+    assert (done.stdout, done.stderr) == ("", "no usage in this period (--since 2100-01-01)\n")
     assert lines(root, "--since", "2100-01-01") == []
 
 

@@ -37,7 +37,9 @@ def test_reads_numbers_and_texts(value: int | float | str, seconds: float) -> No
 )
 def test_garbage_is_refused_with_an_example(value: str) -> None:
     """Fails when the units may come in any order or the text is matched without its end."""
-    with pytest.raises(ValueError, match=r'not a duration; use seconds \(90\) or "15m"'):
+    with pytest.raises(
+        ValueError, match=r'not a duration; use a number of seconds \(90\) or a value such as "15m"'
+    ):
         parse_duration(value)
 
 

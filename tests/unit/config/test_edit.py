@@ -69,7 +69,7 @@ def test_get_of_an_unset_worker_model_is_the_inherited_one(file: Path) -> None:
         ("defaults.modle", 'did you mean "model"?'),
         ("default.model", 'did you mean "defaults"?'),
         ("workers.zed.model", '"workers.zed" is not configured'),
-        ("workers.Zed.model", "a worker name has"),
+        ("workers.Zed.model", "a worker name must be"),
         ("defaults.env.B", '"defaults.env.B" is not configured'),
         ("defaults.model.x", "defaults.model is not a table"),
     ],
@@ -214,7 +214,7 @@ def test_a_bad_unset_writes_nothing(file: Path, key: str, error: type[LlmcError]
 def test_broken_toml_is_never_touched(file: Path) -> None:
     file.write_text("[repo\n")
     for change in (lambda: set_value(file, "defaults.model", "x"), lambda: add_worker(file, "bob", Worker())):
-        with pytest.raises(ConfigError, match=r"config\.toml:1: not TOML"):
+        with pytest.raises(ConfigError, match=r"config\.toml:1: invalid TOML"):
             change()
     assert file.read_text() == "[repo\n"
 

@@ -83,16 +83,16 @@ excluded = 1
     assert problems(text) == [
         "config.toml: repo.source: missing; expected a string",
         'config.toml:2: defaults.modle: unknown key; did you mean "model"?',
-        "config.toml:3: defaults.patrol_interval_secs: must be more than 0, got 0.0",
+        "config.toml:3: defaults.patrol_interval_secs: must be greater than 0, got 0.0",
         'config.toml:4: defaults.skip_permissions: expected true or false, got "yes"',
         "config.toml:5: defaults.allowed_tools.1: expected a string, got 3",
         'config.toml:6: defaults.agent: expected "claude" or "scripted", got "codex"',
-        'config.toml:7: defaults.env."A B": an environment variable name has only letters, digits and underscores',
+        'config.toml:7: defaults.env."A B": an environment variable name must be letters, digits or underscores, not starting with a digit',
         "config.toml:7: defaults.env.C: expected a string, got 3",
-        'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; use seconds (90) or "15m", "1h30m", "250ms", "2d"',
+        'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; use a number of seconds (90) or a value such as "15m", "1h30m", "250ms" or "2d"',
         'config.toml:9: repos: unknown key; did you mean "repo"?',
         "config.toml:11: trash.keep_days: expected a whole number, got 3.5",
-        "config.toml:12: workers.Bad: a worker name has 1 to 31 lowercase letters, digits and dashes, and starts with a letter",
+        "config.toml:12: workers.Bad: a worker name must be 1 to 31 lowercase letters, digits or dashes, starting with a letter",
         "config.toml:14: workers.adam.model: expected a string, got 3",
         'config.toml:15: workers.adam.role: unknown key; did you mean "role_prompt"?',
         'config.toml:16: workers.adam.excluded: unknown key; did you mean "excluded_from_pool"?',
@@ -117,7 +117,7 @@ def test_a_whole_number_has_bounds_and_is_no_bool(value: str, said: str) -> None
 
 def test_a_key_near_nothing_is_told_what_there_is() -> None:
     assert problems(REPO + "[trash]\nzzz = 1\n") == [
-        "config.toml:4: trash.zzz: unknown key; known keys: keep_days"
+        "config.toml:4: trash.zzz: unknown key; expected one of: keep_days"
     ]
 
 
@@ -166,7 +166,7 @@ def test_syntax_errors_have_a_line(text: str, line: int) -> None:
     config, (problem,) = check_text(text, "config.toml")
     assert config is None
     assert (problem.line, problem.key) == (line, "")
-    assert problem.message.startswith("not TOML: ")
+    assert problem.message.startswith("invalid TOML: ")
     assert "at line" not in problem.message
 
 
@@ -232,7 +232,7 @@ def test_no_file_says_run_init(tmp_path: Path) -> None:
 def test_unreadable_files_are_config_errors(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(b"[repo]\nsource = '\xff'\n")
-    with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8 text"):
+    with pytest.raises(ConfigError, match=r"config\.toml:2: not valid UTF-8"):
         load_config(file)
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(tmp_path)
@@ -246,7 +246,7 @@ def test_good_worker_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "A", "2a", "-a", "a_b", "a.b", "a/b", "a\n", "ä", "a" * 32])
 def test_bad_worker_names(name: str) -> None:
     """Fails when the pattern is matched without its end: "a\\n" would pass."""
-    assert "a worker name has" in (check_worker_name(name) or "")
+    assert "a worker name must be" in (check_worker_name(name) or "")
 
 
 @pytest.mark.parametrize("name", ["overseer", "auto-1", "auto-10"])

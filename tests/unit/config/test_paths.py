@@ -182,13 +182,13 @@ def test_somebody_elses_directory_is_refused(runtime: Path) -> None:
     squatted = runtime / f"llmc-{os.getuid()}"
     squatted.mkdir(mode=0o755)
     squatted.chmod(0o755)
-    with pytest.raises(NotFound, match="not your private directory"):
+    with pytest.raises(NotFound, match="not a private directory owned by you"):
         short_runtime_dir()
     squatted.rmdir()
     elsewhere = runtime / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     squatted.symlink_to(elsewhere)
-    with pytest.raises(NotFound, match="not your private directory"):
+    with pytest.raises(NotFound, match="not a private directory owned by you"):
         short_runtime_dir()
 
 

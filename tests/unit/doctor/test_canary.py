@@ -40,9 +40,9 @@ def test_a_client_that_does_everything_passes(code: int) -> None:
     ("about", "probe", "words"),
     [
         ({"launched": False, "launch_problem": "tmux is gone"}, "launch", "tmux is gone"),
-        ({"ready": False}, "ready", "no SessionStart hook"),
+        ({"ready": False}, "ready", "did not run the SessionStart hook"),
         ({"arrived": False, "why_not": "it did not take it"}, "submit", "it did not take it"),
-        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook at the end"),
+        ({"turn_ended": False, "rests": True}, "stop", "did not run the Stop hook at the end"),
         ({"turn_ended": False}, "stop", "in time"),
         ({"api_error": "authentication_failed", "api_cause": Cause.AUTH}, "account", "authentication_failed"),
         ({"api_error": "model_not_found", "api_cause": Cause.CONFIG}, "account", "model_not_found"),

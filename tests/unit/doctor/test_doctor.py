@@ -391,7 +391,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"manual_intervention": (("/r/x.txt", "get a new key", "/r/logs/"),)}, "manual_intervention", False),
         ({"overseer_crashed": ("/r/.llmc/overseer.json",)}, "overseer_crashed", True),
         ({"task_list": ("3.json: it is no JSON object",)}, "task_list", False),
-        ({"goals": (("goals are in safe mode", "look at it"),)}, "goals", False),
+        ({"goals": (("goals are stopped in safe mode", "look at it"),)}, "goals", False),
         ({"claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)}, "claim", True),
         ({"unowned_task": ("3",)}, "unowned_task", True),
         ({"git_lock": (GitLock("/r/.git/packed-refs.lock", 301),)}, "git_lock", True),
@@ -475,7 +475,7 @@ def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
 def test_a_source_with_changes_is_said_and_no_problem() -> None:
     facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
     assert diagnose(facts) == []
-    assert notes(facts) == ["the source has uncommitted changes, which block `llmc accept`: a, b, c .."]
+    assert notes(facts) == ["the source has uncommitted changes, which block `llmc accept`: a, b, c, ..."]
 
 
 THREE = TaskKey("list", TaskId("3"))
@@ -571,8 +571,8 @@ def git_facts(**about: Any) -> GitFacts:
         ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
         ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
         ({"git": None}, Status.NEEDS_INPUT, "git failed"),
-        ({"busy": True}, Status.WORKING, "its turn goes on"),
-        ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn goes on"),
+        ({"busy": True}, Status.WORKING, "its turn continues"),
+        ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn continues"),
         ({"asks": True, "prompt": "p"}, Status.NEEDS_INPUT, "question"),
     ],
 )

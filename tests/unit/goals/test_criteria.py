@@ -50,7 +50,7 @@ def test_done_is_not_reached() -> None:
     assert (failing.goal.status, wants_check(failing)) == (GoalStatus.ACTIVE, False)
     (question,) = questions(failing)
     assert (question.id, question.work_node_id, question.reason.kind) == ("goal_1", "", "criteria")
-    assert "`tox`: failed with code 1 on 1a2b3c4d" in question.reason.question
+    assert "passed on 1a2b3c4d: `tox`: failed with code 1" in question.reason.question
     assert "make test" not in question.reason.question
 
     again = after(failing, goal_end.answered(failing, CHECK_AGAIN, START))
@@ -81,8 +81,8 @@ def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
     change = goal_end.checked(view, [PASSED], "1a2b", START, lambda: "C_1", ())
     (crystal,) = change.crystallizations
     assert (crystal.work_node_id, crystal.evidence.tests_run) == ("", (PASSED,))
-    assert crystal.current_state == "1 of 1 success criteria that run a command pass"
-    assert crystal.open_questions == ("Is this met? it is fast",)
+    assert crystal.current_state == "1 of 1 verify commands passed"
+    assert crystal.open_questions == ("Is this success criterion met? it is fast",)
 
 
 @pytest.mark.req("3-084", "3-X17")

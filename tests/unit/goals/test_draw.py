@@ -90,7 +90,7 @@ def test_a_handoff_is_bounded() -> None:
     text = handoff(GoalView(goal, view.nodes, view.assignments), crystallizations() * 1000, PERCENT)
     assert f"- and {1000 - MAX_LIST} more" in text
     assert len(text) <= MAX_CHARS + 100
-    assert "more paragraphs omitted)" in text.splitlines()[-1]
+    assert "(paragraphs omitted: " in text.splitlines()[-1]
 
 
 @given(st.text(max_size=60))

@@ -68,17 +68,17 @@ def test_the_documents_own_example_is_a_plan() -> None:
     [
         ("", "$: empty; expected JSON"),
         (f"```json\n{json.dumps(small_plan())}\n```", "$: wrapped in a Markdown fence"),
-        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: starts with text"),
+        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: text before the JSON"),
         (f"{json.dumps(small_plan())}\nGood luck!", "$: text after the JSON (line 2, column 1)"),
-        (json.dumps(small_plan())[:-1], "$: not JSON"),
-        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not JSON: NaN is not a JSON number"),
+        (json.dumps(small_plan())[:-1], "$: not valid JSON"),
+        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not valid JSON: NaN is not a JSON number"),
         (
             json.dumps(small_plan()).replace("1,", '1, "planVersion": 1,', 1),
             '$: duplicate key "planVersion"',
         ),
-        ("[" * 100_000, "$: not JSON"),
-        ("[1]", "$: must be an object, is an array"),
-        ('"a plan"', "$: must be an object, is a string"),
+        ("[" * 100_000, "$: not valid JSON"),
+        ("[1]", "$: must be an object, not an array"),
+        ('"a plan"', "$: must be an object, not a string"),
     ],
 )
 def test_only_json_alone_is_a_plan(text: str, said: str) -> None:
@@ -104,20 +104,20 @@ def test_every_problem_is_listed_with_its_path() -> None:
     first["tasks"][1]["riskLevel"] = "medium"
     value["phases"][1]["tasks"][0]["acceptance"] = "It works"
     value["phases"][1]["id"] = "P1"
-    bad_id = "an id starts with a letter, followed by letters, digits, `.`, `_` and `-`"
+    bad_id = "a letter followed by letters, digits, `.`, `_` or `-`"
     expected = [
         '$: unknown key "extra"',
-        "$.planVersion: must be 1, is 2",
+        "$.planVersion: must be 1, not 2",
         "$.goal: `successCriteria` is missing",
         '$.goal: unknown key "succesCriteria"; did you mean `successCriteria`?',
-        f'$.phases[0].tasks[0].subtasks[0].id: "1 bad" does not match: {bad_id}',
+        f'$.phases[0].tasks[0].subtasks[0].id: "1 bad" is invalid; expected {bad_id}',
         "$.phases[0].tasks[0].subtasks[0].acceptance: must not be empty",
-        '$.phases[0].tasks[0].subtasks[1].name: "two\\nlines" does not match: one line',
+        '$.phases[0].tasks[0].subtasks[1].name: "two\\nlines" is invalid; expected a single line',
         "$.phases[0].tasks[0].subtasks[1].acceptance[1]: must not be blank",
         '$.phases[0].tasks[0].subtasks[1].deps: duplicate entry "nobody"',
         "$.phases[0].tasks[1]: `objective` or `outcome` is missing",
-        '$.phases[0].tasks[1].riskLevel: must be one of low, med, high, is "medium"',
-        "$.phases[1].tasks[0].acceptance: must be an array, is a string",
+        '$.phases[0].tasks[1].riskLevel: must be one of low, med, high, not "medium"',
+        "$.phases[1].tasks[0].acceptance: must be an array, not a string",
         "$.phases[1].id: duplicate id P1, already used at $.phases[0]",
         "$.phases[0].tasks[0].subtasks[1].deps[0]: no phase, task or subtask has the id nobody",
         "$.phases[1].deps[0]: P1 cannot depend on itself",
@@ -136,11 +136,11 @@ def test_a_plan_that_is_too_large_is_refused_and_not_cut() -> None:
     full["tasks"][-1]["subtasks"].append(node("S7"))
     full["tasks"].append(node("T7"))
     assert problems_of(plan(full, *others, node("P5", tasks=[node("T5.1")])), Limits(50, 70, 70)) == [
-        "$.phases: 6 entries, at most 5 are allowed",
-        "$.phases[0].tasks: 8 entries, at most 7 are allowed",
-        "$.phases[0].tasks[6].subtasks: 8 entries, at most 7 are allowed",
+        "$.phases: must have at most 5 entries, not 6",
+        "$.phases[0].tasks: must have at most 7 entries, not 8",
+        "$.phases[0].tasks[6].subtasks: must have at most 7 entries, not 8",
     ]
-    assert problems_of(small_plan(), Limits(phases=1)) == ["$.phases: 2 entries, at most 1 are allowed"]
+    assert problems_of(small_plan(), Limits(phases=1)) == ["$.phases: must have at most 1 entries, not 2"]
     assert problems_of(plan()) == ["$.phases: must not be empty"]
     assert problems_of(plan(node("P1", tasks=[]))) == ["$.phases[0].tasks: must not be empty"]
 
@@ -201,7 +201,7 @@ def test_only_a_leaf_is_verified() -> None:
     value = small_plan()
     value["phases"][0]["tasks"][0]["verify"] = "make"
     assert problems_of(value) == [
-        "$.phases[0].tasks[0].verify: a task with subtasks cannot have this; set it on the subtasks"
+        "$.phases[0].tasks[0].verify: not allowed on a task with subtasks; set it on the subtasks"
     ]
 
 
@@ -296,8 +296,8 @@ def test_a_split_uses_no_id_again() -> None:
     again = check_split(json.dumps({"planVersion": 1, "subtasks": parts}), 1, ["S1", "T9"])
     assert isinstance(again, tuple)
     assert [str(problem) for problem in again] == [
-        "$.subtasks: 2 entries, at most 1 are allowed",
-        "$.subtasks[0].id: the plan already has S1",
+        "$.subtasks: must have at most 1 entries, not 2",
+        "$.subtasks[0].id: id S1 is already used in the plan",
     ]
 
 

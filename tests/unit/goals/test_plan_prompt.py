@@ -120,7 +120,7 @@ def test_another_plan_is_asked_for_with_what_there_is() -> None:
     ("value", "said"),
     [
         ({"actions": []}, "$.actions: must not be empty"),
-        ({"actions": [{"type": "kill"}]}, '$.actions[0].type: must be one of nudge, escalate, is "kill"'),
+        ({"actions": [{"type": "kill"}]}, '$.actions[0].type: must be one of nudge, escalate, not "kill"'),
         ({"actions": [{"type": "nudge"}]}, "$.actions[0]: `message` is missing"),
         (
             {"actions": [{"type": "nudge", "message": "m", "question": "q"}]},
@@ -131,7 +131,10 @@ def test_another_plan_is_asked_for_with_what_there_is() -> None:
             {"actions": [{"type": "escalate", "question": "q", "options": []}]},
             "$.actions[0].options: must not be empty",
         ),
-        ({"actions": [{"type": "nudge", "message": "m"}] * 4}, "$.actions: 4 entries, at most 3 are allowed"),
+        (
+            {"actions": [{"type": "nudge", "message": "m"}] * 4},
+            "$.actions: must have at most 3 entries, not 4",
+        ),
         ({"actions": [{"type": "nudge", "message": "m"}], "why": "x"}, '$: unknown key "why"'),
     ],
 )

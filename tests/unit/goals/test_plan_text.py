@@ -89,25 +89,25 @@ risk: huge
 """
     assert problems(text) == [
         "line 2: unknown key `sucess:`; did you mean `success:`?",
-        "line 4: a subtask without a `### task` above it",
+        "line 4: a subtask must be below a `### task` heading",
         "line 7: deps: no phase, task or subtask has the id T9",
-        'line 8: risk: must be one of low, med, high, is "huge"',
-        "line 9: `[?]` is neither open (`[ ]`) nor done (`[x]`)",
+        'line 8: risk: must be one of low, med, high, not "huge"',
+        "line 9: a checkbox must be `[ ]` (open) or `[x]` (done), not `[?]`",
         "line 11: `accept:` is missing",
         "line 12: verify: must not be blank",
-        "line 13: subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading",
-        "line 14: the phase has no task (a `###` heading)",
+        "line 13: headings deeper than `###` are not allowed; write subtasks as checkboxes (`- [ ] name`)",
+        "line 14: a phase must have at least one task (a `###` heading)",
         "line 14: duplicate id P1, already used at line 3",
-        "line 15: second goal; a plan has one `#` heading, at the top",
+        "line 15: a plan must have only one `#` heading, at the top",
     ]
-    assert problems("Just words\n") == ["the plan has no phase (a `##` heading)"]
+    assert problems("Just words\n") == ["a plan must have at least one phase (a `##` heading)"]
     assert problems("# G\n## A\n### [x] B\naccept: y\n- [ ] C\n  accept: z\n") == [
         "line 3: T1.1 is checked, but not all of its children are"
     ]
     eight = "## A\n" + "".join(f"### T{n}: B\naccept: y\n" for n in range(8))
     assert problems(eight) == [
-        "the goal needs a one-line title (a `#` heading)",
-        "line 1: 8 entries, at most 7 are allowed",
+        "the goal must have a one-line title (a `#` heading)",
+        "line 1: must have at most 7 entries, not 8",
     ]
 
 
@@ -125,7 +125,7 @@ def test_json_is_taken_too_and_its_problems_name_lines() -> None:
         f"line {blank}: $.phases[0].tasks[1].acceptance[1]: must not be blank",
         f'line {second}: $.phases[1]: unknown key "colour"',
     ]
-    assert problems(text[:-1])[0].startswith("line 1: $: not JSON")
+    assert problems(text[:-1])[0].startswith("line 1: $: not valid JSON")
 
 
 @given(plans(most=3), st.sampled_from([None, 1, "\t"]))

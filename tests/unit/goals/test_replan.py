@@ -170,7 +170,7 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
     again = plan(node("P1", tasks=[node("T2.1", name="Something else")]), new["phases"][1])
     refused = merge_plan(after, checked(again, after), 30.0, "again")
     assert [str(problem) for problem in refused] == [  # type: ignore[union-attr]
-        "$: the id T2.1 was used for T3.1; give new work a new id"
+        "$: id T2.1 was already used for T3.1; use a new id for new work"
     ]
 
 
@@ -259,7 +259,7 @@ def test_a_plan_that_contradicts_what_is_done_changes_nothing() -> None:
     other = plan(node("P1", tasks=[node(f"N{n}") for n in range(7)]), node("T1.2", tasks=[node("X1")]))
     found = merge_plan(view, checked(other, view), 20.0, "other")
     assert isinstance(found, tuple)
-    assert [str(problem) for problem in found] == ["$.phases[1].id: T1.2 is already a task of the plan"]
+    assert [str(problem) for problem in found] == ["$.phases[1].id: T1.2 is already a task in the plan"]
     large = plan(node("P1", tasks=[node(f"N{n}") for n in range(7)]))
     found = merge_plan(view, checked(large, view), 20.0, "large")
     assert isinstance(found, tuple)

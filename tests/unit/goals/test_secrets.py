@@ -26,7 +26,7 @@ SECRETS = {
     "Slack webhook": "https://hooks.slack.com/services/" + "T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX",
     "Anthropic key": "sk-ant-" + "api03-AbCdEf0123456789",
     "API key": "sk-proj-" + "AbCdEf0123456789AbCdEf01",
-    "JSON web token": "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    "JSON Web Token": "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
     "bearer token": "Authorization: Bearer " + "a1b2c3d4e5f6g7h8i9j0",
     "authorization header": "authorization: Basic " + "dXNlcjpwYXNzd29yZA==",
     "password in a URL": "postgres://app:" + "s3cr3t-pw@db.example.com/app",
@@ -189,7 +189,7 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     kept = clean(change, typed=False)
     given, said = kept.assignments[0], kept.crystallizations[0]
     assert 16_000 < len(given.last_instruction_text.encode()) <= 16 * 1024
-    assert given.last_instruction_text.endswith("[cut: 400000 bytes in total]")
+    assert given.last_instruction_text.endswith("[truncated: 400000 bytes in total]")
     assert len(given.dispatch_history[0].notes.encode()) <= CAPS["notes"]
     assert len(said.summary.encode()) <= CAP
     assert (len(said.next_actions), said.next_actions[-1]) == (500, "[101 more]")
@@ -205,7 +205,7 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
 def test_a_cut_text_fits_and_is_a_beginning(text: str, most: int) -> None:
     cut_ = cut(text, most)
     assert len(cut_.encode("utf-8", "surrogatepass")) <= most
-    assert text.startswith(cut_.partition("\n[cut: ")[0])
+    assert text.startswith(cut_.partition("\n[truncated: ")[0])
 
 
 @pytest.mark.req("3-015", "3-016")

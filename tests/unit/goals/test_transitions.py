@@ -34,13 +34,17 @@ def test_the_statuses_are_those_of_the_document() -> None:
     assert [p.value for p in Priority] == ["low", "normal", "high", "urgent"]
 
 
+def refusal(before: str, after: str) -> str:
+    return f"is already {after}" if before == after else f"from {before} to {after}"
+
+
 @pytest.mark.req("3-049", "3-051", "3-052", "3-069")
 @pytest.mark.parametrize(("before", "after"), list(product(N, N)))
 def test_every_pair_of_a_node(before: NodeStatus, after: NodeStatus) -> None:
     """Breaks when `move_node` does not look into the table, or does not stamp a time."""
     one = node("S1.1.1", before, started_at=2.0 if before is N.DONE else None)
     if (before, after) not in NODE_MOVES:
-        with pytest.raises(IllegalMove, match=f"is {before} and cannot become {after}") as refused:
+        with pytest.raises(IllegalMove, match=refusal(before, after)) as refused:
             move_node(one, after, 50.0, blocked=BLOCKED, proof=PROOF)
         assert refused.value.exit_code is Exit.REFUSED
         return
@@ -66,7 +70,7 @@ def test_every_pair_of_an_assignment(before: AssignmentStatus, after: Assignment
     """Breaks when `move_assignment` does not look into the table."""
     one = assignment(before)
     if (before, after) not in ASSIGNMENT_MOVES:
-        with pytest.raises(IllegalMove, match=f"is {before} and cannot become {after}"):
+        with pytest.raises(IllegalMove, match=refusal(before, after)):
             move_assignment(one, after, 50.0, blocked=BLOCKED, proof=PROOF)
         return
     moved, event = move_assignment(one, after, 50.0, blocked=BLOCKED, proof=PROOF)
@@ -151,7 +155,7 @@ def test_an_override_says_who_and_why_and_can_be_taken_back() -> None:
         assert (event.type, event.data["reason"], event.data["actor"]) == ("work.overridden", "enough", actor)
     with pytest.raises(IllegalMove, match="without a reason"):
         override_node(one, N.TODO, 5.0, reason=" ")
-    with pytest.raises(IllegalMove, match="cancelled and cannot"):
+    with pytest.raises(IllegalMove, match="from cancelled to todo"):
         override_node(replace(one, status=N.CANCELLED), N.TODO, 5.0, reason="why")
     freed, event = release_node(moved, 6.0, reason="it is not")
     assert (freed.overridden, event.type) == (False, "work.released")

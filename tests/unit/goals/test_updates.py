@@ -109,14 +109,14 @@ def test_a_longer_fence_holds_a_shorter_one() -> None:
         ({"status": "cancelled"}, "overseerUpdate.status"),
         ({"status": ["done"]}, "overseerUpdate.status"),
         ({"summary": 3}, "overseerUpdate.summary: must be a string"),
-        ({"summary": "x" * 4001}, "longer than 4000"),
-        ({"next": "x" * 1001}, "longer than 1000"),
+        ({"summary": "x" * 4001}, "at most 4000"),
+        ({"next": "x" * 1001}, "at most 1000"),
         ({"blockers": "none"}, "must be a list"),
-        ({"blockers": ["x"] * 51}, "more than 50"),
+        ({"blockers": ["x"] * 51}, "at most 50"),
         ({"blockers": [None]}, "must be a string"),
         ({"evidence": []}, "must be an object"),
         ({"evidence": {"files": ["a"]}}, "unknown key files"),
-        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test has `command`"),
+        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test must have `command`"),
         ({"goalId": "goal_1"}, "is empty"),
         ({}, "is empty"),
     ],
@@ -224,9 +224,9 @@ def test_options_that_cannot_be_taken() -> None:
     """A person sees why; what an agent wrote by hand is left out, and its words count. Break: no `problems` in `from_report`."""
     assert flags(decisions=("x" * 501,)) == (
         {"decisions": [{"decision": "x" * 501}]},
-        ["decisions: is longer than 500 characters"],
+        ["decisions: must be at most 500 characters long"],
     )
-    assert flags(questions=["?"] * 51)[1] == ["openQuestions: has more than 50 entries"]
+    assert flags(questions=["?"] * 51)[1] == ["openQuestions: must have at most 50 entries"]
     for odd in ({"decisions": [1]}, {"nonsense": "x"}, {"evidence": {"files": []}}, "text", [1]):
         assert from_report("progress", "halfway", odd) == from_report("progress", "halfway")
     sly = {"goalId": "goal_2", "status": "done", "summary": "another", "blockers": [], "next": "go on"}
@@ -256,8 +256,8 @@ def test_whose_report_it_is() -> None:
     one = assignment("auto", "auto-1")
     said = Update(summary="x")
     assert not_about(said, one, 1) == ""
-    assert "has 2 assignments" in not_about(said, one, 2)
-    assert "has 2 assignments" in not_about(replace(said, goal_id=one.goal_id), one, 2)
+    assert "working on 2 of them" in not_about(said, one, 2)
+    assert "working on 2 of them" in not_about(replace(said, goal_id=one.goal_id), one, 2)
     assert not_about(replace(said, work_node_id=one.work_node_id), one, 2) == ""
     assert "S1.1.2" in not_about(replace(said, work_node_id="S1.1.2"), one, 1)
     assert "goal_2" in not_about(replace(said, goal_id="goal_2"), one, 1)

@@ -67,7 +67,7 @@ def test_the_four_questions_are_answered() -> None:
     found = asked()
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
-    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 in total" in text
+    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 sent in total" in text
     assert "backoff   ends at 1020" in text
     assert "last activity 400s ago" in text
     assert "last confirmed 450s ago" in text
@@ -97,21 +97,21 @@ def _next(view: GoalView, **fields: object) -> tuple[str, float | None]:
 def test_what_comes_next_follows_from_the_rules() -> None:
     """Break: `next_of` without the ladder, without the goal's status, or without the pending intent."""
     view = view_of(*plan())
-    assert _next(view) == ("the worker is asked for a status update", 1020.0)
+    assert _next(view) == ("llmc asks the worker for a status update", 1020.0)
     nudged = tuple(dispatch(f"D_{n}", ts=600.0 + n, purpose="nudge", result=Result.OK) for n in range(2))
-    assert _next(view, dispatch_history=nudged)[0] == "the work is reassigned to another worker"
+    assert _next(view, dispatch_history=nudged)[0] == "llmc reassigns the work to another worker"
     doubtful = (dispatch("D_1", ts=900.0, result=Result.TIMEOUT),)
-    assert "sent again, under the same id" in _next(view, dispatch_history=doubtful)[0]
-    assert _next(view, retry_count=9)[0] == "you are asked"
+    assert "sends the instruction again with the same id" in _next(view, dispatch_history=doubtful)[0]
+    assert _next(view, retry_count=9)[0] == "llmc asks you how to proceed"
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
-    assert _next(view, status=S.ACTIVE) == ("without activity, counts as stalled", 1000.0)
-    assert "at the next tick with a free slot" in _next(view, status=S.QUEUED)[0]
+    assert _next(view, status=S.ACTIVE) == ("without new activity, the work counts as stalled", 1000.0)
+    assert "at the next tick with free capacity" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what
     assert at == 900.0 + POLICY.reminder_every_s
-    assert _next(view, status=S.DONE) == ("nothing; the work is finished", None)
+    assert _next(view, status=S.DONE) == ("nothing; the work is done", None)
     paused = replaced(view, goal=replace(view.goal, status=GoalStatus.PAUSED))
     assert f"llmc goal resume {view.goal.goal_id}" in _next(paused)[0]
     assert "policy does not allow pool adam" in _next(view, agent_id="adam")[0]
@@ -136,12 +136,12 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert "holds up  S1.1.1: 2 other plan items" in text
     part = why_node(view, view.nodes["T2.1"])
     assert part.data["waitsFor"] == ["P1"]
-    assert "starts when P1 is done" in "\n".join(part.lines)
+    assert "starts after P1" in "\n".join(part.lines)
     done = {**view.nodes, "S1.1.1": replace(view.nodes["S1.1.1"], status=NodeStatus.DONE)}
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
     ready = why_node(replaced(view, assignments={}), view.nodes["S1.1.1"]).data["next"]["what"]
     assert "at the next tick" in ready, "not at once, though workers are idle"
-    assert "`llmc goal tick`" in ready
+    assert "to tick now: llmc goal tick" in ready
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
     assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]

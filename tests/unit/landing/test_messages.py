@@ -115,7 +115,7 @@ def test_squashed_keeps_every_distinct_message(messages: list[str]) -> None:
     result = squashed(messages)
     parts = result.strip().split("\n\n")
     wanted = list(dict.fromkeys(text for text in (clean(message).strip() for message in messages) if text))
-    assert parts == (wanted or ["Work without a message"])
+    assert parts == (wanted or ["Changes without a commit message"])
     assert result.endswith("\n")
 
 

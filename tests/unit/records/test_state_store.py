@@ -432,4 +432,4 @@ def test_each_write_tells_how_many_workers_there_are(store: Store) -> None:
         tx.put(record("auto-1", auto=True))
         tx.put(record("adam"))
     store.read()
-    assert told == ["state.json written: 2 workers, 1 of them auto"]
+    assert told == ["state.json written (workers: 2, auto workers: 1)"]

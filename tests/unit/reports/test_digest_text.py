@@ -54,7 +54,7 @@ def test_a_short_night() -> None:
         "Waiting for you (1)\n"
         "  llmc tasks requeue 99   blocks 1 task\n"
         "      task 99 waits for you: Do 99 (task: 2 tests fail)\n"
-        "      its work: llmc trash show refs/x/y\n"
+        "      to see its work: llmc trash show refs/x/y\n"
         "\n"
         "Landed (2)\n"
         "  1  000000000  auto-1  1m 40s  Do 1\n"
@@ -94,10 +94,10 @@ def test_a_quiet_night_is_a_sentence() -> None:
     quiet = page([])
     assert quiet.splitlines() == [
         "00:00 to 11:00 (11h 6m)",
-        "No tasks started and nothing landed. Nothing is waiting for you.",
+        "No tasks were started and nothing landed. Nothing is waiting for you.",
     ]
     waiting = page([], items=[held(9, "proposed")])
-    assert "No tasks started and nothing landed." in waiting
+    assert "No tasks were started and nothing landed." in waiting
     assert "llmc tasks approve 9" in waiting
 
 
@@ -109,7 +109,7 @@ def test_a_quiet_night_is_a_sentence() -> None:
             "failed at 00:00 (auth) on",
         ),
         ([row(60, "auto_stopped", None, "signal")], "Auto mode stopped at 00:00: signal."),
-        ([], "Auto mode ended unexpectedly; last activity 00:00."),
+        ([], "Auto mode ended unexpectedly (last activity: 00:00)."),
         ([row(60, "undone", "adam", commit="0" * 40)], "Auto mode ended unexpectedly"),
     ],
     ids=["failed", "stopped", "killed", "killed later"],
@@ -137,15 +137,15 @@ def test_what_went_wrong_on_the_way_is_said_of_many_too() -> None:
     rows = night(30)
     at = next(i for i, one in enumerate(rows) if one["action"] == "usage_recorded" and one["task_id"] == "17")
     rows.insert(at, row(8500, "rebase_resolved", "auto-1", ahead=1))
-    assert "needed more than one try: 17 (1 conflict)" in page(rows)
+    assert "did not land on the first attempt: 17 (1 conflict)" in page(rows)
 
 
 def test_what_comes_from_the_cache_is_said_apart() -> None:
     """Break: add the cache reads, nearly all of every conversation, to the tokens; or call no price a price."""
     rows = [assigned(10, "1"), {**used(11, "1", 2000, None), "cache_read_input_tokens": 3_000_000}]
-    assert "  open  2.0k tokens (plus 3.0M from cache)\n" in page(rows) + "\n"
+    assert "  open  2.0k tokens (plus 3.0M from the cache)\n" in page(rows) + "\n"
     priced = page([*rows, used(12, "1", 500, 0.25)])
-    assert "2.5k tokens (plus 3.0M from cache), $0.25, plus 2.0k unpriced" in priced
+    assert "2.5k tokens (plus 3.0M from the cache), $0.25, plus 2.0k unpriced" in priced
 
 
 def test_numbers_that_follow_each_other_are_one() -> None:

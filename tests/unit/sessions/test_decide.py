@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields, replace
 
 from llmc.agents.agent_events import AgentEvent
-from llmc.agents.hooks import event_of
+from llmc.agents.inbox_events import event_of
 from llmc.base.names import PromptId, TaskId
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import (
@@ -346,7 +346,7 @@ def test_the_validation_of_resolved_conflicts(
 def test_the_validation_of_a_clean_rebase_is_a_person_s_matter() -> None:
     """Breaks when a default branch that is broken itself sends every waiting worker to work."""
     record = worker(S.REBASING, validation_due=True, since_unix=5.0)
-    for code, reason in ((0, "rebased"), (1, "rebased, but its validation fails")):
+    for code, reason in ((0, "rebased"), (1, "rebased, but fails validation")):
         change = after_validation(record, "c0ffee", code, "broken").change
         assert change is not None
         assert (change.to, change.reason, change.fields["since_unix"]) == (S.NEEDS_REVIEW, reason, 5.0)
@@ -602,7 +602,7 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
     assert by_hand(worker(S.NEEDS_INPUT, pre_rebase_sha="before"), done) is None
     # What is said about it is what is so now.
     assert still_unresolved(record, replace(done, dirty=True)) == (
-        "its conflicts are unresolved: uncommitted changes"
+        "conflicts still unresolved: uncommitted changes"
     )
     known = replace(record, error_reason="unresolved after 3 rounds: uncommitted changes")
     assert still_unresolved(known, replace(done, dirty=True)) == ""

@@ -39,7 +39,7 @@ def kind(seen: Seen) -> FailureKind | None:
         (replace(WELL, records=(Record("WARNING", "odd"),)), FailureKind.LOG),
         (replace(WELL, alive=False, exit_code=-9), FailureKind.PROCESS),
         (replace(WELL, alive=False, exit_code=0), FailureKind.PROCESS),
-        (replace(WELL, alive=False, exit_code=0, drained="the time limit is reached"), FailureKind.DRAINED),
+        (replace(WELL, alive=False, exit_code=0, drained="time limit reached"), FailureKind.DRAINED),
         # What it said of its end says more than that it is gone.
         (replace(WELL, alive=False, records=(Record("ERROR", "x", cause="git"),)), FailureKind.LOG),
         (replace(WELL, registered=None, unregistered_s=1), None),

@@ -83,7 +83,7 @@ def test_what_is_not_known_is_said() -> None:
         replace(FOUND, failure=early, daemon=None, workers=None, state_problem="broken at 5")
     )
     for part in (
-        "never registered",
+        "was never written",
         "Cannot read state.json",
         "broken at 5",
         "config.toml, line 3",

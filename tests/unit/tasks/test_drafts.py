@@ -40,9 +40,9 @@ def test_a_markdown_file() -> None:
         ("", "no subject"),
         ("---\npriority: 1\n", "is not closed"),
         ("---\nprio: 1\n---\n# X", "line 2: invalid 'prio: 1'; expected"),
-        ("---\npriority: high\n---\n# X", "'high' is not a number"),
-        ("---\npriority: 7\n---\n# X", "7 is not between 0 and 4"),
-        ("---\nlabel: a b\n---\n# X", "label 'a b' may only contain"),
+        ("---\npriority: high\n---\n# X", "priority must be an integer, not 'high'"),
+        ("---\npriority: 7\n---\n# X", "priority must be between 0 and 4, not 7"),
+        ("---\nlabel: a b\n---\n# X", "label 'a b' may contain only"),
     ],
 )
 def test_a_bad_one_says_what_is_wrong(text: str, words: str) -> None:

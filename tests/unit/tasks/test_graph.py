@@ -245,7 +245,7 @@ def test_parts_that_are_empty_leave_no_gap() -> None:
     [
         ({"ui": "text"}, "must be a table"),
         ({"ui": {"prolog": ""}}, "unknown key `prolog`"),
-        ({"ui": {"epilogue": 1}}, "not a string"),
+        ({"ui": {"epilogue": 1}}, "must be a string"),
     ],
 )
 def test_a_bad_context_says_what_is_wrong(raw: dict[str, Any], words: str) -> None:

@@ -24,64 +24,12 @@ from llmc.base.given import number, parse
 from llmc.records.worker import Spent, Tokens
 
 
-class LikeClaude:
-    """A program with the command line, settings and files of Claude Code."""
-
-    minimum = (2, 1, 197)
-
-    def program(self) -> list[str]:
-        raise NotImplementedError
-
-    def config_dir(self, environment: Mapping[str, str]) -> Path:
-        raise NotImplementedError
-
-    def version(self) -> str:
-        done = proc.run([*self.program(), "--version"], timeout_s=20, env=self.environment(os.environ))
-        return done.stdout.split("\n")[0].strip()
-
-    def argv(self, launch: Launch) -> list[str]:
-        argv = [*self.program(), "--model", launch.model, "--settings", str(launch.settings)]
-        if launch.skip_permissions:
-            argv.append("--dangerously-skip-permissions")
-        if launch.allowed_tools:
-            argv += ["--allowedTools", ",".join(launch.allowed_tools)]
-        if launch.unattended:
-            argv += ["--disallowedTools", ",".join(NEED_A_PERSON)]
-        if launch.resume:
-            argv += ["--resume", launch.resume]
-        return argv
-
-    def environment(
-        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
-    ) -> dict[str, str]:
-        """Without the marks of a client that llmc itself may run in."""
-        kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
-        return {
-            **kept,
-            "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # else tmux has no scrollback
-            **({TASK_TOOLS: "1"} if task_tools else {}),
-            **({TASK_LIST: task_list} if task_list else {}),
-            "DISABLE_AUTOUPDATER": "1",
-            "TERM": "screen-256color",
-        }
-
-    def conversations(self, environment: Mapping[str, str]) -> Path:
-        return self.config_dir(environment) / PROJECTS
-
-    def settings(self, hook_command: str) -> bytes:
-        given = {"hooks": _hooks(hook_command), "skipDangerousModePermissionPrompt": True}
-        return json.dumps(given, indent=1).encode()
-
-    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
-        found = parse(settings)
-        return isinstance(found, dict) and found.get("hooks") == _hooks(hook_command)
-
-
-class ClaudeCode(LikeClaude):
+class ClaudeCode:
     """Claude Code at the path `command`, or the one that is found."""
 
     name = "claude"
     ships_with_llmc = False
+    minimum = (2, 1, 197)
 
     def __init__(self, command: str = "") -> None:
         self._command = command
@@ -107,20 +55,81 @@ class ClaudeCode(LikeClaude):
     def pinned(self) -> Agent:
         return ClaudeCode(self.program()[0])
 
+    def version(self) -> str:
+        return version_of(self.program())
+
+    def argv(self, launch: Launch) -> list[str]:
+        return [*self.program(), *flags(launch)]
+
+    def environment(
+        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
+    ) -> dict[str, str]:
+        return environment(base, task_tools=task_tools, task_list=task_list)
+
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         configured = environment.get(CONFIG_DIR)
         return Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".claude"
 
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        return self.config_dir(environment) / PROJECTS
+
+    def settings(self, hook_command: str) -> bytes:
+        return settings(hook_command)
+
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        return has_hooks(settings, hook_command)
+
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         if environment.get("CLAUDE_CODE_SANDBOXED") or ClaudeTrust.of(environment).has(root):
             return None
-        return f"Claude Code does not trust {root} yet and would stop in a dialog. Run `llmc init --trust`."
+        return f"Claude Code does not trust {root} yet and would stop at its trust dialog. Run `llmc init --trust`."
 
     def trust(self, environment: Mapping[str, str]) -> Trust | None:
         return ClaudeTrust.of(environment)
 
     def one_shot(self) -> OneShot | None:
         return PrintMode(self)
+
+
+def version_of(program: list[str]) -> str:
+    done = proc.run([*program, "--version"], timeout_s=20, env=environment(os.environ))
+    return done.stdout.split("\n")[0].strip()
+
+
+def flags(launch: Launch) -> list[str]:
+    given = ["--model", launch.model, "--settings", str(launch.settings)]
+    if launch.skip_permissions:
+        given.append("--dangerously-skip-permissions")
+    if launch.allowed_tools:
+        given += ["--allowedTools", ",".join(launch.allowed_tools)]
+    if launch.unattended:
+        given += ["--disallowedTools", ",".join(NEED_A_PERSON)]
+    if launch.resume:
+        given += ["--resume", launch.resume]
+    return given
+
+
+def environment(base: Mapping[str, str], *, task_tools: bool = True, task_list: str = "") -> dict[str, str]:
+    """What it runs with, without the marks of a client that llmc itself may run in."""
+    kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
+    return {
+        **kept,
+        "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # else tmux has no scrollback
+        **({TASK_TOOLS: "1"} if task_tools else {}),
+        **({TASK_LIST: task_list} if task_list else {}),
+        "DISABLE_AUTOUPDATER": "1",
+        "TERM": "screen-256color",
+    }
+
+
+def settings(hook_command: str) -> bytes:
+    given = {"hooks": _hooks(hook_command), "skipDangerousModePermissionPrompt": True}
+    return json.dumps(given, indent=1).encode()
+
+
+def has_hooks(given: bytes, hook_command: str) -> bool:
+    found = parse(given)
+    return isinstance(found, dict) and found.get("hooks") == _hooks(hook_command)
 
 
 def _hooks(command: str) -> dict[str, Any]:

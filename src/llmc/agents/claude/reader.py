@@ -69,7 +69,7 @@ def _status(record: dict[str, Any]) -> tuple[ClientStatus, float]:
 _FIXES = (
     (
         pattern(r"cannot be used with root/sudo"),
-        "Run llmc as an ordinary user; in a container: `llmc config set defaults.env.IS_SANDBOX 1`",
+        "Run llmc as a non-root user; in a container, run `llmc config set defaults.env.IS_SANDBOX 1`",
     ),
     (pattern(r"^Failed to connect to \S"), "Check the network and the proxy settings"),
 )

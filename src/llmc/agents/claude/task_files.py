@@ -356,7 +356,7 @@ class TaskFiles:
     def _clients(self, lock: str, what: str) -> Iterator[None]:
         """The client's own lock."""
         path = self.directory / lock
-        _wait(lambda: _make(path), f"{what} is locked by a client")
+        _wait(lambda: _make(path), f"{what} is locked by Claude Code")
         try:
             yield
         finally:

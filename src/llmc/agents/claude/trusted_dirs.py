@@ -41,7 +41,8 @@ class ClaudeTrust:
             data = {}
         except ValueError as error:
             raise LlmcError(
-                f"{self.file} is not valid JSON: {error}", hint="Run `claude` once by hand."
+                f"{self.file} is not valid JSON: {error}",
+                hint="Run `claude` once by hand to repair the file.",
             ) from error
         data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +65,7 @@ class ClaudeTrust:
     def left(self, place: Path, *, is_ours: bool) -> str:
         if not self.has(place) or (is_ours and self._has_only(place)):
             return ""
-        return f"{self._named(str(place))}: remove hasTrustDialogAccepted there to make Claude Code ask again"
+        return f"{self._named(str(place))}: remove hasTrustDialogAccepted there to make Claude Code ask for trust again"
 
     def _named(self, path: str) -> str:
         return f"projects.{json.dumps(path)} in {self.file}"

@@ -4,19 +4,22 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmc.agents.claude.client import LikeClaude
-from llmc.agents.claude.layout import CONFIG_DIR
-from llmc.agents.protocol import Agent, OneShot, Trust
+from llmc.agents.claude import client as claude
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS
+from llmc.agents.protocol import Agent, Launch, OneShot, Trust
 
 
-class Scripted(LikeClaude):
+class Scripted:
     """An agent without a model that runs the directives in its prompts.
 
-    It is like Claude Code on purpose: llmc is tested with the hooks, files and screen of the client.
+    It takes the flags and settings of Claude Code on purpose: llmc is tested with the hooks, files and screen of the client.
     """
 
     name = "scripted"
     ships_with_llmc = True
+    #: it says that it is that version
+    minimum = ClaudeCode.minimum
 
     def __init__(self, private: Path) -> None:
         self._private = private
@@ -28,16 +31,31 @@ class Scripted(LikeClaude):
     def pinned(self) -> Agent:
         return self
 
+    def version(self) -> str:
+        return claude.version_of(self.program())
+
+    def argv(self, launch: Launch) -> list[str]:
+        return [*self.program(), *claude.flags(launch)]
+
     def environment(
         self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
     ) -> dict[str, str]:
-        shared = super().environment(base, task_tools=task_tools, task_list=task_list)
+        shared = claude.environment(base, task_tools=task_tools, task_list=task_list)
         return {**shared, CONFIG_DIR: str(self.config_dir(base))}
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         """Never the user's ~/.claude: its own directory, or the one set for it."""
         configured = environment.get("LLMC_SCRIPTED_CONFIG_DIR")
         return Path(configured) if configured else self._private / "scripted"
+
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        return self.config_dir(environment) / PROJECTS
+
+    def settings(self, hook_command: str) -> bytes:
+        return claude.settings(hook_command)
+
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        return claude.has_hooks(settings, hook_command)
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         return None

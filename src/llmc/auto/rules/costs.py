@@ -101,9 +101,7 @@ def complaint(listed: PriceList, today: date) -> str:
     days = age_days(listed, today)
     if days <= OLD_DAYS:
         return ""
-    return (
-        f"model prices are from {listed.as_of or 'an unknown date'}. Update them: llmc prices update FILE|URL"
-    )
+    return f"the model prices are from {listed.as_of or 'an unknown date'}. To update them: llmc prices update FILE|URL"
 
 
 class NoPrices(ValueError):
@@ -128,7 +126,7 @@ def price_list(data: object, today: date) -> PriceList:
         as_of = today.isoformat()
     prices = {model: price for model, price in rows.items() if price is not None}
     if not prices:
-        raise NoPrices("no model has an input and an output price")
+        raise NoPrices("no model has both an input and an output price")
     return PriceList(as_of=as_of, source=str(data.get("source") or ""), prices=prices)
 
 
@@ -136,7 +134,7 @@ def _day(value: object) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError as error:
-        raise NoPrices('"as_of" is not a date, such as 2026-11-13') from error
+        raise NoPrices('"as_of" must be a date such as 2026-11-13') from error
 
 
 def _row(row: object) -> Price | None:
@@ -292,7 +290,7 @@ def limits(config: Budget, own: object = None) -> Limits:
         for unit in ("tokens", "cost"):
             most, setting = getattr(config, f"{scope}_{unit}"), f"auto.budget.{scope}_{unit}"
             if scope == "task" and _is_amount(own.get(unit)):
-                most, setting = own[unit], f"the task's own budget.{unit}"
+                most, setting = own[unit], f"the task's budget.{unit}"
             if most:
                 found.append(Limit(scope=scope, unit=unit, most=float(most), setting=setting))
     return Limits(limits=tuple(found), soft=config.soft)
@@ -334,7 +332,7 @@ def _is_blind(limit: Limit, spent: Spent) -> bool:
 def _words(limit: Limit, spent: Spent) -> str:
     used, subject = _used(limit, spent), _SUBJECTS[limit.scope]
     if used < limit.most and _is_blind(limit, spent):
-        return f"{subject}: cannot check {limit.setting}: no price for {', '.join(spent.unpriced)}"
+        return f"{subject}: cannot check {limit.setting} without a price for {', '.join(spent.unpriced)}"
     if limit.unit == "cost":
         return f"{subject}: ${used:,.2f} of ${limit.most:,.2f} ({limit.setting})"
     return f"{subject}: {used:,.0f} of {limit.most:,.0f} tokens ({limit.setting})"

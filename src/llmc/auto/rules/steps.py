@@ -169,7 +169,7 @@ def _offline(record: WorkerRecord) -> Step:
     if record.assignment is None:
         return Do.RESTART
     if record.reason == decide.ANOTHER_MODEL:  # we were killed before it got the task
-        return GiveUp(Cause.AGENT, "the agent must restart with another model", counts=False)
+        return GiveUp(Cause.AGENT, "the agent must be restarted with another model", counts=False)
     if record.cause == Cause.TMUX:
         return GiveUp(Cause.TMUX, record.error_reason or "the tmux session is gone", counts=False)
     return GiveUp(Cause.CRASH, record.error_reason or "the agent exited")
@@ -207,7 +207,7 @@ def _land(situation: Situation) -> Step:
     if not situation.base_fails or situation.base_due:
         return Do.ACCEPT
     if situation.ending:
-        return GiveUp(Cause.COMMAND, "the default branch fails its own validation", counts=False)
+        return GiveUp(Cause.COMMAND, "the default branch itself fails validation", counts=False)
     return Do.WAIT
 
 
@@ -286,7 +286,7 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
         return GiveUp(Cause.AGENT, needs_input)
     if not task.asked_to_commit:
         return Do.ASK_TO_COMMIT
-    return GiveUp(Cause.AGENT, "the agent stopped again without a commit")
+    return GiveUp(Cause.AGENT, "the agent stopped again without committing")
 
 
 def waits_for_answer(record: WorkerRecord) -> bool:

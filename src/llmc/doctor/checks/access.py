@@ -56,7 +56,7 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
     for found in seen:
         path = found.path
         if found.mode & found.closed and found.closed == 0o022:
-            text = f"{path} is writable by other users, who could choose the programs that llmc runs"
+            text = f"{path} is writable by other users, who could make llmc run any program"
             yield fixable(text, subject=path)
         elif found.mode & found.closed:
             yield fixable(f"{path} is accessible to other users", subject=path)
@@ -82,7 +82,7 @@ def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
 
 def _skipped(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for path, text in seen:
-        yield fixable(text, ": moves them to logs/bad-rows.log", subject=path)
+        yield fixable(text, ", which moves them to logs/bad-rows.log", subject=path)
 
 
 def _put_rows_aside(project: Project, path: str) -> str:
@@ -94,7 +94,7 @@ def _put_rows_aside(project: Project, path: str) -> str:
 def _disk(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for free in seen:
         if free < DISK_FLOOR_BYTES:
-            text = f"only {free // 2**20} MB are free on the root's disk"
+            text = f"only {free // 2**20} MB of disk space left for the root"
             yield Finding(text, "free some space, for example with `llmc trash prune`")
 
 
@@ -102,15 +102,15 @@ def _trash(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for size in seen:
         if size > TRASH_CEILING_BYTES:
             text = f"the trash holds {size / 2**30:.1f} GB, not counting git objects"
-            yield Finding(text, "`llmc trash list`, then `llmc trash prune --older-than DAYS`")
+            yield Finding(text, "run `llmc trash list`, then `llmc trash prune --older-than DAYS`")
 
 
 # fmt: off
 CHECKS = (
     Check("permissions", "files",
-        "a directory is open to other users, or llmc cannot use it",
+        "a file or directory has the wrong owner or permissions",
         look=_modes, judge=_permissions, fix=_make_private),
-    Check("bad_rows", "files", "the ledger or the event log has unreadable rows, which are skipped",
+    Check("bad_rows", "files", "the task ledger or the event log has unreadable rows, which are skipped",
         look=_bad_rows, judge=_skipped, fix=_put_rows_aside, turn=Turn.TASKS),
     Check("disk", "files", "the disk is nearly full",
         look=lambda at: [shutil.disk_usage(at.project.root.path).free], judge=_disk),

@@ -47,9 +47,9 @@ def _undo_stopped(facts: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
 
 def _stray(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     for stray in facts.strays:
-        adopt = f"run `llmc add {stray.name}` to adopt it, or move it away"
-        fix = adopt if stray.is_worktree else "move it away"
-        yield Finding(f".worktrees/{stray.name} belongs to no worker", fix, subject=stray.name)
+        adopt = f"run `llmc add {stray.name}` to adopt it, or move it out of .worktrees"
+        fix = adopt if stray.is_worktree else "move it out of .worktrees"
+        yield Finding(f".worktrees/{stray.name} does not belong to any worker", fix, subject=stray.name)
 
 
 def _pruned(at: Sight) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _forget_worktree(project: Project, _: str) -> str:
 
 def _unused(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
     for path in seen:
-        yield fixable(f"unused validation slot: {path}", ": removes it", subject=path)
+        yield fixable(f"unused validation slot: {path}", ", which removes it", subject=path)
 
 
 def _discard_slot(project: Project, path: str) -> str:
@@ -87,7 +87,7 @@ def _discard_slot(project: Project, path: str) -> str:
 
 def _unreadable(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.clone_problem:
-        fix = "run `llmc init --target PATH`, then fetch the branches of this root"
+        fix = "create a new root with `llmc init --target PATH`, then fetch this root's branches into it"
         yield Finding(f"cannot read the root's clone: {facts.clone_problem}", fix)
 
 
@@ -122,7 +122,7 @@ def _configure(project: Project, _: str) -> str:
 def _shared(_: Facts, seen: tuple[bool, ...]) -> Iterator[Finding]:
     if any(seen):
         text = "the root's clone shares object files with the source, so a write in one changes both"
-        yield fixable(text, ": copies them")
+        yield fixable(text, ", which copies them")
 
 
 def _undone(at: Sight) -> list[tuple[str, str]]:
@@ -138,7 +138,7 @@ def _undone(at: Sight) -> list[tuple[str, str]]:
 
 def _planted(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for key, text in seen:
-        fix = "check what that worker is doing; --repair removes this from the list"
+        fix = "check what that worker is doing; --repair removes this finding"
         yield Finding(text, fix, subject=key, repairable=True)
 
 
@@ -147,13 +147,13 @@ def _seen_setting(project: Project, key: str) -> str:
     with clone_guard.rows_unsaid(root) as rows, project.store.transaction() as tx:
         tx.clear_item(key)
         rows[:] = [row for row in rows if clone_guard.key_of(root, row) != key]
-    return "removed from the list"
+    return "removed from the attention list"
 
 
 def _left_lock(_: Facts, seen: tuple[GitLock, ...]) -> Iterator[Finding]:
     for lock in seen:
         if lock.trouble and lock.of_source:
-            fix = f"if no git command is running in your repository: rm {lock.path}"
+            fix = f"if no git command is running in your repository, run: rm {lock.path}"
             yield Finding(lock.trouble, fix, subject=lock.path)
         elif lock.trouble:
             yield fixable(lock.trouble, subject=lock.path)
@@ -166,7 +166,9 @@ def _drop_lock(project: Project, path: str) -> str:
         if not lock.exists():
             return "already resolved"
         if git_locks.lock_holders(project.root.path, lock):
-            raise Refused("a git command is using the lock", hint="Run `llmc doctor` again.")
+            raise Refused(
+                "a git command is using the lock", hint="When it has finished, run `llmc doctor` again."
+            )
         lock.unlink(missing_ok=True)
     return "removed"
 
@@ -187,13 +189,13 @@ def _unowned(facts: Facts, seen: tuple[Branch, ...]) -> Iterator[Finding]:
     for branch in seen:
         if branch.name in owned or branch.checked_out:
             continue
-        text = f"branch {branch.name} belongs to no worker"
+        text = f"branch {branch.name} does not belong to any worker"
         if branch.ahead == 0:
-            yield fixable(f"{text} and is fully merged", ": deletes it", subject=branch.name)
+            yield fixable(f"{text} and is fully merged", ", which deletes it", subject=branch.name)
             continue
-        what = f"{branch.ahead} commits" if branch.ahead and branch.ahead > 1 else "work"
+        what = f"{branch.ahead} commits that are" if branch.ahead and branch.ahead > 1 else "work that is"
         text += f" and has {what} not on the default branch"
-        yield fixable(text, ": moves it to the trash", subject=branch.name)
+        yield fixable(text, ", which moves it to the trash", subject=branch.name)
 
 
 def _remove_branch(project: Project, branch: str) -> str:
@@ -218,7 +220,7 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
     source, branch = at.project.source, at.project.config.repo.default_branch
     set_source = "set the new location: `llmc config set repo.source PATH`"
     if not branch:
-        yield "repo.default_branch is not set", "`llmc config set repo.default_branch main`"
+        yield "repo.default_branch is not set", "run `llmc config set repo.default_branch main`"
         return
     try:
         has_branch = True
@@ -237,7 +239,7 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
     except ToolMissing:
         return  # reported by the check of programs
     except LlmcError as error:
-        yield f"cannot reach the source {source}: {error.message}", "try again"
+        yield f"cannot reach the source {source}: {error.message}", "run `llmc doctor` again"
     if not has_branch:
         fix = "set the branch that work lands on: `llmc config set repo.default_branch BRANCH`"
         yield f"the source has no branch {branch!r}", fix
@@ -247,7 +249,7 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
 CHECKS = (
     Check("undo_stopped", "workers", "an undo was interrupted, and no daemon is running to finish it",
         look=lambda at: filter(None, [undo.stopped(at.project)]), judge=_undo_stopped, needs=("state",)),
-    Check("worktree_stray", "worktrees", "a directory in .worktrees belongs to no worker", judge=_stray,
+    Check("worktree_stray", "worktrees", "a directory in .worktrees does not belong to any worker", judge=_stray,
         needs=("state",)),
     Check("worktree_pruned", "worktrees", "git has an entry for a deleted worktree", look=_pruned, judge=_gone,
         fix=_forget_worktree, turn=Turn.PRUNED, needs=("clone", "state")),
@@ -255,19 +257,19 @@ CHECKS = (
         look=lambda at: (str(one.path) for one in slots.left_over(at.project)), judge=_unused,
         fix=_discard_slot, turn=Turn.PRUNED, needs=("config", "state")),
     Check("clone", "git", "git cannot read the root's clone", judge=_unreadable),
-    Check("setting", "git", "a git setting made by `init` was changed", look=_settings, judge=_changed,
+    Check("setting", "git", "a git setting written by `llmc init` was changed", look=_settings, judge=_changed,
         fix=_configure, turn=Turn.CLONE, needs=("clone",)),
     Check("shared_objects", "git", "the root's clone shares object files with the source",
         look=lambda at: [own_objects.is_shared(at.project.root.path / ".git")], judge=_shared,
         fix=lambda project, _: own_objects.make_own(project), turn=Turn.CLONE, needs=("clone",)),
-    Check("git_config", "git", "dangerous git settings were found in the root's clone, and removed",
+    Check("git_config", "git", "dangerous git settings were found in the root's clone and removed",
         look=_undone, judge=_planted, fix=_seen_setting, turn=Turn.CLONE, late=True),
-    Check("git_lock", "git", "a stale git lock in the root's clone or in the source",
+    Check("git_lock", "git", "the root's clone or the source has a stale git lock",
         look=lambda at: git_locks.git_locks(at.project, at.state), judge=_left_lock, fix=_drop_lock,
         turn=Turn.ROOT, needs=("clone",)),
-    Check("branch", "git", "a branch `llmc/...` belongs to no worker", look=_branches, judge=_unowned,
+    Check("branch", "git", "a branch `llmc/...` does not belong to any worker", look=_branches, judge=_unowned,
         fix=_remove_branch, turn=Turn.BRANCHES, needs=("clone", "config", "state")),
-    Check("source", "source", "nothing can land: the source or its branch does not exist", look=_source,
+    Check("source", "source", "nothing can land because the source or its branch is missing or unreachable", look=_source,
         judge=lambda _, seen: (Finding(text, fix) for text, fix in seen), needs=("config",)),
 )
 # fmt: on

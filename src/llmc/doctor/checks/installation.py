@@ -13,7 +13,7 @@ from llmc.notifications import notify
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import write_launcher
 
-REBUILD = "rebuild it from worktrees and sessions: `llmc doctor --rebuild`"
+REBUILD = "run `llmc doctor --rebuild` to rebuild it from worktrees and sessions"
 
 
 def _launcher(at: Sight) -> Iterator[str]:
@@ -28,7 +28,7 @@ def _launcher(at: Sight) -> Iterator[str]:
         yield f"{path}, which agents run as llmc, cannot be read"
     else:
         if not os.access(python, os.X_OK) or not os.access(path, os.X_OK):
-            yield f"{path}, which agents run as llmc, cannot run: {python} is missing"
+            yield f"{path}, which agents run as llmc, cannot run: the script or {python} is missing or not executable"
 
 
 def _write_launcher(project: Project, _: str) -> str:
@@ -66,7 +66,7 @@ def _not_added(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     known = {worker.record.name for worker in facts.workers}
     for name in facts.configured:
         if name not in known:
-            yield Finding("is in config.toml, but no such worker exists", f"`llmc add {name}`", name)
+            yield Finding("is in config.toml but was never added", f"run `llmc add {name}`", name)
 
 
 def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         for text in state.misfiled:
             yield Finding(f"state.json: {text}", REBUILD, subject=text)
     elif state.kind is StateFile.NEWER:
-        yield Finding(state.problem, "use the llmc version that wrote it")
+        yield Finding(state.problem, "use the version of llmc that wrote it")
     else:
         copy = "copy state.json.bak over it, or " if state.backup_good else ""
         yield Finding(state.problem, copy + REBUILD)
@@ -87,20 +87,20 @@ CHECKS = (
         judge=lambda facts, _: (found for one in facts.programs for found in programs.of_program(one))),
     Check("launcher", "programs", "the `llmc` that agents run is missing or does not work", look=_launcher,
         judge=lambda _, seen: map(fixable, seen), fix=_write_launcher),
-    Check("trust", "programs", "the client would open a trust dialog", look=_trust,
-        judge=lambda _, seen: (Finding(text, "`llmc init --trust` in the source") for text in seen),
+    Check("trust", "programs", "the client would stop at its trust dialog", look=_trust,
+        judge=lambda _, seen: (Finding(text, "run `llmc init --trust` in the source") for text in seen),
         needs=("config",)),
     Check("canary", "programs", "the last canary failed", judge=_canary),
     Check("canary_left", "programs", "a canary was killed, and its session is still running",
         look=lambda at: map(str, canary.leftovers(at.project.root)), judge=_canary_left, fix=_end_canary,
         needs=("tmux",)),
     Check("config", "configuration", "config.toml is invalid",
-        judge=lambda facts, _: (Finding(t, "`llmc config edit`", subject=t) for t in facts.config_problems)),
+        judge=lambda facts, _: (Finding(t, "run `llmc config edit`", subject=t) for t in facts.config_problems)),
     Check("not_added", "configuration", "a worker in config.toml was never added", judge=_not_added,
         needs=("state",)),
     Check("notify", "configuration", "a notification channel does not work",
         look=lambda at: notify.problems(at.project),
-        judge=lambda _, seen: (Finding(t, "fix it, then run `llmc notify test`", subject=t) for t in seen)),
-    Check("state", "state", "state.json is missing, broken or from a newer llmc", judge=_state),
+        judge=lambda _, seen: (Finding(t, "fix the channel, then run `llmc notify test`", subject=t) for t in seen)),
+    Check("state", "state", "state.json is missing, damaged or written by a newer llmc", judge=_state),
 )
 # fmt: on

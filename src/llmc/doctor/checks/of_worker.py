@@ -18,7 +18,7 @@ from llmc.repo.project import Project, agent_for
 from llmc.sessions import sessions
 from llmc.workers import reset
 
-_CLEAN_START = ": resets it; its work goes to the trash"
+_CLEAN_START = ", which resets the worker and moves its work to the trash"
 
 
 def _record(worker: WorkerFacts) -> Iterator[Finding]:
@@ -43,9 +43,9 @@ def _fix_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Re
                     tx.emit("repaired", worker=name, kind="record", problem=fix.text)
                     fixed.add((name, fix.text))
     except LlmcError as error:
-        text = f"not repaired: {error.message} {error.hint}".strip()
+        text = f"not repaired: {error.message}. {error.hint}".removesuffix(". ")
         return [Repair(finding, False, text) for finding in plan]
-    said = {True: "repaired", False: "changed in the meantime"}
+    said = {True: "repaired", False: "not needed; the record changed in the meantime"}
     return [Repair(finding, True, said[(finding.worker, finding.subject) in fixed]) for finding in plan]
 
 
@@ -90,7 +90,7 @@ def _register_hooks(project: Project, record: WorkerRecord) -> str:
 
 def _error(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.record.status is Status.ERROR:
-        yield fixable(f"is in error: {worker.record.error_reason}", _CLEAN_START)
+        yield fixable(f"stopped with an error: {worker.record.error_reason}", _CLEAN_START)
 
 
 def _reset(project: Project, record: WorkerRecord) -> str:
@@ -121,7 +121,8 @@ def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
 def _missing(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.tree is not None and not worker.tree.exists:
         yield fixable(
-            f"its worktree {worker.record.worktree_path} is missing", ": recreates it from its branch"
+            f"its worktree {worker.record.worktree_path} is missing",
+            ", which recreates it from the worker's branch",
         )
 
 
@@ -136,11 +137,11 @@ def _broken(worker: WorkerFacts) -> Iterator[Finding]:
     name, tree = worker.record.name, worker.tree
     if tree is None or not tree.exists or not tree.problem:
         return
-    text = f"cannot use its worktree: {tree.problem}"
+    text = f"its worktree is unusable: {tree.problem}"
     if tree.foreign:
-        yield fixable(text, ": links it to the clone again; its files stay")
+        yield fixable(text, ", which links it to the clone again and keeps its files")
     else:
-        nuke = f"remove it with `llmc nuke {name}` (everything goes to the trash)"
+        nuke = f"remove the worker with `llmc nuke {name}` (everything goes to the trash)"
         yield Finding(text, f"fix it in `llmc console {name}`, or {nuke}")
 
 
@@ -162,7 +163,7 @@ def _index_lock(worker: WorkerFacts) -> Iterator[Finding]:
     tree = _readable(worker)
     if tree is None or tree.lock_age_s is None or tree.lock_in_use or tree.lock_age_s < STALE_LOCK_S:
         return
-    yield fixable(f"stale index.lock in its worktree, {_age(tree.lock_age_s)} old")
+    yield fixable(f"its worktree has a stale index.lock ({_age(tree.lock_age_s)} old)")
 
 
 def _age(seconds: float) -> str:
@@ -189,7 +190,8 @@ def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
         return
     if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:
         yield fixable(
-            f"is {record.status}, but its worktree has an abandoned rebase", ": saves and aborts it"
+            f"is {record.status}, but its worktree has an abandoned rebase",
+            ", which saves the work and aborts the rebase",
         )
 
 
@@ -214,12 +216,12 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     if git.rebase_in_progress(worktree):
         raise LlmcError(
             f"git could not abort the rebase in {worktree}",
-            hint=f"Discard it with `llmc reset {record.name}`.",
+            hint=f"Run `llmc reset {record.name}` to discard the rebase.",
         )
     if record.status is Status.NEEDS_REVIEW:
         with project.store.transaction() as tx:
             tx.update(record.name, commit_sha=git.head(worktree))
-    return f"aborted; to restore it: llmc trash restore {trash.short(ref)}"
+    return f"rebase aborted; to restore the work: llmc trash restore {trash.short(ref)}"
 
 
 def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
@@ -231,10 +233,10 @@ def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
     fresh = record.status is Status.OFFLINE and not record.current_prompt and tree.ahead == 0
     if not (waits or record.status.is_free or (fresh and not tree.dirty)):
         return
-    where = tree.branch or f"no branch, at {tree.head[:12]}"
+    where = tree.branch or f"a detached HEAD at {tree.head[:12]}"
     text = f"is {record.status}, but its worktree is on {where}, not on {record.branch}"
     if waits:
-        fix = f"llmc message {record.name} 'Move all your commits to {record.branch}.'"
+        fix = f"run: llmc message {record.name} 'Move all your commits to {record.branch}.'"
         yield Finding(text, fix)
     else:
         yield fixable(text, _CLEAN_START)
@@ -261,17 +263,17 @@ def _left_in(tree: Tree) -> str:
 
 # fmt: off
 CHECKS = (
-    WorkerCheck("record", "state", "a worker's record contradicts itself, git or the clock", _record,
+    WorkerCheck("record", "state", "a worker's record is inconsistent with itself, git or the clock", _record,
         fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
-    WorkerCheck("session_missing", "sessions", "a worker is not offline, but has no session",
+    WorkerCheck("session_missing", "sessions", "a worker is not offline but has no session",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
-    WorkerCheck("start_failed", "sessions", "a worker's agent does not start", _not_started),
-    WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
+    WorkerCheck("start_failed", "sessions", "a worker's agent failed to start", _not_started),
+    WorkerCheck("hooks", "sessions", "an agent's hook settings are missing or were changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
-    WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
+    WorkerCheck("worker_error", "workers", "a worker stopped with an error", _error, _reset, turn=Turn.RESETS),
     WorkerCheck("accept_stopped", "workers", "`llmc accept` was interrupted, and no daemon is running to finish it",
         _accept_stopped),
     WorkerCheck("delivery_stopped", "workers", "a prompt is pending, and no daemon is running to deliver it",
@@ -285,8 +287,8 @@ CHECKS = (
         turn=Turn.RESETS),
     WorkerCheck("worktree_dirty", "worktrees", "an idle worker has uncommitted changes", _dirty, _reset,
         turn=Turn.RESETS),
-    WorkerCheck("index_lock", "worktrees", "a stale index.lock", _index_lock,
+    WorkerCheck("index_lock", "worktrees", "a worktree has a stale index.lock", _index_lock,
         _drop_index_lock),
-    WorkerCheck("rebase", "worktrees", "an abandoned rebase is in progress", _rebase, _end_rebase),
+    WorkerCheck("rebase", "worktrees", "a worktree has an abandoned rebase", _rebase, _end_rebase),
 )
 # fmt: on

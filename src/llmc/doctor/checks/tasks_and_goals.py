@@ -29,7 +29,7 @@ def _task_problems(at: Sight) -> list[str]:
 
 
 def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
-    fix = "see `llmc tasks list`; auto mode does not start until this is fixed"
+    fix = "run `llmc tasks list` for details; auto mode does not start until this is fixed"
     for text in seen:
         yield Finding(text, fix, subject=text)
 
@@ -42,7 +42,7 @@ def _unattended(facts: Facts, seen: tuple[Claim, ...]) -> Iterator[Finding]:
     for claim in seen:
         if claim.id not in assigned:
             text = f"task {claim.task.id} is claimed by {claim.worker}, which is not working on it"
-            yield fixable(text, ": releases it", subject=claim.id)
+            yield fixable(text, ", which releases the task", subject=claim.id)
 
 
 def _free_task(project: Project, claim_id: str) -> str:
@@ -72,7 +72,7 @@ def _unowned(project: Project) -> list[str]:
 def _in_progress(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
     for task in seen:
         text = f"task {task} is marked in progress, but no worker has claimed it"
-        yield fixable(text, f", or `llmc tasks release {task}`", subject=task)
+        yield fixable(text, f" or `llmc tasks release {task}`", subject=task)
 
 
 def _free_unowned(project: Project, task_id: str) -> str:
@@ -92,12 +92,14 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
             mode = found.safe_mode()
             found.views()
     except LlmcError as error:
-        return [(f"goal store: {error.message}", error.hint)]
+        return [(f"goal database: {error.message}", error.hint)]
     if store.damage:
-        return [(store.damage, f"restore a good copy; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
-    told = [(f"{goal}: {why}", "see `llmc goal export`") for goal, why in found.unreadable.items()]
+        return [(store.damage, f"restore a good copy of the file; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
+    told = [
+        (f"{goal}: {why}", "run `llmc goal export` to see its data") for goal, why in found.unreadable.items()
+    ]
     if mode is not None:
-        text = f"goals are in safe mode and send nothing: a damaged store was set aside as {mode.file}"
+        text = f"goals are stopped in safe mode: llmc found the goal database damaged and moved it to {mode.file}"
         told.append((text, "check that file, then run `llmc goal safe-mode --clear`"))
     return told
 
@@ -111,7 +113,7 @@ CHECKS = (
     Check("unowned_task", "tasks", "a task is marked in progress, but no worker has claimed it",
         look=lambda at: _unowned(at.project), judge=_in_progress, fix=_free_unowned, turn=Turn.TASKS,
         needs=("config",)),
-    Check("goals", "tasks", "the goal store is damaged, was set aside, or has unreadable data",
+    Check("goals", "tasks", "the goal database is damaged, was moved aside or has unreadable data",
         look=_goals, judge=lambda _, seen: (Finding(text, fix, subject=text) for text, fix in seen)),
 )
 # fmt: on

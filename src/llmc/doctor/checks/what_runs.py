@@ -105,14 +105,14 @@ def _heartbeat_age_s(root: Root, registration: Registration) -> float | None:
 
 def _crashed(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if not facts.daemon.runs and facts.daemon.files:
-        yield fixable(f"a daemon crashed and left {', '.join(facts.daemon.files)}")
+        yield fixable(f"a daemon crashed and left behind {', '.join(facts.daemon.files)}")
 
 
 def _clear_daemon(project: Project, _: str) -> str:
     """While we hold the lock no daemon can start, so no files of a running daemon are removed."""
     with locks.claim(project.root.lock("daemon")) as ours:
         if not ours:
-            raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
+            raise Refused("a daemon has started in the meantime", hint="Run `llmc doctor` again.")
         try:
             for path in daemon_files(project.root):
                 path.unlink(missing_ok=True)
@@ -125,7 +125,7 @@ def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and not daemon.ready and daemon.age_s > READY_S:
         text = f"the daemon ({daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
-        yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
+        yield Finding(text, "check `llmc logs daemon`, then stop the daemon with `llmc down --force`")
 
 
 def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -138,15 +138,15 @@ def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     problem = facts.daemon.socket_problem
     if facts.daemon.runs and problem:
-        text = f"hooks cannot wake the daemon, so it reads them only on patrol: {problem}"
-        yield Finding(text, "restart it: `llmc down`, then `llmc up --detach` with the same options")
+        text = f"hooks cannot wake the daemon ({problem}), so it reads them only on patrol"
+        yield Finding(text, "restart the daemon: `llmc down`, then `llmc up --detach` with the same options")
 
 
 def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     late_s = facts.daemon.heartbeat_age_s
     if facts.daemon.runs and late_s is not None and late_s > HEARTBEAT_LATE_S:
         text = f"the daemon is hung: no heartbeat for {late_s / 60:.0f} minutes"
-        yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
+        yield Finding(text, "check `llmc logs daemon`, then stop the daemon with `llmc down --force`")
 
 
 def manual_notes(root: Root) -> dict[str, str]:
@@ -163,8 +163,10 @@ def _notes(at: Sight) -> Iterator[tuple[str, str, str]]:
 
 def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Finding]:
     for path, first_line, away in seen:
-        fix = f"resolve it, then run: mv {path} {away}"
-        yield Finding(f"manual intervention requested in {path}: {first_line}", fix, subject=path)
+        fix = f"resolve what the file describes, then run: mv {path} {away}"
+        yield Finding(
+            f"the remediation agent requested manual intervention ({path}): {first_line}", fix, subject=path
+        )
 
 
 def _dead_overseer(root: Root) -> list[str]:
@@ -192,7 +194,7 @@ def _forget_overseer(project: Project, path: str) -> str:
 
 def _tmux(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.sessions is None:
-        yield Finding(f"tmux did not answer: {facts.tmux_problem}", "try again")
+        yield Finding(f"tmux did not answer: {facts.tmux_problem}", "run `llmc doctor` again")
 
 
 def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -201,7 +203,7 @@ def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     for session in facts.sessions or ():
         if session.name in known or session.instance in agents:
             continue
-        text = f"tmux session {session.name} belongs to no worker"
+        text = f"tmux session {session.name} does not belong to any worker"
         if session.attached:
             yield Finding(text, DETACH, subject=session.name)
         else:
@@ -217,21 +219,21 @@ def _end_session(project: Project, name: str) -> str:
 
 # fmt: off
 CHECKS = (
-    Check("daemon_crashed", "daemon", "a crashed daemon left its files", judge=_crashed,
+    Check("daemon_crashed", "daemon", "a crashed daemon left files behind", judge=_crashed,
         fix=_clear_daemon),
-    Check("daemon_not_ready", "daemon", "the daemon is running, but not ready", judge=_not_ready),
+    Check("daemon_not_ready", "daemon", "the daemon is running but not ready", judge=_not_ready),
     Check("daemon_other", "daemon", "daemon.json names a process that is not the running daemon",
         judge=_other),
     Check("daemon_socket", "daemon", "hooks cannot wake the daemon", judge=_deaf),
     Check("daemon_stalled", "daemon", "the daemon is hung", judge=_stalled),
     Check("manual_intervention", "supervisor", "the remediation agent requested manual intervention",
         look=_notes, judge=_manual),
-    Check("overseer_crashed", "supervisor", "a crashed supervisor left its file",
+    Check("overseer_crashed", "supervisor", "a crashed supervisor left a file behind",
         look=lambda at: _dead_overseer(at.project.root),
-        judge=lambda _, seen: (fixable(f"a supervisor crashed and left {p}", subject=p) for p in seen),
+        judge=lambda _, seen: (fixable(f"a supervisor crashed and left behind {p}", subject=p) for p in seen),
         fix=_forget_overseer),
-    Check("tmux", "sessions", "tmux does not answer", judge=_tmux, needs=("tmux",)),
-    Check("session_without_worker", "sessions", "a tmux session belongs to no worker", judge=_without_worker,
+    Check("tmux", "sessions", "tmux did not answer", judge=_tmux, needs=("tmux",)),
+    Check("session_without_worker", "sessions", "a tmux session does not belong to any worker", judge=_without_worker,
         fix=_end_session, turn=Turn.CLONE, needs=("state",)),
 )
 # fmt: on

@@ -93,8 +93,8 @@ def _ended_well(seen: Observed) -> bool | None:
 
 def _no_turn_end(seen: Observed) -> str:
     if seen.rests:
-        return "the client answered a prompt but sent no Stop hook at the end of its turn"
-    return "the client accepted a prompt, but sent no Stop hook and no error in time"
+        return "the client answered a prompt but did not run the Stop hook at the end of its turn"
+    return "the client accepted a prompt but neither ran the Stop hook nor reported an error in time"
 
 
 def _bad_end(seen: Observed) -> str:
@@ -112,14 +112,14 @@ PROBES: tuple[Probe, ...] = (
         "ready",
         lambda seen: seen.ready,
         lambda seen: (
-            "the client started but sent no SessionStart hook (open dialog, missing login, or hooks not running)"
+            "the client started but did not run the SessionStart hook (open dialog, missing login or disabled hooks)"
         ),
         BY_HAND,
     ),
     Probe(
         "status_file",
         lambda seen: seen.status_file,
-        lambda seen: "the client's status file: interrupts and open dialogs are detected late or not at all",
+        lambda seen: "the client's status file (interrupts and open dialogs are detected late or not at all)",
         essential=False,
     ),
     Probe(
@@ -130,21 +130,21 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         "prompt_hook",
         lambda seen: seen.prompt_hook,
-        lambda seen: "the UserPromptSubmit hook: a turn that you start is detected only when it ends",
+        lambda seen: "the UserPromptSubmit hook (a turn that you start is detected only when it ends)",
         essential=False,
     ),
     Probe(
         "transcript",
         lambda seen: seen.transcript_row,
         lambda seen: (
-            "prompts in the transcript: no usage, no budgets, and prompts may be sent twice after a crash"
+            "prompts in the transcript (usage and budgets are not tracked, and prompts may be sent twice after a crash)"
         ),
         essential=False,
     ),
     Probe(
         "queue",
         lambda seen: seen.queue_row,
-        lambda seen: "queue rows in the transcript: messages to a busy agent may be reported as unconfirmed",
+        lambda seen: "queue rows in the transcript (messages to a busy agent may be reported as unconfirmed)",
         essential=False,
     ),
     Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),

@@ -156,6 +156,8 @@ class Facts(Struct, frozen=True):
     source_dirty: tuple[str, ...] = ()
     #: by the kind of the check
     seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    #: why a check could not look, by its kind
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def lacking(self) -> set[str]:

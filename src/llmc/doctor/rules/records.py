@@ -53,7 +53,7 @@ def _commit(worker: WorkerFacts) -> list[RecordFix]:
         return [RecordFix(text, {"commit_sha": record.accept.tip})]
     commit = (tree.head or tree.tip) if tree else ""
     if not commit:
-        reason = "it was waiting for review, but its commit is unknown"
+        reason = "the worker was waiting for review, but its commit is unknown"
         lost = step(Status.ERROR, "commit lost", error_reason=reason, cause=Cause.GIT)
         return [RecordFix(text, change=lost)]
     nothing = tree is not None and tree.head and tree.ahead == 0 and not tree.dirty and not tree.rebasing
@@ -67,7 +67,9 @@ def _contradictions(worker: WorkerFacts) -> Iterator[RecordFix]:
     if not record.worktree_path.startswith("/"):
         yield RecordFix("has a relative worktree path", {"worktree_path": worker.place})
     if record.status is Status.ERROR and not record.error_reason:
-        yield RecordFix("is in error, but its record has no reason", {"error_reason": "not recorded"})
+        yield RecordFix(
+            "stopped with an error, but its record has no reason", {"error_reason": "not recorded"}
+        )
     if record.status is Status.IDLE and record.accept is not None:
         yield RecordFix("is idle, but its record has an unfinished `llmc accept`", {"accept": None})
 

@@ -85,12 +85,12 @@ def _unwanted(work: Round, assignment: Assignment, node: Node | None) -> str:
     if work.goal.status.is_over:
         return f"the goal is {work.goal.status}"
     if not node.status.is_open or is_closed(node.node_id, work.nodes, work.shape):
-        return f"{node.node_id} is already closed"
+        return f"plan item {node.node_id} is no longer open"
     return ""
 
 
 def _finish(work: Round, assignment: Assignment, node: Node, merged: Merged) -> None:
-    assignment = work.drop_pending(assignment, "its work has landed")
+    assignment = work.drop_pending(assignment, "the work has landed")
     crystal = of_merge(work.ids(), assignment, node, merged, work.crystals.get(node.node_id), work.now)
     assignment = ladder.progressed(assignment, min(merged.at, work.now), work.now)
     assignment = replace(assignment, last_observed_activity_at=min(merged.at, work.now))
@@ -182,9 +182,9 @@ def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | N
             hear(work, assignment, node, signals)
         return
     if _was_unblocked(assignment, node):
-        assignment = work.drop_pending(assignment, "unblocked by user")
+        assignment = work.drop_pending(assignment, "unblocked by the user")
         assignment = ladder.progressed(assignment, work.now, work.now)
-        work.move(assignment, S.QUEUED, "unblocked by user")
+        work.move(assignment, S.QUEUED, "unblocked by the user")
         return
     if node.status is NodeStatus.BLOCKED and assignment.status is not S.BLOCKED:
         # held by the user: observe, send nothing
@@ -271,10 +271,12 @@ def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
             result=Result.ACCEPTED,
             result_at=work.now,
             run_id=signals.run_id,
-            notes="confirmed by its task",
+            notes="confirmed: the task exists",
         )
         assignment = intents.with_dispatch(assignment, proved)
-        work.note(assignment, "dispatch.accepted", dispatchId=last.dispatch_id, notes="confirmed by its task")
+        work.note(
+            assignment, "dispatch.accepted", dispatchId=last.dispatch_id, notes="confirmed: the task exists"
+        )
     return assignment
 
 
@@ -383,15 +385,15 @@ def _progressed(work: Round, assignment: Assignment, said_at: float) -> Assignme
 def _goes_on(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
     """The worker is at work, or reports done, which only landing confirms."""
     if assignment.status is not S.ACTIVE:
-        assignment = work.move(assignment, S.ACTIVE, "reported by worker")
+        assignment = work.move(assignment, S.ACTIVE, "reported by the worker")
     else:
         work.put(assignment)
     if node.status in (NodeStatus.QUEUED, NodeStatus.BLOCKED):
-        work.move_node(node, NodeStatus.IN_PROGRESS, "reported by worker")
+        work.move_node(node, NodeStatus.IN_PROGRESS, "reported by the worker")
     if claims_done(update):
         work.note(assignment, "work.says_done")
     elif update.status is Claim.DONE:
-        work.note(assignment, "work.claim_refused", reason="reported done without evidence")
+        work.note(assignment, "work.claim_refused", reason="the worker reported done without evidence")
     return assignment
 
 
@@ -509,7 +511,9 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
         case Recovery.RESEND:
             last = stepped.last_instruction
             assert last is not None
-            sent = work.move(work.expected(stepped), S.DISPATCHED, "sent again: delivery was unconfirmed")
+            sent = work.move(
+                work.expected(stepped), S.DISPATCHED, "sent again because delivery was unconfirmed"
+            )
             work.send_again(sent, last, "assignment.resent")
         case Recovery.REASSIGN:
             _reassign(work, stepped, text)

@@ -46,8 +46,8 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
     """Mark a leaf done; the next tick withdraws it from its worker."""
     if node.node_id in children_of(view.nodes):
         raise Refused(
-            f"{node.kind} {node.node_id} is done when its children are done",
-            hint=f'To set it anyway: llmc work override {node.node_id} --status done --reason "why"',
+            f"cannot mark {node.kind} {node.node_id} done: its status follows its children",
+            hint=f'To override the status: llmc work override {node.node_id} --status done --reason "why"',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
     return joined(Change(crystallizations=(proof,)), moved_to([moved], []))
@@ -110,14 +110,14 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     shape = shape_of(view.nodes)
     if node.status is not NodeStatus.DONE or node.node_id in shape.children:
-        hint = "Only done items without children can be reopened; for a parent, reopen a child."
+        hint = "Only done plan items without children can be reopened. To reopen a parent, reopen one of its children."
         raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
     line = (node.node_id, *shape.parents[node.node_id])
     reopened = {one: replace(view.nodes[one], status=NodeStatus.TODO) for one in line}
     ready = is_ready(node.node_id, {**view.nodes, **reopened}, shape)
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    word = f"This work was done before and has been reopened: {reason}"
+    word = f"This work was done before, but has been reopened: {reason}"
     return moved_to([(replace(moved, overridden=False, word=word), event)], [])
 
 
@@ -133,9 +133,9 @@ def set_recovery(
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
-        hint = "Set it on a child; run `llmc goal show` to see the plan."
+        hint = "Set them on its children. Run `llmc goal show` to see the plan."
         raise Refused(
-            f"cannot set recovery of {node.kind} {node.node_id}: only items without children have it",
+            f"cannot set recovery options for {node.kind} {node.node_id}: only plan items without children have them",
             hint=hint,
         )
     changed = replace(node, recovery_policy=recovery, idle_after_ms=idle_after_ms, updated_at=now)
@@ -173,7 +173,9 @@ def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Eve
         if one.status is AssignmentStatus.BLOCKED:
             fresh = progressed(one, now, now)
             given.append(
-                move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="unblocked by user", actor=HUMAN)
+                move_assignment(
+                    fresh, AssignmentStatus.QUEUED, now, reason="unblocked by the user", actor=HUMAN
+                )
             )
     return given
 
@@ -264,12 +266,12 @@ def sent_again(view: GoalView, assignment_id: str, text: str, now: float) -> Cha
         return Change()
     said = fit(text.strip(), MAX_QUESTION)
     fresh = replace(progressed(assignment, now, now), answer=said)
-    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by user")
+    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by the user")
     nodes: tuple[Node, ...] = ()
     events = [event]
     node = view.nodes.get(assignment.work_node_id)
     if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
-        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by user")
+        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by the user")
         nodes, events = (moved,), [event, told]
     return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
 

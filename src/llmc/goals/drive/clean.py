@@ -97,7 +97,7 @@ _RULES = (
     ),
     _Rule("API key", re.compile(r"\b(?:AIza[A-Za-z0-9_-]{35}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,})")),
     _Rule("API key", re.compile(r"\b(?:npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,})")),
-    _Rule("JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{10,500}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{5,}")),
+    _Rule("JSON Web Token", re.compile(r"\beyJ[A-Za-z0-9_-]{10,500}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{5,}")),
     _Rule(
         "bearer token",
         re.compile(r"\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)", re.IGNORECASE),
@@ -254,7 +254,7 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
         case Row():
             return mapped(value, keep)
         case float() if not isfinite(value):
-            raise Refused(f"{_in_words(name)} is {value}, not an amount; nothing was saved")
+            raise Refused(f"{_in_words(name)} must be a finite number, not {value}; nothing was saved")
         case _:
             return value
 
@@ -264,18 +264,18 @@ def check_typed(name: str, text: str) -> str:
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Refused(
             f"{_in_words(name)} is not valid UTF-8; nothing was saved",
-            hint="Check the locale of the terminal.",
+            hint="Check the locale settings of your terminal.",
         )
     if found := scan(text):
         raise SecretRefused(
             f"found a secret in {_in_words(name)} ({found[0].kind}, at character {found[0].start + 1}); nothing was saved",
-            hint="Name the credential and where it is set up, not its value.",
+            hint="Name the credential and say where it is stored, but leave out its value.",
         )
     most = _KEY_CAP if name in KEYS else CAPS.get(name, CAP)
     if len(text.encode("utf-8", "replace")) > most:
         raise Refused(
             f"{_in_words(name)} is longer than {most} bytes; nothing was saved",
-            hint="Put the text in a file of the repository and refer to that file.",
+            hint="Put the text in a file in the repository and refer to that file.",
         )
     return text
 
@@ -292,7 +292,7 @@ def cut(text: str, most: int) -> str:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= most:
         return text
-    mark = f"\n[cut: {len(data)} bytes in total]"
+    mark = f"\n[truncated: {len(data)} bytes in total]"
     return data[: most - len(mark)].decode("utf-8", "ignore") + mark
 
 

@@ -50,7 +50,9 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
 
 def budget_notice(goal: Goal, why: str) -> tuple[str, str]:
     """The notification, with an id that is unique per budget."""
-    go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
+    go_on = (
+        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
+    )
     text = f"{goal.title} is paused: {why}. To resume: {go_on}"
     return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
 
@@ -112,9 +114,10 @@ def _reason(goal: Goal, failed: Sequence[Tested], commit: str) -> BlockedReason:
     on = f" on {commit[:12]}" if commit else ""
     return BlockedReason(
         kind=CRITERIA,
-        text=fit(f"the plan is done, but success criteria fail: {said}{on}", 1000),
+        text=fit(f"the plan is done, but not all success criteria passed{on}: {said}", 1000),
         question=fit(
-            f"The plan is done, but success criteria fail: {said}{on}. How should the goal proceed?", 1000
+            f"The plan is done, but not all success criteria passed{on}: {said}. How should the goal proceed?",
+            1000,
         ),
         options=(CHECK_AGAIN, COMPLETE, CANCEL),
     )
@@ -132,12 +135,12 @@ def _crystal(
     parts = [(node, newest.get(node.node_id)) for node in children_of(view.nodes).get("", ())]
     former = newest.get("") or of_parts(ids(), view.goal, None, parts, now)
     passed = sum(one.result == PASSED for one in results)
-    asked = [f"Is this met? {text}" for text in unchecked(view.goal)]
+    asked = [f"Is this success criterion met? {text}" for text in unchecked(view.goal)]
     return replace(
         former,
         crystallization_id=ids(),
         created_at=now,
-        current_state=f"{passed} of {len(results)} success criteria that run a command pass",
+        current_state=f"{passed} of {len(results)} verify commands passed",
         open_questions=tuple(dict.fromkeys((*former.open_questions, *asked)))[:50],
         evidence=joined_evidence((Evidence(tests_run=tuple(results)), former.evidence)),
     )
@@ -174,7 +177,10 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
     reason = BlockedReason(
         kind=REPLAN,
         text=wish,
-        question=fit(f"Replanning failed ({fit(wish, 300)}): {why}. How should the goal proceed?", 1000),
+        question=fit(
+            f"Replanning failed (reason for replanning: {fit(wish, 300)}): {why}. How should the goal proceed?",
+            1000,
+        ),
         options=(PLAN_AGAIN, KEEP, CANCEL),
     )
     return _asking(view.goal, reason, event)

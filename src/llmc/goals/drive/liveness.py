@@ -123,7 +123,7 @@ def judge(
     active_at = activity(assignment, signals, now)
     progress_at = progress(assignment, signals, policy, now)
     if waits_for_user(assignment, signals):
-        return Liveness(State.WAITING, "waiting for user", active_at, progress_at)
+        return Liveness(State.WAITING, "waiting for the user", active_at, progress_at)
     if signals.run is Run.FAILED:
         return Liveness(State.FAILED, signals.run_error or "the task failed", active_at, progress_at)
     if signals.run is Run.IN_FLIGHT:
@@ -136,7 +136,7 @@ def judge(
     due, why = _due(assignment, policy, active_at, now)
     due = max(due, granted_until or due)
     if active_at is not None and now < due:
-        return Liveness(State.ALIVE, "there is activity", active_at, progress_at, due)
+        return Liveness(State.ALIVE, "activity seen", active_at, progress_at, due)
     return Liveness(State.QUIET, why, active_at, progress_at, due)
 
 

@@ -34,13 +34,13 @@ G, N, A = GoalStatus, NodeStatus, AssignmentStatus
 HUMAN, OVERSEER = "human", "overseer"
 
 GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
-    (G.ACTIVE, G.PAUSED): "paused by user",
-    (G.PAUSED, G.ACTIVE): "resumed by user",
-    (G.ACTIVE, G.COMPLETED): "all phases are done and all commands in its criteria pass",
-    (G.PAUSED, G.COMPLETED): "all phases are done and all commands in its criteria pass",
-    (G.COMPLETED, G.ACTIVE): "one of its plan items was reopened",
-    (G.ACTIVE, G.CANCELLED): "cancelled by user",
-    (G.PAUSED, G.CANCELLED): "cancelled by user",
+    (G.ACTIVE, G.PAUSED): "paused by the user",
+    (G.PAUSED, G.ACTIVE): "resumed by the user",
+    (G.ACTIVE, G.COMPLETED): "all phases are done and all verify commands passed",
+    (G.PAUSED, G.COMPLETED): "all phases are done and all verify commands passed",
+    (G.COMPLETED, G.ACTIVE): "a plan item was reopened",
+    (G.ACTIVE, G.CANCELLED): "cancelled by the user",
+    (G.PAUSED, G.CANCELLED): "cancelled by the user",
     (G.COMPLETED, G.ARCHIVED): "archived",
     (G.CANCELLED, G.ARCHIVED): "archived",
 }
@@ -48,7 +48,7 @@ GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
 NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
     (N.TODO, N.QUEUED): "all dependencies are done",
     (N.QUEUED, N.IN_PROGRESS): "work started",
-    (N.IN_PROGRESS, N.DONE): "its work has landed",
+    (N.IN_PROGRESS, N.DONE): "the work has landed",
     (N.QUEUED, N.BLOCKED): "blocked",
     (N.IN_PROGRESS, N.BLOCKED): "blocked",
     (N.BLOCKED, N.QUEUED): "unblocked",
@@ -57,17 +57,17 @@ NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
     (N.BLOCKED, N.CANCELLED): "no longer needed",
     # a plan is cancelled or changed before its items are ready;
     (N.TODO, N.CANCELLED): "no longer needed",
-    (N.QUEUED, N.TODO): "a dependency is open again",
-    (N.BLOCKED, N.TODO): "unblocked, but dependencies are open",
+    (N.QUEUED, N.TODO): "a dependency was reopened",
+    (N.BLOCKED, N.TODO): "unblocked, but not all dependencies are done",
     # a worker returns its task;
-    (N.IN_PROGRESS, N.QUEUED): "its worker stopped working on it",
+    (N.IN_PROGRESS, N.QUEUED): "the worker stopped working on it",
     # an agent resumes by itself after a question;
     (N.BLOCKED, N.IN_PROGRESS): "work resumed",
     # the user decides;
-    (N.TODO, N.BLOCKED): "blocked by user",
-    (N.TODO, N.DONE): "done by user",
-    (N.QUEUED, N.DONE): "done by user, or landed before work was seen to start",
-    (N.BLOCKED, N.DONE): "done by user, or landed while blocked",
+    (N.TODO, N.BLOCKED): "blocked by the user",
+    (N.TODO, N.DONE): "marked done by the user",
+    (N.QUEUED, N.DONE): "marked done by the user, or landed before llmc saw the work start",
+    (N.BLOCKED, N.DONE): "marked done by the user, or landed while blocked",
     # finished work turns out to be unfinished.
     (N.DONE, N.TODO): "reopened",
     (N.DONE, N.QUEUED): "reopened",
@@ -78,17 +78,17 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.DISPATCHED, A.ACTIVE): "progress seen",
     (A.ACTIVE, A.STALLED): "no progress for too long",
     (A.STALLED, A.ACTIVE): "progress seen again",
-    (A.STALLED, A.BLOCKED): "confirmed: waiting for user",
-    (A.ACTIVE, A.DONE): "its work has landed",
-    (A.STALLED, A.DONE): "its work has landed",
-    (A.BLOCKED, A.DONE): "its work has landed",
+    (A.STALLED, A.BLOCKED): "confirmed to be waiting for the user",
+    (A.ACTIVE, A.DONE): "the work has landed",
+    (A.STALLED, A.DONE): "the work has landed",
+    (A.BLOCKED, A.DONE): "the work has landed",
     # never started, or first seen when it ends or asks;
     (A.DISPATCHED, A.STALLED): "not started in time",
-    (A.DISPATCHED, A.BLOCKED): "confirmed: waiting for user",
-    (A.DISPATCHED, A.DONE): "its work has landed",
-    (A.ACTIVE, A.BLOCKED): "reported blocked by worker",
-    (A.QUEUED, A.BLOCKED): "waiting for a decision by the user",
-    (A.QUEUED, A.DONE): "done by user before the instruction was sent",
+    (A.DISPATCHED, A.BLOCKED): "confirmed to be waiting for the user",
+    (A.DISPATCHED, A.DONE): "the work has landed",
+    (A.ACTIVE, A.BLOCKED): "the worker reported that it is blocked",
+    (A.QUEUED, A.BLOCKED): "waiting for the user's decision",
+    (A.QUEUED, A.DONE): "marked done by the user before the instruction was sent",
     # answered;
     (A.BLOCKED, A.ACTIVE): "worker resumed",
     (A.BLOCKED, A.DISPATCHED): "answer sent",
@@ -97,7 +97,7 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.STALLED, A.DISPATCHED): "another instruction sent",
     (A.STALLED, A.QUEUED): "will be sent to another worker",
     (A.ACTIVE, A.DISPATCHED): "another instruction sent",
-    (A.ACTIVE, A.QUEUED): "returned by worker",
+    (A.ACTIVE, A.QUEUED): "returned by the worker",
     (A.DISPATCHED, A.QUEUED): "instruction withdrawn",
     **{(status, A.CANCELLED): "no longer needed" for status in A if status.is_open},
 }
@@ -167,7 +167,8 @@ def override_node(
 def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> tuple[Node, Event]:
     if not node.overridden:
         raise IllegalMove(
-            f"{node.kind} {node.node_id} is not overridden", hint="There is no override to clear."
+            f"the status of {node.kind} {node.node_id} is not overridden",
+            hint="Run `llmc goal show` to see the plan; overrides are marked `(set by the user)`.",
         )
     event = node.event("work.released", now, {"reason": reason, "actor": actor})
     return replace(node, overridden=False, updated_at=now), event
@@ -179,7 +180,10 @@ def follow_children(
     """For rollups only: the status derived from its children. Cancelled stays cancelled."""
     if node.status is N.CANCELLED:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
-    data = {**_data(node.status, to, "follows its children", OVERSEER), "children": list(children)}
+    data = {
+        **_data(node.status, to, "follows the status of its children", OVERSEER),
+        "children": list(children),
+    }
     return _set_node(node, to, now, blocked, data)
 
 
@@ -232,7 +236,7 @@ def _shown(
     """The evidence as an event shows it. Done needs evidence, blocked a reason."""
     if to == N.BLOCKED and not (blocked and blocked.kind.strip() and blocked.text.strip()):
         raise IllegalMove(
-            f"cannot block {what} without a reason", hint="Pass --reason, and --kind for the kind of blocker."
+            f"cannot block {what} without a reason", hint="Pass --reason TEXT and, optionally, --kind KIND."
         )
     if to != N.DONE:
         return {}
@@ -248,9 +252,8 @@ def _shown(
 
 
 def _illegal(what: str, before: str, to: str) -> IllegalMove:
-    return IllegalMove(
-        f"{what} is {before} and cannot become {to}", hint="Run `llmc goal show` to see the plan."
-    )
+    said = f"{what} is already {to}" if before == to else f"cannot change {what} from {before} to {to}"
+    return IllegalMove(said, hint="Run `llmc goal show` to see the plan.")
 
 
 _COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")

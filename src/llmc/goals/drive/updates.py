@@ -53,16 +53,16 @@ def parse(message: str | bytes) -> Parsed:
     """The update in the last fenced json block of an assistant message."""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     if len(text) > MAX_MESSAGE_CHARS:
-        return Parsed(problems=(f"the message has more than {MAX_MESSAGE_CHARS} characters",))
+        return Parsed(problems=(f"the message is longer than {MAX_MESSAGE_CHARS} characters",))
     block = last_json_block(text)
     if block is None:
         return Parsed()
     if len(block) > MAX_BLOCK_CHARS:
-        return Parsed(problems=(f"the block has more than {MAX_BLOCK_CHARS} characters",))
+        return Parsed(problems=(f"the report block is longer than {MAX_BLOCK_CHARS} characters",))
     try:
         found = json.loads(block, object_pairs_hook=_no_doubles, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        return Parsed(problems=(f"not JSON: {str(error)[:200]}",)) if KEY in block else Parsed()
+        return Parsed(problems=(f"not valid JSON: {str(error)[:200]}",)) if KEY in block else Parsed()
     if not isinstance(found, dict) or KEY not in found:
         return Parsed()
     return _checked(found)
@@ -128,7 +128,7 @@ def not_about(update: Update, assignment: Assignment, candidates: int) -> str:
     if update.work_node_id and update.work_node_id != assignment.work_node_id:
         return f"the report is for {update.work_node_id}, not {assignment.work_node_id}"
     if not update.work_node_id and candidates > 1:
-        return f"the report names no plan item and the session has {candidates} assignments"
+        return f"the report must name its plan item because the session is working on {candidates} of them"
     return ""
 
 
@@ -211,7 +211,7 @@ def _text(limit: int) -> Callable[[Any], str]:
         if not isinstance(value, str):
             raise ValueError("must be a string")
         if len(value) > limit:
-            raise ValueError(f"is longer than {limit} characters")
+            raise ValueError(f"must be at most {limit} characters long")
         return clean(value).strip()
 
     return read
@@ -228,7 +228,7 @@ def _list(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise ValueError("must be a list")
     if len(value) > MAX_ITEMS:
-        raise ValueError(f"has more than {MAX_ITEMS} entries")
+        raise ValueError(f"must have at most {MAX_ITEMS} entries")
     return tuple(value)
 
 
@@ -247,7 +247,9 @@ def _decisions(value: Any) -> tuple[Decision, ...]:
 def _decision(entry: Any) -> Decision:
     if isinstance(entry, dict):
         if not {"decision"} <= entry.keys() <= {"decision", "rationale"}:
-            raise ValueError("a decision has `decision` and `rationale` only")
+            raise ValueError(
+                "a decision must have `decision`, may have `rationale`, and must have no other keys"
+            )
         why = _text(MAX_NEXT)(entry.get("rationale", ""))
         return Decision(decision=_text(MAX_ITEM)(entry["decision"]), rationale=why)
     return Decision(decision=_text(MAX_ITEM)(entry))
@@ -260,7 +262,7 @@ def _tests(value: Any) -> tuple[Tested, ...]:
 def _tested(entry: Any) -> Tested:
     if isinstance(entry, dict):
         if not {"command"} <= entry.keys() <= {"command", "result"}:
-            raise ValueError("a test has `command` and `result` only")
+            raise ValueError("a test must have `command`, may have `result`, and must have no other keys")
         return Tested(
             command=_text(MAX_ITEM)(entry["command"]), result=_text(MAX_ITEM)(entry.get("result", ""))
         )

@@ -69,18 +69,20 @@ def work_text(
 
 def answer_text(goal: Goal, node: Node, answer: str) -> str:
     """The user's answer, for the session that asked."""
-    said = f"the answer to your question:\n\n{answer.strip()}\n\nContinue the work."
-    return _with_report(f"{node.node_id}, {node.name}: {said}", goal, node)
+    said = f"{answer.strip()}\n\nContinue the work."
+    return _with_report(
+        f"The answer to your question about {node.node_id}, {node.name}:\n\n{said}", goal, node
+    )
 
 
 def nudge_text(goal: Goal, node: Node) -> str:
     """A request for a status update; contains nothing that parses as a report."""
     asked = (
-        f"Status check: {node.node_id}, {fit(node.name, 300)}. Report:\n\n"
+        f"Status check for {node.node_id}, {fit(node.name, 300)}. Report:\n\n"
         "Status: what changed since the last instruction\n"
         "Next: the next concrete action\n"
         "Blockers: what you need to continue\n"
-        "If finished: reply DONE, a short summary, and the evidence (commits, files, tests)"
+        "If finished: reply DONE with a short summary and the evidence (commits, files, tests)"
     )
     return _with_report(asked, goal, node)
 
@@ -99,11 +101,11 @@ def nudge_as_sent(goal: Goal, node: Node, advice: Advice | None, sent_hash: str)
 
 
 def diagnose_text(node: Node) -> str:
-    return fit(f"{node.node_id}, {node.name}, has stalled. Propose what to do.", 1000)
+    return fit(f"{node.node_id} ({node.name}) has stalled. Propose what to do next.", 1000)
 
 
 def replan_text(node: Node) -> str:
-    return fit(f"{node.node_id}, {node.name}, has stalled. Split it into smaller steps.", 1000)
+    return fit(f"{node.node_id} ({node.name}) has stalled. Split it into smaller steps.", 1000)
 
 
 def question_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
@@ -151,7 +153,7 @@ def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = N
 
 def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
     """The question when a worker reports blockers: its own words."""
-    text = "; ".join(blockers) or summary or "reported as blocked"
+    text = "; ".join(blockers) or summary or "the worker reported that it is blocked"
     return BlockedReason(kind="blockers", text=fit(text, 1000))
 
 
@@ -227,7 +229,7 @@ def of_report(
 ) -> Crystallization:
     """Summary of a worker's report."""
     state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
-    said = "reported done; not landed yet" if claims_done(update) else state[update.status]
+    said = "reported done, but not landed yet" if claims_done(update) else state[update.status]
     return of_node(
         crystal_id,
         node,

@@ -84,7 +84,7 @@ def parse(text: str) -> tuple[Any, list[Problem]]:
     """The value and problems; with a problem at "$" there is no value."""
     if len(text) > MAX_CHARS:
         return None, [
-            Problem("$", f"{len(text)} characters; at most {MAX_CHARS} are allowed", of_shape=False)
+            Problem("$", f"must be at most {MAX_CHARS} characters long, not {len(text)}", of_shape=False)
         ]
     twice: list[str] = []
 
@@ -101,9 +101,9 @@ def parse(text: str) -> tuple[Any, list[Problem]]:
     except json.JSONDecodeError as error:
         return None, [Problem("$", _not_json(text, error), of_shape=False)]
     except (ValueError, RecursionError) as error:
-        return None, [Problem("$", f"not JSON: {str(error)[:200]}", of_shape=False)]
+        return None, [Problem("$", f"not valid JSON: {str(error)[:200]}", of_shape=False)]
     return value, [
-        Problem("$", f"duplicate key {_shown(key)} in one object", of_shape=False) for key in twice
+        Problem("$", f"duplicate key {_shown(key)} in the same object", of_shape=False) for key in twice
     ]
 
 
@@ -118,10 +118,10 @@ def _not_json(text: str, error: json.JSONDecodeError) -> str:
     if not text.strip():
         return "empty; expected JSON"
     if not text.lstrip().startswith(("{", "[")):
-        return "starts with text; expected only JSON"
+        return "text before the JSON; expected only JSON"
     if error.msg == "Extra data":
         return f"text after the JSON ({place}); expected only JSON"
-    return f"not JSON: {error.msg} ({place})"
+    return f"not valid JSON: {error.msg} ({place})"
 
 
 def shape_problems(value: Any, schema: Schema, path: str = "$") -> list[Problem]:
@@ -134,7 +134,7 @@ def bounded(problems: list[Problem]) -> tuple[Problem, ...]:
     if len(problems) <= MAX_PROBLEMS:
         return tuple(problems)
     rest = len(problems) - MAX_PROBLEMS
-    return (*problems[:MAX_PROBLEMS], Problem("$", f"and {rest} more problems"))
+    return (*problems[:MAX_PROBLEMS], Problem("$", f"and {rest} more problem{'s' if rest > 1 else ''}"))
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -155,11 +155,11 @@ def _problems(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
         raise ValueError(f"unknown schema keyword: {', '.join(sorted(unknown))}")
     kind = schema.get("type")
     if kind is not None and not _is(value, kind):
-        yield Problem(path, f"must be {_named(kind)}, is {_of(value)}")
+        yield Problem(path, f"must be {_named(kind)}, not {_of(value)}")
     elif "const" in schema and value != schema["const"]:
-        yield Problem(path, f"must be {_shown(schema['const'])}, is {_shown(value)}")
+        yield Problem(path, f"must be {_shown(schema['const'])}, not {_shown(value)}")
     elif "enum" in schema and value not in schema["enum"]:
-        yield Problem(path, f"must be one of {', '.join(schema['enum'])}, is {_shown(value)}")
+        yield Problem(path, f"must be one of {', '.join(schema['enum'])}, not {_shown(value)}")
     elif isinstance(value, str):
         yield from _of_text(value, schema, path)
     elif isinstance(value, list):
@@ -190,12 +190,12 @@ def _shown(value: Any) -> str:
 def _of_text(value: str, schema: Schema, path: str) -> Iterator[Problem]:
     longest = schema.get("maxLength")
     if longest is not None and len(value) > longest:
-        yield Problem(path, f"{len(value)} characters, at most {longest} are allowed")
+        yield Problem(path, f"must be at most {longest} characters long, not {len(value)}")
     elif len(value) < schema.get("minLength", 0):
         yield Problem(path, "must not be empty")
     elif "pattern" in schema and not re.search(schema["pattern"], value):
-        what = "must not be blank" if not value.strip() else f"{_shown(value)} does not match"
-        yield Problem(path, f"{what}: {schema['description']}" if "description" in schema else what)
+        what = "must not be blank" if not value.strip() else f"{_shown(value)} is invalid"
+        yield Problem(path, f"{what}; expected {schema['description']}" if "description" in schema else what)
     if any("\ud800" <= char <= "\udfff" for char in value):
         yield Problem(path, "invalid character (a lone surrogate)", of_shape=False)
 
@@ -203,7 +203,7 @@ def _of_text(value: str, schema: Schema, path: str) -> Iterator[Problem]:
 def _of_array(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
     most = schema.get("maxItems")
     if most is not None and len(value) > most:
-        yield Problem(path, f"{len(value)} entries, at most {most} are allowed")
+        yield Problem(path, f"must have at most {most} entries, not {len(value)}")
     if len(value) < schema.get("minItems", 0):
         yield Problem(path, "must not be empty")
     if schema.get("uniqueItems"):
@@ -241,13 +241,13 @@ _ID = {
     "type": "string",
     "maxLength": 40,
     "pattern": "^[A-Za-z][A-Za-z0-9_.-]*(?![\\n])$",
-    "description": "an id starts with a letter, followed by letters, digits, `.`, `_` and `-`",
+    "description": "a letter followed by letters, digits, `.`, `_` or `-`",
 }
 _NAME = {
     "type": "string",
     "maxLength": NAME_CHARS,
     "pattern": "^[^\\r\\n]*[^ \\t\\r\\n][^\\r\\n]*(?![\\n])$",
-    "description": "one line",
+    "description": "a single line",
 }
 _TEXT = {"type": "string", "maxLength": TEXT_CHARS, "pattern": "[^ \\t\\r\\n]"}
 _LINE = {"type": "string", "maxLength": LINE_CHARS, "pattern": "[^ \\t\\r\\n]"}
@@ -258,7 +258,7 @@ _LEAF_FIELDS = {
     "idleAfter": {
         "type": "string",
         "pattern": "^[1-9][0-9]{0,5}[smh](?![\\n])$",
-        "description": "a time such as 90s, 30m or 2h",
+        "description": "a duration such as 90s, 30m or 2h",
     },
 }
 
@@ -484,7 +484,7 @@ def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Probl
     waits = [*_waits(value, "subtasks", "$", "")]
     problems += graph_problems(waits, taken)
     problems += [
-        Problem(f"{wait.path}.id", f"the plan already has {wait.id}", of_shape=False)
+        Problem(f"{wait.path}.id", f"id {wait.id} is already used in the plan", of_shape=False)
         for wait in waits
         if wait.id in taken
     ]
@@ -530,7 +530,7 @@ def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
             yield from _waits(node, below, here, node["id"])
 
 
-_NOT_OF_GROUPS = "a task with subtasks cannot have this; set it on the subtasks"
+_NOT_OF_GROUPS = "not allowed on a task with subtasks; set it on the subtasks"
 
 
 def _of_groups(value: Any) -> list[Problem]:

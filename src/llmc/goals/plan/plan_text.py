@@ -77,7 +77,7 @@ def read_plan(
     `fallback_title`: the goal's title if the plan has no `#` heading.
     """
     if len(text) > MAX_CHARS:
-        return (LineProblem(0, f"{len(text)} characters; at most {MAX_CHARS} are allowed"),)
+        return (LineProblem(0, f"must be at most {MAX_CHARS} characters long, not {len(text)}"),)
     if is_json or text.lstrip().startswith("{"):
         return _read_json(text, limits)
     return _Markdown(text).plan(limits, fallback_title)
@@ -140,16 +140,19 @@ class _Markdown:
             self.goal.line, self.goal.name = number, _sort_removed(text)
             self._part = self.goal
         elif level == 1:
-            self._problem(number, "second goal; a plan has one `#` heading, at the top")
+            self._problem(number, "a plan must have only one `#` heading, at the top")
         elif level > 3:
-            self._problem(number, "subtasks are checkboxes (`- [ ] name`); `###` is the deepest heading")
+            self._problem(
+                number,
+                "headings deeper than `###` are not allowed; write subtasks as checkboxes (`- [ ] name`)",
+            )
         else:
             ticked = _TICKED.match(text)
             self._begin(number, _KINDS[level - 2], ticked["text"] if ticked else text, done=bool(ticked))
 
     def _begin_box(self, number: int, mark: str, text: str) -> None:
         if mark not in (" ", "x", "X"):
-            self._problem(number, f"`[{mark}]` is neither open (`[ ]`) nor done (`[x]`)")
+            self._problem(number, f"a checkbox must be `[ ]` (open) or `[x]` (done), not `[{mark}]`")
         self._begin(number, NodeKind.SUBTASK, text, done=mark in ("x", "X"))
 
     def _begin(self, number: int, kind: NodeKind, text: str, done: bool) -> None:
@@ -160,7 +163,7 @@ class _Markdown:
         depth = _KINDS.index(kind)
         if len(self._open) < depth:
             above = ("## phase", "### task")[len(self._open)]
-            self._problem(number, f"a {kind} without a `{above}` above it")
+            self._problem(number, f"a {kind} must be below a `{above}` heading")
             self._part = part
             return
         del self._open[depth:]
@@ -196,7 +199,7 @@ class _Markdown:
                     lines[f"{name}[{len(fields.get(name, ()))}]"] = number
                     fields.setdefault(name, []).append(item)
         elif name in fields:
-            self._problem(number, f"duplicate `{key}:`, already in line {lines[name]}")
+            self._problem(number, f"duplicate `{key}:`, already on line {lines[name]}")
         else:
             fields[name] = value
         lines.setdefault(name, number)
@@ -220,7 +223,7 @@ class _Markdown:
             self._value(part, f"$.phases[{index}]", lines) for index, part in enumerate(self.goal.children)
         ]
         if not phases:
-            self._problem(0, "the plan has no phase (a `##` heading)")
+            self._problem(0, "a plan must have at least one phase (a `##` heading)")
             return tuple(self.problems)
         goal = {"title": self.goal.name or fallback_title, "successCriteria": [], "constraints": []}
         goal |= self.goal.fields
@@ -291,11 +294,11 @@ def _indent(line: str) -> int:
 def _in_words(problem: Problem, lines: Mapping[str, int]) -> str:
     """A JSON problem in terms of the Markdown."""
     if problem.path == "$.goal.title":
-        return "the goal needs a one-line title (a `#` heading)"
+        return "the goal must have a one-line title (a `#` heading)"
     if problem.text == "`acceptance` is missing":
         return "`accept:` is missing"
     if problem.path.endswith("tasks") and problem.text == "must not be empty":
-        return "the phase has no task (a `###` heading)"
+        return "a phase must have at least one task (a `###` heading)"
     name = problem.path.rpartition(".")[2].partition("[")[0]
     key = next((key for key, value in {**_GOAL_FIELDS, **_FIELDS}.items() if value == name), "")
     text = re.sub(r"\$[\w.\[\]]+", lambda path: f"line {_nearest(path[0], lines)}", problem.text)

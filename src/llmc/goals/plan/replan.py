@@ -310,7 +310,7 @@ def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
     for id, (node, parent, path) in places.items():
         old = view.nodes.get(id)
         if old is not None and old.kind is not node.kind:
-            problems.append(Problem(f"{path}.id", f"{id} is already a {old.kind} of the plan", False))
+            problems.append(Problem(f"{path}.id", f"{id} is already a {old.kind} in the plan", False))
         above = view.nodes.get(parent)
         if old is None and above is not None and not above.status.is_open:
             text = f"{parent} is {above.status}; new work cannot be added to it"
@@ -322,7 +322,7 @@ def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
     """Former ids of renamed nodes: they still mean that node."""
     now = {id: current_id(view.goal, id) for id in ids if id not in view.nodes}
     return [
-        Problem("$", f"the id {id} was used for {other}; give new work a new id", False)
+        Problem("$", f"id {id} was already used for {other}; use a new id for new work", False)
         for id, other in now.items()
         if other != id
     ]

@@ -118,7 +118,7 @@ def _end(
     elif node.status is not NodeStatus.TODO:
         spans.append((f"  [{node.status}]", STYLES[node.status]))
     spans += _about(view, node, assignment)
-    return [*spans, ("  (set by user)", "dim")] if node.overridden else spans
+    return [*spans, ("  (set by the user)", "dim")] if node.overridden else spans
 
 
 def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Span]:

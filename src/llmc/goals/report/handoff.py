@@ -134,7 +134,7 @@ def _bounded(parts: list[str]) -> str:
     for part in parts:
         room -= len(part) + 2
         if room < 0:
-            kept.append(f"({len(parts) - len(kept)} more paragraphs omitted)")
+            kept.append(f"(paragraphs omitted: {len(parts) - len(kept)})")
             break
         kept.append(part)
     return "\n\n".join(kept) + "\n"

@@ -35,15 +35,15 @@ _MEANS = {
     Result.ERROR: "failed",
 }
 _STEPS = {
-    Recovery.NUDGE: "the worker is asked for a status update",
-    Recovery.RESEND: "the instruction is sent again, under the same id",
-    Recovery.REPLAN: "the planner is asked for smaller steps",
-    Recovery.REASSIGN: "the work is reassigned to another worker",
-    Recovery.ESCALATE: "you are asked",
+    Recovery.NUDGE: "llmc asks the worker for a status update",
+    Recovery.RESEND: "llmc sends the instruction again with the same id",
+    Recovery.REPLAN: "llmc asks the planner for smaller steps",
+    Recovery.REASSIGN: "llmc reassigns the work to another worker",
+    Recovery.ESCALATE: "llmc asks you how to proceed",
 }
 
 
-_AT_A_TICK = "sent at the next tick with a free slot (run `llmc goal tick` for a tick now)"
+_AT_A_TICK = "sent at the next tick with free capacity (to tick now: llmc goal tick)"
 
 
 class Clock(Struct, frozen=True):
@@ -89,7 +89,7 @@ def why_assignment(
         f"  who       {assignment.session_key or f'no worker yet (pool {assignment.agent_id})'}"
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
-        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress, then the next recovery step",
+        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress (after that, the next recovery step)",
         "  backoff   " + (f"ends {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
@@ -120,10 +120,10 @@ def why_assignment(
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
     """What the rules do next if nothing changes."""
     if not assignment.status.is_open:
-        return Next("nothing; the work is finished")
+        return Next(f"nothing; the work is {assignment.status}")
     if view.goal.status is not GoalStatus.ACTIVE:
         word = f"llmc goal resume {view.goal.goal_id}"
-        rest = f": {word}" if view.goal.status is GoalStatus.PAUSED else ""
+        rest = f"; to resume it: {word}" if view.goal.status is GoalStatus.PAUSED else ""
         return Next(f"nothing while the goal is {view.goal.status}{rest}")
     if not may_touch(assignment, policy):
         return Next(f"nothing; overseer.goals.policy does not allow pool {assignment.agent_id}")
@@ -132,13 +132,15 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; next reminder" if due is not None else answer, due)
     if (pending := assignment.pending) is not None:
-        return Next(f"the next tick completes the pending {pending.purpose}, under the same id")
+        return Next(f"the next tick completes the pending {pending.purpose} with the same id")
     if assignment.status is S.QUEUED:
-        return Next(_AT_A_TICK, assignment.backoff_until)
+        backoff = assignment.backoff_until
+        return Next(_AT_A_TICK if backoff is None else f"{_AT_A_TICK}, at the earliest", backoff)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next(
-            "without activity, counts as stalled", seen + assignment.idle_after_s(policy.idle_after_s)
+            "without new activity, the work counts as stalled",
+            seen + assignment.idle_after_s(policy.idle_after_s),
         )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
     return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
@@ -156,7 +158,7 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
         return "nothing yet"
     how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
     tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
-    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in total"
+    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} sent in total"
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
@@ -167,7 +169,7 @@ def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clo
         + (
             f"last confirmed {clock.ago(progress_at)}"
             if progress_at
-            else "none confirmed: no commit, report or answer"
+            else "none confirmed yet (no commit, report or answer)"
         ),
     ]
     if ours:
@@ -211,14 +213,14 @@ def why_node(view: GoalView, node: Node) -> Why:
 
 def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
     if not node.status.is_open:
-        return "nothing; the work is finished"
+        return f"nothing; the work is {node.status}"
     if node.status == "blocked":
         return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"starts when {some(waits, MAX_SHOWN)} is done" if waits else "its status follows its children"
+    return f"starts after {some(waits, MAX_SHOWN)}" if waits else "the status follows that of its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
@@ -229,13 +231,15 @@ def why_goal(view: GoalView, percent: int) -> Why:
     most = list(found.holds_up.items())[:MAX_SHOWN]
     lines = [f"{view.goal.goal_id} ({view.goal.status}) {percent}%: {view.goal.title}"]
     if not view.nodes:
-        lines.append(f"  no plan: llmc goal plan {view.goal.goal_id}")
+        lines.append(f"  no plan yet; to plan it: llmc goal plan {view.goal.goal_id}")
     if view.goal.status is GoalStatus.PAUSED:
-        lines.append(f"  nothing is sent while the goal is paused: llmc goal resume {view.goal.goal_id}")
+        lines.append(
+            f"  nothing is sent while the goal is paused; to resume it: llmc goal resume {view.goal.goal_id}"
+        )
     if view.goal.asks is not None:
         by[S.BLOCKED] = [view.goal.goal_id, *by[S.BLOCKED]]
     if wants_check(view):
-        lines.append("  the plan is done; the next tick runs the success criteria")
+        lines.append("  the plan is done; the next tick checks the success criteria")
     rows = {
         "ready": found.ready,
         "sent": by[S.DISPATCHED],

@@ -22,7 +22,7 @@ from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
 from llmc.goals.store.rows import VERSION, Reader, SafeMode, Writer, migrate, version_of
 
-SET_ASIDE = "The next command that writes sets the file aside and continues with an empty store in safe mode."
+SET_ASIDE = "The next command that changes a goal moves the file aside and continues in safe mode with an empty database."
 
 #: SQLite error codes: busy, locked; corrupt, not a database; full; permission, read-only, cannot open, I/O
 _BUSY, _DAMAGED, _FULL, _PLACE = (5, 6), (11, 26), 13, (3, 8, 14, 10)
@@ -63,8 +63,8 @@ def is_damage(error: BaseException) -> bool:
 
 def busy(path: Path, busy_s: float) -> LockTimeout:
     return LockTimeout(
-        f"the goal store is locked: {writer_of(path)} has been writing for over {busy_s:g} s",
-        hint="Wait for that command to finish, or kill it by its pid, then run this again.",
+        f"the goal database is locked: {writer_of(path)} has been writing for over {busy_s:g} s",
+        hint="Wait until that process finishes or kill it by its PID, then run your command again.",
     )
 
 
@@ -294,8 +294,8 @@ class GoalStore:
                 set_aside(self.path, found, str(error))
                 self.damage = str(error)
         raise Damaged(
-            f"{self.path} is damaged and could not be set aside",
-            hint="Move the file away, then run the command again.",
+            f"{self.path} is damaged and could not be moved aside",
+            hint="Move the file elsewhere, then run the command again.",
         )
 
     def _connect(self, mode: str) -> "Connection":
@@ -329,7 +329,7 @@ class GoalStore:
             if not tables and not version:
                 raise Damaged(f"{self.path} is empty")
             if not tables or not version:
-                raise Damaged(f"{self.path} is not a goal store")
+                raise Damaged(f"{self.path} is not a goal database")
             if version and self._examined != identity(self.path):
                 verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
@@ -343,8 +343,8 @@ class GoalStore:
 
     def _newer(self, version: int) -> NewerStore:
         return NewerStore(
-            f"{self.path} has version {version}, but this llmc supports up to {VERSION}; nothing was changed",
-            hint="Upgrade llmc to the version that wrote it.",
+            f"{self.path} has version {version}, but this llmc supports versions up to {VERSION}; nothing was changed",
+            hint="Upgrade llmc to the version that wrote the file.",
         )
 
     # --- locking and errors

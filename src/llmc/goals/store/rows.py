@@ -381,7 +381,7 @@ class Writer(Reader):
                 "UPDATE nodes SET removed = 1, revision = ? WHERE goal_id = ? AND node_id = ?", marks
             )
         elif change.removed_nodes:
-            raise AssertionError("removed nodes need a change of their goal")
+            raise AssertionError("a change that removes nodes must include their goal")
         rows: Iterable[Node | Assignment | Crystallization | Event] = (
             *change.nodes, *change.assignments, *change.crystallizations, *change.events
         )  # fmt: skip
@@ -495,8 +495,8 @@ def decoded(kind: type[R], payload: str) -> R:
         return msgspec.json.decode(payload, type=kind)
     except msgspec.MsgspecError as error:
         raise StateError(
-            f"cannot read a record ({kind.__name__.lower()}) in the goal store: {error}",
-            hint="A newer llmc may have written it; run `llmc goal export` to see its contents.",
+            f"cannot read a record of type {kind.__name__.lower()} in the goal database: {error}",
+            hint="A newer llmc may have written it. Run `llmc goal export` to see its contents.",
         ) from error
 
 

@@ -73,9 +73,9 @@ def question(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, asks)
     scratch.supervise()
-    scratch.until(asked.exists, "the agent asks")
+    scratch.until(asked.exists, "the agent asks a question")
     scratch.breaks_now()
-    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "llmc asks the question")
+    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "llmc forwards the question to the user")
     (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
     scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
     _completed(scratch)

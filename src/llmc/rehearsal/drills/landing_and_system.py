@@ -63,7 +63,7 @@ def source_dirty(scratch: Scratch) -> None:
     (scratch.source / "README.md").write_text(f"{words}\n")
     scratch.open("go")
     scratch.detected("source_dirty")
-    scratch.until(lambda: scratch.events("overseer_failure"), "ten retries are over", 90)
+    scratch.until(lambda: scratch.events("overseer_failure"), "all ten retries failed", 90)
     scratch.all_landed()
     shown = git.git(scratch.source, "log", "-p", "--format=%an", "--", "README.md").stdout
     scratch.require(words in shown, "the user's change is in the history")
@@ -75,7 +75,7 @@ def disk_full(scratch: Scratch) -> None:
     _fill(scratch)
     scratch.open("go")
     scratch.seen(lambda: "(disk)" in scratch.said(), "the supervisor reports that the disk is full")
-    scratch.require(scratch.ended() == 12, "the supervisor exits with 12")
+    scratch.require(scratch.ended() == 12, "the supervisor exits with code 12")
     (scratch.directory / "filler").unlink()
 
 
@@ -95,7 +95,7 @@ def out_of_memory(scratch: Scratch) -> None:
     os.kill(first, signal.SIGKILL)
     scratch.noticed("process failure:")
     os.kill(scratch.daemon(other_than=first), signal.SIGKILL)
-    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with code 10")
 
 
 def usage_limit(scratch: Scratch) -> None:

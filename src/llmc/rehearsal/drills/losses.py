@@ -68,6 +68,4 @@ def _twice(scratch: Scratch) -> list[str]:
 
 def _completed(scratch: Scratch) -> list[str]:
     landed = set(scratch.landed())
-    return [
-        f"task {number} is completed, but did not land" for number in sorted(scratch.completed() - landed)
-    ]
+    return [f"task {number} is completed but did not land" for number in sorted(scratch.completed() - landed)]

@@ -110,10 +110,10 @@ class Night(Struct):
         scratch.require(all(self.quarantined.values()), "every quarantined task has a cause")
         scratch.all_landed(10)
         scratch.notes.append(
-            f"{sum(self.faults.values())} faults: "
+            f"faults: {sum(self.faults.values())} ("
             + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
-            + f"; {len(scratch.events('overseer_remediation')) // 2} remediations, "
-            f"{len(self.quarantined)} tasks quarantined, {len(scratch.landed())} landed"
+            + f"); remediations: {len(scratch.events('overseer_remediation')) // 2}, "
+            f"tasks quarantined: {len(self.quarantined)}, tasks landed: {len(scratch.landed())}"
         )
 
 
@@ -143,7 +143,7 @@ def _harmless(night: Night) -> list[Strike]:
     return [
         ("agent killed", lambda: os.kill(scratch.agent_pid(worker), signal.SIGKILL)),
         ("session killed", kill_session),
-        ("person edits", person_edits),
+        ("user edit", person_edits),
     ]
 
 

@@ -114,7 +114,7 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
         case "no privileges" if os.geteuid() == 0:
             dropped = "-dac_override,-dac_read_search"
             argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", "--no-new-privs"]
-            return _tried([*argv, "--"], "cannot drop root's permissions here")
+            return _tried([*argv, "--"], "cannot drop root privileges here")
     return [], ""
 
 
@@ -164,7 +164,7 @@ def _late(report: Report) -> list[str]:
     if report.problems or limit_s is None:
         return []
     if report.detected_s is None:
-        return ["not detected"]
+        return ["the fault was not detected"]
     is_late = report.detected_s > limit_s
     return [f"detected after {report.detected_s:g} s; the limit is {limit_s:g} s"] if is_late else []
 
@@ -175,14 +175,14 @@ def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
     remediated = [row["outcome"] for row in remediations if row.get("outcome")]
     if drill.kind is Kind.HUMAN:
         code = scratch.ended(5)
-        return [] if code in _HUMAN_EXITS else [f"the supervisor exited with {code}"]
+        return [] if code in _HUMAN_EXITS else [f"the supervisor exited with code {code}"]
     problems = []
     if not scratch.is_supervised():
         problems.append(f"the supervisor exited:\n{scratch.said()[-2000:]}")
     if drill.kind is Kind.ANY:
         return problems
     if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
-        problems.append("expected no remediation, but there was one")
+        problems.append("expected no remediation, but one ran")
     if drill.kind is not Kind.AUTO and remediated != ["completed"]:
-        problems.append(f"expected one remediation, found {remediated or 'none'}")
+        problems.append(f"expected one completed remediation, found {remediated or 'none'}")
     return problems

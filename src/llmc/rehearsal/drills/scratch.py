@@ -106,7 +106,7 @@ class Scratch:
 
     def remedy(self, *commands: str) -> None:
         """The remediation prompt; the scripted agent cannot find the cause itself."""
-        lines = ["Fix what the records below describe.", *(f"@sh {command}" for command in commands)]
+        lines = ["Fix the failure described below.", *(f"@sh {command}" for command in commands)]
         self.llmc("config", "set", "overseer.remediation_prompt", "\n".join(lines))
 
     def task(self, number: int, *lines: str, after: tuple[int, ...] = (), expected: bool = True) -> None:
@@ -263,7 +263,7 @@ class Scratch:
         deadline = monotonic() + limit_s
         while not (found := probe()):
             if monotonic() > deadline:
-                raise DrillFailed(f"not within {limit_s:g} s: {what}")
+                raise DrillFailed(f"expected within {limit_s:g} s: {what}")
             time.sleep(POLL_S)
         return found
 

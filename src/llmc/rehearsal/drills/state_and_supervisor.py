@@ -98,7 +98,7 @@ def bad_fix(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
-    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with code 10")
 
 
 def remediation_hangs(scratch: Scratch) -> None:
@@ -108,7 +108,7 @@ def remediation_hangs(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.fault_unix = float(began[0]["ts"])
     scratch.detected("overseer_remediation", outcome="timeout")
-    scratch.require(scratch.ended() == 10, "the supervisor exits with 10")
+    scratch.require(scratch.ended() == 10, "the supervisor exits with code 10")
 
 
 def remediation_fails(scratch: Scratch) -> None:
@@ -117,7 +117,7 @@ def remediation_fails(scratch: Scratch) -> None:
     scratch.breaks_now()
     scratch.supervise()
     scratch.noticed("failure:")
-    scratch.require(scratch.ended() == 11, "the supervisor exits with 11")
+    scratch.require(scratch.ended() == 11, "the supervisor exits with code 11")
     scratch.require("get a new key" in scratch.said(), "the supervisor shows the agent's request")
 
 

@@ -93,7 +93,7 @@ class _Page:
         lines = [self.paint(shortened(f"{period} ({long})", self.width), "bold")]
         if report.is_empty:
             rest = "" if report.waits else ". Nothing is waiting for you"
-            lines += self._plain(f"No tasks started and nothing landed{rest}.", 0, 2)
+            lines += self._plain(f"No tasks were started and nothing landed{rest}.", 0, 2)
         else:
             lines += self._plain(f"{summary(report)}.", 0, 2)
             lines += self._run(report)
@@ -113,7 +113,7 @@ class _Page:
             "running": "Auto mode is running.",
             "stopped": f"Auto mode stopped{at}{why}",
             "failed": f"Auto mode failed{at}{cause}{place}{why}",
-            "killed": f"Auto mode ended unexpectedly; last activity {self.when(runs.ended_unix or 0)}",
+            "killed": f"Auto mode ended unexpectedly (last activity: {self.when(runs.ended_unix or 0)})",
         }.get(runs.how or "", "")
         again = f" It was started {runs.times} times." if runs.times > 1 else ""
         text = said + ("" if not said or said.endswith(".") else ".") + again
@@ -128,7 +128,7 @@ class _Page:
             lines.append(f"  {self.paint(command, 'yellow')}{gain}")
             lines += self._plain(_about(item), 6, 2)
             if item.ref:
-                lines += self._plain(f"its work: llmc trash show {item.ref.removeprefix(TRASH)}", 6, 2)
+                lines += self._plain(f"to see its work: llmc trash show {item.ref.removeprefix(TRASH)}", 6, 2)
         if others := items[MOST_WAITING:]:
             commands = listed([item.command or item.kind for item in others])
             lines += self._plain(f"and {len(others)} more: {commands}", 2, 4)
@@ -147,7 +147,7 @@ class _Page:
         if len(rows) <= MOST_LANDED:
             return self._section(title, self._table(rows))
         hard = [f"{_name(row)}{_trouble(row)}" for row in rows if _trouble(row)]
-        notes = self._plain(f"needed more than one try: {listed(hard)}") if hard else []
+        notes = self._plain(f"did not land on the first attempt: {listed(hard)}") if hard else []
         most = max(3, most - len(notes))
         counts = [max(1, (self.width - 2) // column) for column in COLUMNS]
         count = next((n for n in counts if n * most >= len(rows)), counts[-1])
@@ -197,7 +197,7 @@ class _Page:
             "parked (over budget)": _held(report, "parked"),
             "released": _tasks(report.released),
             "still open": _tasks(report.open),
-            "reverted with undo": [
+            "reverted with `llmc undo`": [
                 f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone
             ],
         }
@@ -214,7 +214,7 @@ class _Page:
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions
         earlier = len(rows) - MOST_INTERRUPTIONS
-        lines = [f"  {earlier} earlier: llmc events"] if earlier > 0 else []
+        lines = [f"  {earlier} earlier; to see them: llmc events"] if earlier > 0 else []
         for row in rows[-MOST_INTERRUPTIONS:]:
             lines += self._plain(f"{self.when(row.at_unix)}  {row.text}")
         return self._section(f"Interruptions ({len(rows)})", lines)
@@ -316,7 +316,7 @@ def _noted(text: str, *remarks: str) -> str:
 
 def _spent(spend: Spend) -> str:
     cached = spend.cache_read_input_tokens
-    said = f"{tokens(spend.tokens)} tokens" + (f" (plus {tokens(cached)} from cache)" if cached else "")
+    said = f"{tokens(spend.tokens)} tokens" + (f" (plus {tokens(cached)} from the cache)" if cached else "")
     if spend.cost is None:
         return said
     missing = f", plus {tokens(spend.unpriced_tokens)} unpriced" if spend.unpriced_tokens else ""

@@ -167,8 +167,8 @@ _OF_TASKS = (
 )
 #: events that are only listed as interruptions, and their text
 _INTERRUPTIONS = {
-    "base_failed": "no tasks were started",
-    "base_passed": "the default branch passed again",
+    "base_failed": "no new tasks were started",
+    "base_passed": "the default branch passes validation again",
     "overseer_restart": "the supervisor restarted the daemon",
 }
 #: the events that count; `_Reader` has a method of the same name for each of the others
@@ -226,7 +226,7 @@ class _Reader:
         for attempt, at in self._left.values():
             if attempt.end is End.OPEN:
                 attempt.end, attempt.ended = End.RELEASED, at
-                attempt.reason = "its end is not in the event log"
+                attempt.reason = "its end was not recorded in the event log"
 
     def task_assigned(self, task: TaskKey, row: Row) -> None:
         worker, claim = text(row.get("worker")), text(row.get("claim"))

@@ -96,7 +96,7 @@ MOST_REPORTED = 65_536
 
 #: why a worker is `working` without a task from llmc
 PERSONS_PROMPT = "a prompt llmc did not send"
-TURN_GOES_ON = "its turn goes on"
+TURN_GOES_ON = "its turn continues"
 #: why a worker is idle without a Stop
 INTERRUPTED = "interrupted"
 #: why a worker needs input although its agent asked nothing
@@ -216,7 +216,7 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     if git.rebasing:
         return step(Status.REBASING, "rebase in progress")
     if record.validation_due:
-        return step(Status.REBASING, "to be validated")
+        return step(Status.REBASING, "waiting for validation")
     if git.ahead:
         return step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=git.head)
     if record.current_prompt:
@@ -371,7 +371,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
     }
     if rounds < MAX_ROUNDS:
         return Verdict(None, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
-    text = f"its conflicts are unresolved after {rounds} rounds: {'; '.join(left)}"
+    text = f"conflicts still unresolved after {rounds} rounds: {'; '.join(left)}"
     failed = step(Status.ERROR, CONFLICTS_LEFT, error_reason=text[:500], cause=Cause.GIT)
     return Verdict(failed, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
 
@@ -388,7 +388,7 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
         reason = "rebased" if clean else "conflicts resolved"
         return Verdict(step(Status.NEEDS_REVIEW, reason, commit_sha=head, **since), action="rebase_validated")
     if clean:
-        waits = step(Status.NEEDS_REVIEW, "rebased, but its validation fails", commit_sha=head, **since)
+        waits = step(Status.NEEDS_REVIEW, "rebased, but fails validation", commit_sha=head, **since)
         return Verdict(waits, action="validation_failed", details={"code": code, "round": 0})
     rounds = record.resolution_attempts + 1
     details = {"code": code, "round": rounds}
@@ -396,7 +396,7 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
     if rounds < MAX_ROUNDS:
         told = {"validation_output": output or "(no output)", "conflict_prompt_due": True}
         return Verdict(None, fields | told, "validation_failed", details)
-    text = f"its validation fails after {rounds} rounds of conflicts: {output.strip()[-400:]}"
+    text = f"validation still fails after {rounds} rounds: {output.strip()[-400:]}"
     failed = step(
         Status.ERROR,
         "validation fails after the rebase",
@@ -424,7 +424,7 @@ def by_hand(record: WorkerRecord, git: GitFacts) -> Step | None:
 def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
     """Why it is in error now, if the recorded reason is outdated; "" if it still holds."""
     left = unresolved(git)
-    told = f"its conflicts are unresolved: {'; '.join(left)}"[:500]
+    told = f"conflicts still unresolved: {'; '.join(left)}"[:500]
     is_ours = record.status is Status.ERROR and record.reason == CONFLICTS_LEFT
     return told if is_ours and left and not record.error_reason.endswith("; ".join(left)) else ""
 

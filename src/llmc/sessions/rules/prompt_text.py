@@ -33,7 +33,7 @@ def normalise(text: str) -> str:
         line = text.count("\n", 0, bad.start()) + 1
         raise UsageError(
             f"the prompt contains a control character (U+{ord(bad[0]):04X}) on line {line}",
-            hint="Remove the character: a terminal would act on it instead of passing it to the agent.",
+            hint="Remove the character; a terminal would interpret it instead of passing it to the agent.",
         )
     text = unicodedata.normalize("NFC", text).rstrip()
     if not text:

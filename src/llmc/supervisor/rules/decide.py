@@ -93,7 +93,7 @@ def after_failure(
     if by_cause is not None:
         return by_cause
     if failure.kind is FailureKind.STALL:
-        return Restart("workers without progress are reset", resets=True), history
+        return Restart("resetting the workers that made no progress", resets=True), history
     if history.remediated:
         why = (
             f"failure spiral: the daemon failed again {ran_s:.0f} s after its restart "
@@ -110,7 +110,7 @@ def after_failure(
         return End(
             Exit.HUMAN,
             why,
-            "Find out what keeps failing: run `llmc events`, and read logs/remediation_*.txt.",
+            "To find out what keeps failing, run `llmc events` and read logs/remediation_*.txt.",
         ), history
     after = replace(history, remediated=True, remediations=(*history.remediations, now))
     return Remediate(after.attempt), after
@@ -248,7 +248,7 @@ def _stalled(seen: Seen, settings: Overseer) -> Failure | None:
 
 
 def _name(identity: Identity) -> str:
-    return f"pid {identity.pid} of {identity.start_time_unix:.3f} ({identity.instance_id})"
+    return f"pid {identity.pid} started at {identity.start_time_unix:.3f} ({identity.instance_id})"
 
 
 def _exit(code: int) -> str:

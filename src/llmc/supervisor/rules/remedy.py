@@ -93,7 +93,7 @@ def _why(record: WorkerRecord) -> str:
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
     waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
-    return f"not done after {limit_s:g} s{waits}"
+    return f"not finished after {limit_s:g} s{waits}"
 
 
 def printable(text: str) -> str:

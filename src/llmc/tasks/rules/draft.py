@@ -44,14 +44,14 @@ def check(draft: Draft) -> Draft:
         raise BadDraft("no subject")
     if draft.priority is not None and draft.priority not in PRIORITIES:
         raise BadDraft(
-            f"priority {draft.priority} is not between {PRIORITIES.start} and {PRIORITIES.stop - 1}"
+            f"priority must be between {PRIORITIES.start} and {PRIORITIES.stop - 1}, not {draft.priority}"
         )
     if odd := _CONTROL.search(draft.verify):
-        raise BadDraft(f"verify contains a control character (U+{ord(odd[0]):04X})")
+        raise BadDraft(f"verify must not contain control characters (U+{ord(odd[0]):04X})")
     if draft.model and not is_model(draft.model):
         raise BadDraft(f"{draft.model!r} is not a valid model name")
     if draft.label and not is_label(draft.label):
-        raise BadDraft(f"label {draft.label!r} may only contain {LABEL_WORDS}")
+        raise BadDraft(f"label {draft.label!r} may contain only {LABEL_WORDS}")
     # Text may be a pasted log: make control characters visible, so that no terminal obeys them.
     return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
@@ -131,7 +131,7 @@ def _head(text: str) -> tuple[Mapping[str, str], str]:
             key, colon, value = line.partition(":")
             if not colon or key.strip() not in _KEYS:
                 raise BadDraft(
-                    f"line {number}: invalid {line.strip()!r}; expected `key: value` with one of {', '.join(_KEYS)}"
+                    f"line {number}: invalid {line.strip()!r}; expected `key: value` where key is one of {', '.join(_KEYS)}"
                 )
             said[key.strip()] = value.strip()
     raise BadDraft("the `---` block at the top is not closed")
@@ -143,7 +143,7 @@ def _priority(text: str | None) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise BadDraft(f"priority {text!r} is not a number") from None
+        raise BadDraft(f"priority must be an integer, not {text!r}") from None
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def read_answer(code: int, text: str, key: str) -> Answer:
     if code == NONE_READY:
         return NoTask()
     if code == CLAIM_LIMIT:
-        return Failed(f"the task pool command reports its claim limit (code {code})")
+        return Failed(f"the task pool command reached its claim limit (code {code})")
     if code != 0:
         return Failed(f"the task pool command failed with code {code}")
     if not text.strip():
@@ -210,10 +210,10 @@ def _from_json(said: dict[str, Any], key: str) -> Draft:
         )
     for name in (*_TEXTS, "key"):
         if not isinstance(said.get(name, ""), str):
-            raise BadDraft(f"`{name}` is not a string")
+            raise BadDraft(f"`{name}` must be a string")
     priority = said.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        raise BadDraft(f"priority {priority!r} is not a number")
+        raise BadDraft(f"priority must be an integer, not {priority!r}")
     return Draft(
         **{name: said.get(name, "") for name in _TEXTS},
         after=_ids(said.get("after", []), "after"),
@@ -225,7 +225,7 @@ def _from_json(said: dict[str, Any], key: str) -> Draft:
 
 def _ids(value: object, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
-        raise BadDraft(f"`{name}` is not a list of ids")
+        raise BadDraft(f"`{name}` must be a list of task ids")
     return tuple(str(item) for item in value)
 
 
@@ -248,7 +248,7 @@ def read_contexts(raw: Mapping[str, Any]) -> dict[str, Context]:
             if key not in ("prologue", "epilogue"):
                 raise BadContext(f"unknown key `{key}` in [{label}]; valid keys are prologue and epilogue")
             if not isinstance(value, str):
-                raise BadContext(f"[{label}].{key} is not a string")
+                raise BadContext(f"[{label}].{key} must be a string")
         found[label] = Context(table.get("prologue", ""), table.get("epilogue", ""))
     return found
 
