@@ -14,7 +14,7 @@ from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli.arguments import project_of
-from llmc.cli.output import is_terminal, note
+from llmc.cli.output import is_terminal, note, say
 
 if TYPE_CHECKING:
     from llmc.tui.typed import Typed
@@ -62,7 +62,7 @@ def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> 
     if plain:
         from llmc.tui import plain as lines
 
-        return lines.run(project, _typed(project))
+        return lines.run(project, _typed(project), say)
     if not is_installed():
         from llmc.cli.watching import status
 

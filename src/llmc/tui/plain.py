@@ -2,12 +2,12 @@
 
 import sys
 import threading
+from collections.abc import Callable
 
 from llmc.api.roots import Project
 from llmc.api.views import Fleet
 from llmc.api.watch import Change, FleetSeen, Subscription, Trouble
 from llmc.base import proc
-from llmc.base.text import printable
 from llmc.tui.typed import Typed
 
 HELP = "Type a number for an item, a command (`accept adam`), `list`, or `quit`."
@@ -16,8 +16,8 @@ HELP = "Type a number for an item, a command (`accept adam`), `list`, or `quit`.
 class Plain:
     """Says what changed, once."""
 
-    def __init__(self, project: Project, typed: Typed) -> None:
-        self._typed = typed
+    def __init__(self, project: Project, typed: Typed, say: Callable[[str], None]) -> None:
+        self._typed, self._print = typed, say
         self._fleet: Fleet | None = None
         self._said: dict[str, str] = {}
         self._turn = threading.Lock()
@@ -96,10 +96,9 @@ class Plain:
 
     def _say(self, text: str) -> None:
         with self._turn:
-            sys.stdout.write(f"{printable(text)}\n")
-            sys.stdout.flush()
+            self._print(text)
 
 
-def run(project: Project, typed: Typed) -> int:
+def run(project: Project, typed: Typed, say: Callable[[str], None]) -> int:
     """Say what happens until the user quits."""
-    return Plain(project, typed).run()
+    return Plain(project, typed, say).run()
