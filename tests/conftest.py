@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import faults
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
@@ -63,6 +64,12 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trap = tmp_path_factory.mktemp("trap") / "choose-a-root-explicitly"
     trap.write_text("a file, so that nothing can be created below it")
     return trap
+
+
+@pytest.fixture(autouse=True)
+def _faults_count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault point that an earlier test passed is passed for the first time again."""
+    monkeypatch.setattr(faults, "_passed", type(faults._passed)())
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,6 @@ COMPUTED: dict[object, tuple[str, ...]] = {"accept.": accept_journal.STEPS, "und
 SOURCE = Path(llmc.__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def _count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "_passed", type(faults._passed)())
-
-
 def named_in_the_code() -> tuple[set[str], set[tuple[str, str]]]:
     """The names given to step() and, with their side, to point(), anywhere in the package."""
     steps: set[str] = set()
