@@ -1,16 +1,20 @@
 """The texts of the pane and of the full pages: task, talk, receipts, tasks, goals, night, events, help and log."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from llmc.api import goal_views, night_view, talk_view, tasks, workers
+from llmc.api import workers
 from llmc.api.roots import Project
 from llmc.api.watch import EventLine
 from llmc.base.text import printable, shortened
 from llmc.tui import draw, keys
 from llmc.tui.draw import Brush
 from llmc.tui.said import BAD, GOOD, Said
+
+if TYPE_CHECKING:
+    from llmc.api.night_view import Night, Span
 
 TITLES = {
     "tasks": "Tasks",
@@ -35,6 +39,8 @@ def task(project: Project, worker: str, events: Sequence[EventLine], width: int,
 
 def talk(project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush) -> list[Text]:
     """The end of the conversation."""
+    from llmc.api import talk_view  # the first frame does not wait for it
+
     lines: list[Text] = []
     names = {"user": "you", "assistant": worker, "error": "error"}
     for turn in talk_view.talk(project, worker):
@@ -64,12 +70,16 @@ def receipts(
 
 
 def tasks_page(project: Project, width: int, brush: Brush) -> list[Text]:
+    from llmc.api import tasks
+
     board = tasks.board(project)
     drawn = [Text(shortened(printable(line), width)) for line in tasks.drawn(board, mermaid=False)]
     return drawn or [Text("no tasks; add one with :tasks add", style=brush.theme.muted)]
 
 
 def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
+    from llmc.api import goal_views
+
     lines: list[Text] = []
     for view in goal_views.goals(project).views:
         row = goal_views.summary(view)
@@ -86,6 +96,8 @@ def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
 
 def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
     """The digest in numbers, with sparklines and a lane for each worker."""
+    from llmc.api import night_view
+
     found = night_view.night(project)
     muted = brush.theme.muted
     total = sum(found.cost)
@@ -128,7 +140,7 @@ LANE_WORDS = {
 }
 
 
-def lane(spans: Sequence[night_view.Span], night: night_view.Night, room: int, brush: Brush) -> Text:
+def lane(spans: "Sequence[Span]", night: "Night", room: int, brush: Brush) -> Text:
     """One row of glyphs: what a worker did, over the whole period."""
     begin = night.starts[0]
     length = max(1.0, night.starts[-1] + night.step_s - begin)
