@@ -1,12 +1,21 @@
 """The terminal screen, driven by keys in a real terminal."""
 
+import asyncio
+import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from llmc.repo.project import open_project
+from llmc.tui.app import FleetApp
+from llmc.tui.draw import Brush
+from llmc.tui.theme import THEMES
+from llmc.tui.typed import Typed
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -38,7 +47,7 @@ def review(fleet: Fleet, worker: str = "adam") -> None:
     fleet.wait(worker, "needs_review")
 
 
-@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Open) -> None:
     """Break: send the comments singly; lose the drafts at a new start; land on Enter."""
     fleet.set_up("adam", "baker")
@@ -96,7 +105,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     again.sees("reverted")
 
 
-@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open) -> None:
     """Break: do nothing without a sentence when a key cannot act."""
     fleet.set_up("adam", "baker")
@@ -124,7 +133,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
     wait_until(lambda: not fleet.record("baker").get("held"))
 
 
-@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_attach_and_back_to_the_same_place(fleet: Fleet, screen: Open) -> None:
     """Break: lose the cursor or the display after the terminal was given away."""
     fleet.set_up("adam", "baker", "carol")
@@ -303,3 +312,63 @@ def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
     ui.press("Enter")
     ui.sees("BACK AT THE PROMPT")
     assert ui.exit_code == 0
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None:
+    """Break: lose a comment without a word when it cannot be saved."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    review(fleet)
+    drafts = fleet.root / ".llmc/reviews"
+    with small_disk(drafts):
+        ui = screen()
+        ui.sees("NEEDS YOU 1")
+        ui.press("d")
+        ui.sees("def greet():")
+        (drafts / "filler").write_bytes(b"x" * 60_000)
+        ui.press("j", "c")
+        ui.type("y" * 6000)
+        ui.press("Enter")
+        ui.sees("disk is full")
+        (drafts / "filler").unlink()
+        ui.press("c")
+        ui.type("A short one")
+        ui.press("Enter")
+        ui.sees("draft A short one")
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """A file system of 64 KB at this place."""
+    place.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    mounted = subprocess.run(mount, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"NO SMALL DISK: mounting a tmpfs failed: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_the_mouse_selects(fleet: Fleet) -> None:
+    """Break: count the lines of the list without what is scrolled away."""
+    fleet.set_up("adam", "baker", "carol")
+
+    async def click() -> str:
+        typed = Typed(lambda line: [], lambda line: (0, ""), lambda line: False, lambda line: [])
+        app = FleetApp(open_project(str(fleet.root)), Brush(THEMES["dark"]), typed, [])
+        async with app.run_test(size=(120, 36)) as pilot, asyncio.timeout(30):
+            while app.store.fleet is None:
+                await pilot.pause(0.05)
+            app.store.fold(folded=False)
+            app.store.go_to("adam")
+            app.redraw()
+            await pilot.pause()
+            line = next(n for n, one in enumerate(app._list) if one.spot and one.spot.id == "carol")
+            await pilot.click("#list", offset=(10, line))
+            return app.store.worker
+
+    assert asyncio.run(click()) == "carol"

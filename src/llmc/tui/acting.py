@@ -24,7 +24,7 @@ class Acting(Reviewing):
         commit = workers.commit_of(self.project, name)
         if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
             self._say("", f"{name} has changed since you opened this diff; it is read again", PLAIN)
-            self._read_diff(name)
+            self.read_diff(name)
             return
         size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
         seen = "" if row.reviewed or self.view == "diff" else "  not reviewed"

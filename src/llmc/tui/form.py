@@ -60,7 +60,9 @@ class Form(TextArea):
         return True
 
     async def _on_key(self, event: events.Key) -> None:
-        if self.press(event.key, event.character):
+        if not self.display:
+            event.prevent_default()  # closed a moment ago: the key is the screen's
+        elif self.press(event.key, event.character):
             event.prevent_default().stop()
         else:
             await super()._on_key(event)

@@ -82,6 +82,8 @@ class Frame(App[str | None]):
         self.in_pane = False
         self.full = False
         self.diff: DiffView | None = None
+        #: the status and commit of its worker when it was read
+        self.diff_of = ("", "")
         self.confirm: Confirm | None = None
         self.form = Form()
         self.form_title = ""
@@ -165,6 +167,7 @@ class Frame(App[str | None]):
                     self.wanted = ""
                 self._tell_news(before)
                 self._rested()
+                self.fleet_changed()
                 self.redraw()
             case Happened():
                 self.events = [*self.events, *change.events][-2000:]
@@ -177,6 +180,9 @@ class Frame(App[str | None]):
             case Trouble():
                 self.trouble = change.text
                 self._draw_bars()
+
+    def fleet_changed(self) -> None:
+        """Called for each new fleet; the keys of a view may want to follow it."""
 
     def _waiting(self) -> set[str]:
         return {entry.spot.id for entry in self.store.shown(NEEDS)} if self.store.fleet else set()

@@ -23,9 +23,9 @@ class Reviewing(Moving):
         self.view, self.diff = "diff", None
         self.page_lines = [Text(f" reading the changes of {name} ...", style=self.brush.theme.muted)]
         self.redraw()
-        self._read_diff(name)
+        self.read_diff(name)
 
-    def _read_diff(self, name: str, since: int = 0) -> None:
+    def read_diff(self, name: str, since: int = 0) -> None:
         def work() -> None:
             try:
                 page = commenting.page(self.project, name, since)
@@ -36,6 +36,15 @@ class Reviewing(Moving):
             commenting.remember(self.project, page)
 
         self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
+
+    def fleet_changed(self) -> None:
+        """The worker whose diff is shown went on: read it again, where the user is."""
+        if self.view != "diff" or self.diff is None or self.store.fleet is None:
+            return
+        row = self.store.fleet.rows.get(self.diff.page.worker)
+        if row is not None and (row.status, row.commit) != self.diff_of:
+            self.diff_of = (row.status, row.commit)
+            self.read_diff(row.worker, self.diff.page.since)
 
     def _no_diff(self, name: str, error: LlmcError) -> None:
         self.view = "" if self.view == "diff" and self.diff is None else self.view
@@ -80,7 +89,7 @@ class Reviewing(Moving):
         if diff is None or not diff.page.rounds:
             self._say("", "this is the first round", PLAIN)
             return
-        self._read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
+        self.read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
 
     def do_viewed(self) -> None:
         diff = self.diff
@@ -157,7 +166,7 @@ class Reviewing(Moving):
         except LlmcError as error:
             self.said.append(failed("", error, now_unix()))
         if self.diff is not None:
-            self._read_diff(self.diff.page.worker, self.diff.page.since)
+            self.read_diff(self.diff.page.worker, self.diff.page.since)
         self._draw_bars()
 
     def do_open(self) -> None:
@@ -180,4 +189,4 @@ class Reviewing(Moving):
         self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
 
     def _send_comments(self, name: str, text: str) -> None:
-        self._run(name, operations.request(self.project, name, text), lambda said: self._read_diff(name))
+        self._run(name, operations.request(self.project, name, text), lambda said: self.read_diff(name))
