@@ -326,7 +326,7 @@ def test_outside_of_everything(shared: Fleet, tmp_path: Path) -> None:
     home.mkdir()
     for argv in (["status", "--json"], ["status"], ["up"]):
         result = llmc(shared, *argv, cwd=tmp_path, HOME=str(home))
-        complaint(result, NOT_FOUND, f"{home}/llmc (the default root)", "llmc init")
+        complaint(result, NOT_FOUND, f"{home}/llmc (the default location)", "llmc init")
     complaint(llmc(shared, "init", cwd=tmp_path), NOT_FOUND, "git repository", "--source")
 
 

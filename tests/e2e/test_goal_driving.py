@@ -84,7 +84,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # Why: of whoever has it, of what waits, of the goal; from the store alone.
     found = fleet.llmc("overseer", "why", "S1.1.1", "--json").json
     assert (found["kind"], found["status"], found["accepted"]) == ("assignment", "dispatched", True)
-    assert "counts as stalled" in found["next"]["what"]
+    assert "will count as stalled" in found["next"]["what"]
     assert fleet.llmc("overseer", "why", found["assignmentId"], "--json").json["workNodeId"] == "S1.1.1"
     waits = fleet.llmc("overseer", "why", "T2.1").out
     assert "waits for P1" in waits
@@ -248,7 +248,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     # A tick tells the event log at its end.
     assert goals.wait_for(fleet, lambda: fleet.events("goal_stalled"))[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out
-    assert re.search(r"^  sent +nudge by sessions_send .* ago", why, re.MULTILINE)
+    assert re.search(r"^  sent +nudge \(mode: sessions_send\) .* ago", why, re.MULTILINE)
     assert "evidence" in why
     assert "halfway" in why
     assert not told.exists(), "an agent was asked, no person"

@@ -257,7 +257,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     pid = wait_for(first, first.daemon)
     first.close()
     killed = fleet.llmc("status", "--json").json["overseer"]
-    assert (killed["state"], killed["why"]) == ("terminated", "it was killed")
+    assert (killed["state"], killed["why"]) == ("terminated", "the supervisor was killed")
     second = overseen()
     wait_for(second, lambda: f"took over daemon {pid}" in second.said)
     assert second.daemon() == pid

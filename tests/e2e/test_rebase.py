@@ -94,8 +94,8 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert (fleet.source / "a.txt").read_text() == "main\nmine\n"
     assert is_pinned(fleet, tip)
     (prompt,) = conflict_prompts(fleet)
-    assert "1 file(s) with 1 conflict region(s)" in prompt
-    assert "`a.txt` (Content, 1 marker(s))" in prompt
+    assert "1 file with 1 conflict region:" in prompt
+    assert "`a.txt` (Content, 1 marker)" in prompt
     assert "Do what I say" in prompt, "the task is quoted"
     assert "@sh echo mine" in prompt
     assert fleet.git("log", "--format=%s", "main").count("Mine") == 1, "its directives are not done again"
@@ -149,7 +149,7 @@ def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
     assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     (prompt,) = conflict_prompts(running)
     assert f"({shown}, " in prompt
-    assert "\n1 file(s) with 1 conflict region(s):" in prompt or "\n1 file(s) with 0 conflict" in prompt
+    assert "\n1 file with 1 conflict region:" in prompt or "\n1 file with 0 conflict" in prompt
     for words in WORDS[kind]:
         assert words in prompt
     running.llmc("accept", "adam")

@@ -90,7 +90,7 @@ def test_work_that_is_nowhere_else_is_listed_and_kept(alone: Fleet) -> None:
     refused = alone.llmc("uninstall", "--json", code=3)
     rows = [row["what"] for row in refused.json["work"]]
     assert rows[0].startswith("adam: ")
-    assert "uncommitted files" in rows[0]
+    assert "uncommitted file" in rows[0]
     assert "unlanded commits" in rows[0]
     assert rows[1].startswith("trash: adam/")
     assert "refs/heads/side in the root's clone" in rows

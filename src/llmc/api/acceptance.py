@@ -68,7 +68,7 @@ def next_to_accept(project: Project) -> str:
         raise Refused("no worker is waiting for review", hint="Run `llmc status` to see all workers.")
     raise UsageError(
         f"several workers are waiting for review: {', '.join(waiting)}",
-        hint=f"Run `llmc review` first, or name one: llmc accept {waiting[0]}",
+        hint=f"Run `llmc review` first, or specify a worker: llmc accept {waiting[0]}",
     )
 
 

@@ -35,10 +35,11 @@ def hook_command(arguments: list[str]) -> list[str]:
     who = caller()
     if who.kind not in (Kind.WORKER, Kind.OVERSEER):
         raise Refused(
-            "`llmc hook` is only for agents", hint="Only the hooks in an agent's settings run this command."
+            "`llmc hook` is only for agents",
+            hint="Do not run this command yourself; the hooks in an agent's settings run it.",
         )
     if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
-        raise Refused(f"{who.name} cannot send hook events for {arguments[0]}")
+        raise Refused(f"{who.name} cannot send hook events to {arguments[0]}")
     return [sys.executable, "-I", "-S", hook_client.__file__, *arguments]
 
 

@@ -131,11 +131,11 @@ def settle(project: Project, reason: str) -> str:
         return (
             ""
             if not _is_out(project)
-            else f"saved, but workers are not updated while goals are disabled; to enable them: {ENABLE}"
+            else f"saved, but workers are not updated while goals are disabled; to enable goals: {ENABLE}"
         )
     done = tick_now(project, reason)
     if not done.ok:
-        return f"saved, but workers are only updated at the next goal tick because this one failed: {done.problem}"
+        return f"saved, but the goal tick failed ({done.problem}); workers will be updated at the next tick"
     seen = last_tick(project)
     if seen is None or not seen.goals.active:
         return ""

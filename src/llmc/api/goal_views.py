@@ -99,7 +99,9 @@ def the_goal(project: Project, given: str | None) -> str:
         return meant[0].goal_id
     problem = f"there are {len(meant)} goals" if meant else "no goals"
     hint = (
-        "Name one; run `llmc goal list` to see them." if meant else "Create one: llmc goal create --title ..."
+        "Specify a goal ID; run `llmc goal list` to list the goals."
+        if meant
+        else "To create one: llmc goal create --title ..."
     )
     raise UsageError(problem, hint=hint)
 

@@ -41,7 +41,7 @@ def chosen_workers(project: Project, worker: str | None, every: bool) -> list[st
     """The given worker, or all of them."""
     if bool(worker) == every:
         problem = "a worker and --all cannot be used together" if every else "no worker given"
-        raise UsageError(problem, hint="Name one worker, or pass --all.")
+        raise UsageError(problem, hint="Specify a worker, or pass --all.")
     return [require_worker(project, worker)] if worker else worker_names(project)
 
 

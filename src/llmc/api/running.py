@@ -42,7 +42,7 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
 
 class Tell(Protocol):
-    """Prints a line for the user, in a colour ("" for none)."""
+    """Prints a line for the user, in a color ("" for none)."""
 
     def __call__(self, text: str, style: str = "") -> None: ...
 
@@ -230,12 +230,13 @@ def _check_room(project: Project, tell: Tell) -> None:
     available = psutil.virtual_memory().available
     if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
         free = available // 2**20
-        tell(f"warning: {count} agents need about {count * 250} MB of memory, but only {free} MB are free")
+        need = "agent needs" if count == 1 else "agents need"
+        tell(f"warning: {count} {need} about {count * 250} MB of memory, but only {free} MB are free")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(
             f"cannot start in {project.root.path}: the disk is full ({free // 1024} KB free)",
-            hint="Free some space, then try again.",
+            hint="Free some space, then run the command again.",
         )
     if free < DISK_FLOOR_BYTES:
         tell(f"warning: only {free // 2**20} MB of disk space left for {project.root.path}")
@@ -251,7 +252,7 @@ def down(root: Root, tell: Tell, *, force: bool) -> Down:
     try:
         problems, left = _take_down(project)
     except (StateError, NotFound) as error:
-        tell(f"{error.message}; stopping every session of this root")
+        tell(f"{error.message}; stopping every session in this root")
         problems, left = [], end_every_session(project)
     return Down(had_daemon, at_work, problems, left, told_of(project, left) if left else "")
 

@@ -73,7 +73,7 @@ def overseer_view(record: Mapping[str, Any] | None, running: bool, now: float) -
         "uptime_s": None if began is None else max(0.0, round(now - began, 1)),
         "attempt": record.get("attempt") if running else None,
         "events": [row for row in events if _is_told(row)] if isinstance(events, list) else [],
-        "why": text(record.get("why")) or ("" if running else "it was killed"),
+        "why": text(record.get("why")) or ("" if running else "the supervisor was killed"),
     }
 
 

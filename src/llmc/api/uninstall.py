@@ -76,7 +76,8 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
         changed = (*state.tracked, *state.untracked)
     elif worktree.exists():
         changed = (str(worktree),)
-    parts = [f"{len(changed)} uncommitted files"] if changed else []
+    noun = "file" if len(changed) == 1 else "files"
+    parts = [f"{len(changed)} uncommitted {noun}"] if changed else []
     if any(tip and _is_unlanded(project, tip) for tip in tips):
         parts.append("unlanded commits")
     if record.assignment is not None or record.accept is not None:
@@ -171,7 +172,7 @@ def refuse_in_use(project: Project) -> None:
     panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
-            f"the root's tmux server is in use; {told_of(project, theirs)}", hint="Close them first."
+            f"the root's tmux server is in use; {told_of(project, theirs)}", hint="Close these panes first."
         )
     for record in project.store.read().workers.values():
         reset.free_pane(project, record)

@@ -108,7 +108,7 @@ def _add_one(project: Project, tell: Tell) -> str:
     names = set(project.store.read().workers)
     name = next((n for n in NAMES if n not in names), None)
     if name is None:
-        raise UsageError("all default worker names are in use", hint="Add a worker: llmc add NAME")
+        raise UsageError("all default worker names are in use", hint="Choose a name: llmc add NAME")
     tell(f"no worker is idle; adding {name}")
     setup.add_worker(project, name, Worker())
     problem = bring_up(setup.new_project(project.root), name)

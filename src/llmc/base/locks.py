@@ -40,7 +40,7 @@ class Rank(IntEnum):
     STATE = 7
     #: of the incidents; held only for a moment
     NOTIFY = 8
-    #: of the goal store, only while a damaged one is set aside
+    #: of the goal database, only while a damaged one is set aside
     GOALS = 9
     #: of Serena's project list, which all roots of a user share
     SERENA = 10

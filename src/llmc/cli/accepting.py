@@ -27,7 +27,7 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
     Squashes the worker's commits into one commit on the latest default branch, runs repo.validate on it, and
     fast-forwards the source repository. The worker is then reset to idle.
 
-    Without WORKER, lands the changes of the worker you reviewed last, or of the only worker waiting for review. If the
+    Without WORKER, lands the changes from the worker you reviewed last, or from the only worker waiting for review. If the
     change differs from the one you reviewed, accept prints a warning and, on a terminal, asks for confirmation.
 
     Nothing lands if validation fails or the source has uncommitted changes. On conflicts, llmc asks the worker to
@@ -51,7 +51,7 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
 def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Then validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
+    Also validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
     needs_review.
 
     \b
@@ -101,8 +101,8 @@ def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> No
 def undo(project: Project, yes: bool, as_json: bool) -> None:
     """Revert the most recently landed change
 
-    Validates and lands a revert commit. The task becomes pending again, or its plan item is reopened. If undo is
-    interrupted, run it again to resume.
+    Validates and lands a revert commit, and reopens the task or plan item. If undo is interrupted, run it again to
+    resume.
 
     \b
     Example:

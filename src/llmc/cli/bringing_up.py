@@ -156,7 +156,7 @@ def tell(text: str, style: str = "") -> None:
 def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     """Stop the workers and the daemon
 
-    Keeps all worktrees, and leaves panes that you opened running. Works even if the configuration or state is invalid.
+    Keeps all worktrees, and does not close panes that you opened. Works even if the configuration or state is invalid.
 
     \b
     Example:

@@ -82,7 +82,7 @@ def unset(ctx: click.Context, key: str) -> None:
 def edit(ctx: click.Context) -> None:
     """Edit config.toml in $EDITOR
 
-    config.toml changes only if the edited text is valid.
+    Saves config.toml only if the edited text is valid.
     """
     name_old_tasks(root_of(ctx))
     path = root_of(ctx).config
@@ -94,7 +94,7 @@ def edit(ctx: click.Context) -> None:
     if done.returncode:
         raise UsageError(
             f"{editor} exited with code {done.returncode}; config.toml was not changed",
-            hint=f"Your changes are in {draft}.",
+            hint=f"Run `llmc config edit` to continue editing {draft}.",
         )
     text = draft.read_text()
     _, problems = check_text(text, draft.name)

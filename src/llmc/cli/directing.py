@@ -103,7 +103,7 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
     Examples:
       llmc answer adam 2
       llmc answer adam "neither, use the old name"
-      llmc answer S1.1.2 "Excel's"
+      llmc answer S1.1.2 "use Excel's dialect"
     """
     if goal_id or asker not in roots.worker_names(project):
         _answer_goal(project, asker, text, goal_id, as_json)
@@ -173,8 +173,8 @@ def release(project: Project, worker: str, as_json: bool) -> None:
 def attach(project: Project, worker: str, read_only: bool) -> None:
     """Attach to a worker's terminal
 
-    While you are attached, llmc does not type into the terminal, land the worker's changes or reset it. When it
-    starts, attach prints the keys to detach with.
+    While you are attached, llmc does not type into the terminal, land the worker's changes or reset it. attach
+    prints the detach keys when it starts.
 
     \b
     Example:

@@ -12,7 +12,7 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Repair what can be repaired automatically, after confirmation")
+@click.option("--repair", is_flag=True, help="Repair the problems that llmc can fix (asks for confirmation)")
 @click.option("--rebuild", is_flag=True, help="Rebuild state.json from worktrees, sessions and task claims")
 @yes_option
 @json_option

@@ -74,7 +74,7 @@ def status_text(project: "Project") -> str:
 
 
 def sheet() -> "tuple[int, Paint]":
-    """The width of the output, and its colours."""
+    """The width of the output, and its colors."""
     from llmc.cli.overview import PLAIN_WIDTH
 
     return (columns() if is_terminal() else PLAIN_WIDTH), paint

@@ -21,7 +21,7 @@ from llmc.cli.output import json_option, say_or_json
     "decisions",
     multiple=True,
     metavar='"WHAT | WHY"',
-    help="Decision and its reason (repeatable)",
+    help='Decision and its reason, as "decision | reason" (repeatable)',
 )
 @click.option(
     "--question",
@@ -49,7 +49,7 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
       llmc report progress "Parser works" --decision "no grammar | two formats"
       llmc report done "Parser works" --evidence "test:make test = passed"
 
-    Run this command in your own session. Your task ends when you stop; a report adds what git does not show. Progress,
+    Run this command in your own session. Your task ends when you stop; use reports for what git does not show. Progress,
     decisions, questions, next steps and evidence are recorded with the task's goal.
     """
     if no_changes and (kind != "done" or not text.strip()):

@@ -58,21 +58,23 @@ def goal() -> None:
 def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that define a goal, except its title."""
     several = {
-        "--criterion": ("criteria", "Success criterion (repeatable)"),
+        "--criterion": ("criteria", "Success criterion in plain words (repeatable)"),
         "--verify": (
             "verify",
             "Command that must pass before the goal is completed (repeatable)",
         ),
-        "--non-goal": ("non_goals", "Non-goal (repeatable)"),
-        "--constraint": ("constraints", "Constraint (repeatable)"),
-        "--assumption": ("assumptions", "Assumption (repeatable)"),
-        "--risk": ("risks", 'Risk, as "risk | impact | mitigation" (repeatable)'),
-        "--stakeholder": ("stakeholders", "Stakeholder (repeatable)"),
-        "--tag": ("tags", "Tag (repeatable)"),
+        "--non-goal": ("non_goals", "Something that is out of scope for the goal (repeatable)"),
+        "--constraint": ("constraints", "Constraint that the work must respect (repeatable)"),
+        "--assumption": ("assumptions", "Assumption that the goal is based on (repeatable)"),
+        "--risk": ("risks", 'Risk to the goal, as "risk | impact | mitigation" (repeatable)'),
+        "--stakeholder": ("stakeholders", "Person or group affected by the goal (repeatable)"),
+        "--tag": ("tags", "Tag for the goal (repeatable)"),
     }
     single = [
         click.option("--problem", default=None, help="Problem that the goal solves"),
-        click.option("--priority", type=PRIORITIES, default=None, help="Priority [default: normal]"),
+        click.option(
+            "--priority", type=PRIORITIES, default=None, help="Priority of the goal [default: normal]"
+        ),
         click.option("--owner", default=None, help="Name (not address) of the person who answers questions"),
         click.option(
             "--reply-to",
@@ -87,7 +89,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="DOLLARS",
             type=_DOLLARS,
             default=None,
-            help="Budget in dollars; 0 means no limit",
+            help="Maximum to spend on the goal, in dollars; 0 means no limit",
         ),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]

@@ -210,7 +210,7 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
 
 
 def draw(view: GoalView) -> None:
-    """Print the plan as a tree, coloured on a terminal."""
+    """Print the plan as a tree, in color on a terminal."""
     width, _ = sheet()
     for line in goal_views.plan_tree(view, width):
         say("".join(_styled(text, style) for text, style in line).rstrip())

@@ -1,7 +1,7 @@
 """How commands print: JSON for scripts, lines for people, one line for an error.
 
 Most output holds text from agents, repositories and programs. It is cleaned here, so that no command can forget to;
-`tests/unit/cli/test_output.py` fails when a command prints any other way. `paint` marks colours with a secret, and they
+`tests/unit/cli/test_output.py` fails when a command prints any other way. `paint` marks colors with a secret, and they
 are put in after the cleaning.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: secret, so that no text can bring its own colours
+#: secret, so that no text can bring its own colors
 _SIGN = os.urandom(6).hex()
 _STYLE = re.compile(f"\ufdd0{_SIGN}([0-9;]*)\ufdd1")
 _CODES = {"bold": "1", "dim": "2"} | {
@@ -143,7 +143,7 @@ def has_colours(*, err: bool = False) -> bool:
 
 
 def paint(text: str, color: str, *, err: bool = False, bold: bool = False) -> str:
-    """Colour a text on a terminal, unless NO_COLOR is set; "" is the default colour. Only for `say` and the like."""
+    """Color a text on a terminal, unless NO_COLOR is set; "" is the default color. Only for `say` and the like."""
     codes = ([_CODES[color]] if color else []) + ["1"] * bold
     if not codes or not has_colours(err=err):
         return text

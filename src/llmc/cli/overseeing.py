@@ -21,14 +21,14 @@ def overseer(ctx: click.Context) -> int | None:
 
     \b
     Example:
-      llmc config set overseer.remediation_prompt "Read the logs, fix the cause."
+      llmc config set overseer.remediation_prompt "Find the cause and fix it."
       llmc overseer
 
     Exit codes: 10 if the daemon fails again too soon after a fix, 11 if the agent asks for your help, 12 if you must fix
     the cause yourself. `llmc status` shows the supervisor while it runs.
 
-    The commands below manage goals and do not start the supervisor. `llmc goal`, `llmc inbox` and `llmc answer` are
-    short forms.
+    The commands below manage goals and do not start the supervisor. For example, `llmc goal` is
+    short for `llmc overseer goal`.
     """
     if ctx.invoked_subcommand is not None:
         return None

@@ -78,7 +78,7 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
 def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """Mark a plan item as blocked
 
-    Workers do not get the plan item until you run `llmc work unblock`.
+    llmc does not assign the plan item until you run `llmc work unblock`.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
 @click.option(
     "--first-step",
     type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
-    help="First recovery step; later steps follow in order",
+    help="Step that recovery starts with; later steps follow in order",
 )
 @click.option(
     "--idle-after",

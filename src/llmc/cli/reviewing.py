@@ -177,7 +177,7 @@ def _so_far(review: Review) -> list[str]:
 def _why_behind(review: Review) -> str:
     why = f"not rebased ({review.not_rebased}); " if review.not_rebased else ""
     if review.conflicts:
-        return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the worker's own base"
+        return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the commit that the work is based on"
     return f"{why or 'accept includes them; '}the diff shows what would land"
 
 
@@ -201,7 +201,7 @@ def _show(review: Review, head: str, interface: str) -> None:
 
 
 def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
-    """The diff for the terminal. Control characters in the change are escaped (`^[`), and then there are no colours:
+    """The diff for the terminal. Control characters in the change are escaped (`^[`), and then there are no colors:
     only without them is every escape sequence known to come from the tool."""
     plain = diff(review, "never")
     is_harmless = visible(plain) == plain
@@ -329,7 +329,7 @@ def _whom_and_what(
         return given[0], None
     last = reviews.reviewed_last(project)
     if given and _ONE_WORD.fullmatch(given[0]):
-        meant = last or "NAME"
+        meant = last or "WORKER"
         raise NotFound(
             f"no worker {given[0]!r}",
             hint=f"If this is the message, run: llmc reject {meant} {given[0]}",

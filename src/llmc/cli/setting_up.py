@@ -212,7 +212,9 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
     for what in done.removed:
         say(f"removed {what}")
     if done.kept:
-        say(f"saved all unlanded commits and the trash in {done.kept} (a git repository; see git log --all)")
+        say(
+            f"saved all unlanded commits and the trash in {done.kept} (a git repository; run `git log --all` there)"
+        )
     for what in left:
         note(f"not removed: {what}")
     note(f"to remove llmc itself: {how_to_remove()}")
@@ -262,7 +264,7 @@ def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run the Claude Code client that llmc uses
 
     For example, use it to log in. The client is defaults.agent_command, else `claude` on your PATH, else the one
-    installed with llmc's `claude` extra. As for workers, the variables in defaults.env are set.
+    installed with llmc's `claude` extra. llmc sets the variables in defaults.env, as it does for workers.
 
     \b
     Examples:

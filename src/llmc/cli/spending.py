@@ -53,7 +53,7 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     for model in total.unpriced:
         key = shlex.quote(join_key(["prices", model, "input"]))
         note(
-            f"no price for {model}; run `llmc prices update FILE|URL`, or set its input and output price "
+            f"no price for {model}; run `llmc prices update FILE|URL`, or set its input and output prices "
             f"in dollars per million tokens: llmc config set {key} N"
         )
     if used.complaint:
@@ -160,7 +160,7 @@ def update(project: Project, source: str, as_json: bool) -> None:
 
     Reads the output of `llmc prices list --json`, or LiteLLM's price list:
     https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
-    Prices in config.toml still override it.
+    Prices in config.toml still take precedence.
 
     \b
     Example:
@@ -174,7 +174,8 @@ def update(project: Project, source: str, as_json: bool) -> None:
     for name in names:
         old = before.prices.get(name)
         say(f"{name}: {_pair(old) if old else 'no price'} -> {_pair(now.prices[name])}")
-    say(f"prices as of {now.as_of}: {len(now.prices)} models, {len(names)} changed")
+    noun = "model" if len(now.prices) == 1 else "models"
+    say(f"prices as of {now.as_of}: {len(now.prices)} {noun}, {len(names)} changed")
 
 
 def _pair(price: Price) -> str:

@@ -157,11 +157,9 @@ def _marks(task: Task) -> list[str]:
     "-p",
     metavar="N",
     type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
-    help="Priority; 0 is highest",
+    help="Priority of the task; 0 is highest",
 )
-@click.option(
-    "--label", "-l", help="Label; if possible, tasks with the same label do not run at the same time"
-)
+@click.option("--label", "-l", help="Label; llmc avoids running tasks with the same label at the same time")
 @click.option(
     "--after",
     "-a",
@@ -293,7 +291,7 @@ def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
 def requeue(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Run failed, parked or completed tasks again
 
-    Also clears their failed attempts.
+    Their earlier failed attempts no longer count.
 
     \b
     Example:

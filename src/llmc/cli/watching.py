@@ -46,9 +46,9 @@ from llmc.config.durations import parse_duration
 def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
-    Workers that need you come first. For each worker, shows the status and its age, the task, and a useful next command.
-    On a terminal, the output fits the width and is coloured unless NO_COLOR is set; otherwise it is 80 columns
-    wide.
+    Workers that need you come first. For each worker, shows the status, the time since it last changed, the task and a
+    suggested command. On a terminal, the output fits the width and is in color unless NO_COLOR is set. In a pipe or a
+    file, the output is plain and 80 columns wide.
 
     \b
     Example:
@@ -207,7 +207,7 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool) -> None:
     """Show the log of a worker or the daemon
 
-    A worker's log has its prompts, status changes, setup, validation and crashes. The other logs are daemon, overseer,
+    A worker's log contains prompts, status changes, setup, validation and crashes. The other logs are daemon, overseer,
     auto, task_pool, post_accept and goals. Rotated files are included.
 
     \b

@@ -93,7 +93,8 @@ def expected(kind: inspect.Type) -> str:
         case inspect.UnionType(types=types):
             return " or ".join(expected(one) for one in types if not isinstance(one, inspect.NoneType))
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
-            return f"an array of {expected(item).removeprefix('a ').removeprefix('an ')}s"
+            words = expected(item).removeprefix("a ").removeprefix("an ")
+            return f"an array of {words}" if words.startswith('"') else f"an array of {words}s"
         case inspect.StructType() | inspect.DictType():
             return "a table"
         case other:

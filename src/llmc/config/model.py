@@ -29,7 +29,7 @@ class Backoff(Table, frozen=True, kw_only=True):
     """Wait after a recovery step; doubles each time."""
 
     base: Annotated[
-        float, duration("Wait after the first recovery step without progress; doubles each time", gt=0)
+        float, duration("Initial wait after a recovery step without progress; doubles each time", gt=0)
     ] = 120.0
     max: Annotated[float, duration("Maximum wait after a recovery step", gt=0)] = 1800.0
 
@@ -45,7 +45,7 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
         ),
     ] = ""
     model: Annotated[
-        str, option("Claude model for planning; empty means the client's default", example="opus")
+        str, option("Claude model for planning; empty means Claude Code's default", example="opus")
     ] = ""
     max_plan_phases: Annotated[int, option("Maximum number of phases per plan", ge=1, le=5)] = 5
     max_tasks_per_phase: Annotated[int, option("Maximum number of tasks per phase", ge=1, le=7)] = 7
@@ -75,7 +75,7 @@ class GoalStorage(Table, frozen=True, kw_only=True):
     dir: Annotated[
         Text,
         option(
-            "Directory for the goal database; empty means .llmc/overseer. LLMC_OVERSEER_DIR overrides this",
+            "Directory for the goal database (LLMC_OVERSEER_DIR overrides it); empty means .llmc/overseer",
             example="~/goals",
         ),
     ] = ""
@@ -84,7 +84,7 @@ class GoalStorage(Table, frozen=True, kw_only=True):
 class Goals(Table, frozen=True, kw_only=True):
     """Goals, which the daemon works through in auto mode."""
 
-    enabled: Annotated[bool, option("Enable goals")] = False
+    enabled: Annotated[bool, option("Let the daemon work on goals in auto mode")] = False
     tick_every: Annotated[float, duration("Time between goal ticks (periodic checks of all goals)", gt=0)] = (
         120.0
     )
@@ -213,7 +213,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "Time after an agent stops with commits until llmc stops its background processes",
+            "Time that an agent's background processes may keep running after it stops with commits",
             ge=0,
         ),
     ] = 60.0

@@ -56,7 +56,7 @@ def choose(
         return _ours(named, "from llmc.root in this repository's git config")
     if around:
         raise Untrusted(around[0], owner_of(around[0]))
-    return _ours(default, "the default root")
+    return _ours(default, "the default location")
 
 
 def real(path: str) -> str:

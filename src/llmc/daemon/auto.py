@@ -449,7 +449,7 @@ class AutoMode:
             notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
-        text = f"{what} has made no progress for over two minutes; sending no more heartbeats"
+        text = f"{what} has made no progress for over two minutes; the daemon has stopped sending heartbeats"
         self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
 
     def _say(self, text: str) -> None:

@@ -92,7 +92,7 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
         return DETACH
     # A stale index.lock may be what keeps `llmc accept` from finishing.
     if worker.record.accept is not None and kind != "index_lock":
-        return f"an accept is unfinished; run `llmc accept {name}` first"
+        return f"`llmc accept` has not finished; run `llmc accept {name}` first"
     if worker.pane is PaneState.UNKNOWN:
         return "tmux did not answer; run `llmc doctor` again"
     return ""

@@ -52,7 +52,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         if isinstance(check, WorkerCheck):
             found += [finding for worker in facts.workers for finding in of_one(check, worker)]
         elif check.kind in facts.failed:
-            text = f"cannot check for this: {check.about}: {facts.failed[check.kind]}"
+            text = f"cannot check whether {check.about}: {facts.failed[check.kind]}"
             found.append(Finding(text, "run `llmc doctor` again", kind=check.kind, group=check.group))
         elif not facts.lacking & {*check.needs}:
             made = check.judge(facts, facts.seen.get(check.kind, ()))

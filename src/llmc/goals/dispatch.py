@@ -158,7 +158,7 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
     if source.books().is_completed(task):
         return True
     if source.books().kept_back(task) != claims.WITHDRAWN:
-        source.write("withdrawn", Claim("", task, ""), reason="withdrawn by its goal")
+        source.write("withdrawn", Claim("", task, ""), reason="its goal no longer needs this task")
     with contextlib.suppress(NotFound):
         source.edit(task, claims.withdrawn)
     claim = source.books().claim_on(task)

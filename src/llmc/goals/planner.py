@@ -149,10 +149,10 @@ def _of_command(setup: PlannerSetup, done: proc.Done) -> Said | Silent:
 def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
     answer = asks.answer(done.stdout)
     if answer is None:
-        return Silent(Failure.FAILED, _ended("the client", done))
+        return Silent(Failure.FAILED, _ended("the planner", done))
     if answer.error or not done.ok:
         failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
-        text = f"the client failed: {answer.error[:ERROR_CHARS] or f'exit code {done.returncode}'}"
+        text = f"the planner failed: {answer.error[:ERROR_CHARS] or f'exit code {done.returncode}'}"
         return Silent(failure, text, _HINTS.get(failure, ""), answer.spent, answer.model)
     return Said(answer.text, answer.spent, answer.model)
 
@@ -281,9 +281,7 @@ def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> P
     """Smaller subtasks for a leaf, if there is room for two."""
     most = room_for_split(view, leaf_id, setup.limits)
     if most < 2:
-        text = (
-            f"{leaf_id} cannot be split: it is not an open leaf, or the maximum number of subtasks is reached"
-        )
+        text = f"{leaf_id} cannot be split: it is not open or has children, or its task has the maximum number of subtasks"
         return PlanFailed(Failure.NOT_NEEDED, text)
 
     def check(text: str) -> Split | Problems:

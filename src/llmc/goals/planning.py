@@ -291,7 +291,9 @@ def replan_by_hand(
     project: Project, goal_id: str, why: str, file: Path | None
 ) -> tuple[GoalView, PlanRevision]:
     """The goal with its new plan, and what changed. The store is not locked while the planner runs."""
-    why = check_typed("why", why).strip() or ("read from " + file.name if file else "requested by the user")
+    why = check_typed("reason", why).strip() or (
+        "read from " + file.name if file else "requested by the user"
+    )
     store = open_store(project)
     view = store.view(goal_id)
     _check_is_open(view)

@@ -107,7 +107,8 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     if tip == base:
         branch = project.config.repo.default_branch
         raise Refused(
-            f"every change from {record.name} is already on {branch}", hint="There is nothing to pick."
+            f"nothing to pick: every change from {record.name} is already on {branch}",
+            hint="Run `llmc status` to see all workers.",
         )
     return tip, count
 

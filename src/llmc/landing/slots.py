@@ -194,7 +194,7 @@ def _own_git(project: Project, one: Slot) -> Path:
         admin.resolve().parent != (project.root.path / ".git/worktrees").resolve()
         or booked != one.path / ".git"
     ):
-        raise NoSlot(f"{one.path} is not a worktree of its own")
+        raise NoSlot(f"{one.path}/.git points to another worktree or repository")
     return admin
 
 

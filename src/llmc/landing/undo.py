@@ -330,8 +330,8 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     root = project.root.path
     if not git.is_ancestor(root, commit, base):
         raise Refused(
-            f"{commit[:12]} is no longer on the branch",
-            hint="The branch was rewritten; there is nothing to undo.",
+            f"nothing to undo: {commit[:12]} is no longer on the branch",
+            hint="The branch may have been reset. Run `llmc events` to see what happened.",
         )
     try:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
@@ -343,7 +343,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     if tree == git.tree_of(root, base):
         raise Refused(
             f"nothing to undo: the changes in {commit[:12]} are no longer on the branch",
-            hint="The commit was already reverted.",
+            hint="Run `git log` in the source to see what removed them.",
         )
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
     env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY

@@ -23,7 +23,7 @@ KINDS: dict[str, str] = {
     "budget_reached": "the budget for a task, the day or the run is used up",
     "task_quarantined": "a task is quarantined because it failed three times or cannot be done as written",
     "worker_error": "one of your workers has an error, or its agent crashed",
-    "blocked": "any other `blocked` item in `llmc status`, such as a question, a dialog, a dirty source or a full disk",
+    "blocked": "any other `blocked` item in `llmc status`, such as a question, a dialog, uncommitted changes in the source or a full disk",
     "waiting": "any other `waiting` item in `llmc status`, such as a proposed task, a change that did not land or a long hold",
     "notice": "any other `notice` item in `llmc status`, such as a nearly used-up budget or a goal without progress",
     "needs_input": "one of your workers needs an answer or a message",

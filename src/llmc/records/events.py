@@ -12,7 +12,7 @@ from llmc.records.event_log import EventLog, seq_of
 #: every action with its meaning; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
     "worker_added": "a worker was added",
-    "provision_incomplete": "llmc could not set up a worktree completely, and continues anyway",
+    "provision_incomplete": "llmc could not fully set up a worktree, but continued",
     "worker_removed": "a worker was removed (`ref`: its trash ref, `directory`: its trashed worktree)",
     "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
     "held": "the user put a worker on hold: llmc does not type into its pane, land its work or reset it",
@@ -29,10 +29,10 @@ ACTIONS: dict[str, str] = {
     "agent_reported": "the agent reported the status of its work (`kind`, `text`, `update`: the options of `llmc report`, `message_id`: the message in its conversation)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: the text)",
     "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`)",
-    "hook_received": "the agent sent any other hook event (`hook`)",
+    "hook_received": "the agent sent another kind of hook event (`hook`)",
     "hook_ignored": "llmc ignored a hook event that was unreadable or came from an old instance",
     "reviewed": "the user reviewed a worker's work (`commit`, `behind`)",
-    "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: the last commit before that, `ref`: the ref that keeps `tip`)",
+    "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: the last of the original commits, `ref`: the ref that keeps `tip`)",
     "rebase_started": "llmc started to rebase a worker's commits (`commit`: the tip before the rebase, `base`, `ref`: the ref that keeps `commit`)",
     "rebased": "a worker's commits were rebased onto the latest default branch (`commit`, `base`)",
     "rebase_conflicted": "a rebase has conflicts that the worker must resolve (`files`, `base`)",
@@ -45,19 +45,19 @@ ACTIONS: dict[str, str] = {
     "rebase_validated": "rebased work passed `repo.validate`",
     "validation_failed": "rebased work failed `repo.validate` (`code`, `round`: 0 after a clean rebase)",
     "background_ended": "llmc stopped an agent's background processes (`pids`, `commands`)",
-    "accept_step": "`accept` reached a step (`step`, `commit`)",
+    "accept_step": "`llmc accept` reached a step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
-    "accepted_nothing": "`accept` found every change already on the default branch; the worker is idle (`base`)",
+    "accepted_nothing": "`llmc accept` found every change already on the default branch; the worker is idle (`base`)",
     "undone": "a landed commit was reverted (`commit`, `revert`, `reason`: the task or plan item to run again)",
-    "undo_failed": "`undo` ended without reverting anything (`step`, `commit`)",
+    "undo_failed": "`llmc undo` ended without reverting anything (`step`, `commit`)",
     "picked": "a worker's commits were copied to a branch in the source (`branch`, `commit`, `base`)",
     "push_failed": "llmc could not push the source to its remote after work landed",
     "trash_pruned": "old trash entries were deleted permanently (`names`; `refs`: the entries that were refs)",
     "validation_left": "files left in a worktree by validation were moved to the trash (`files`, `ref`)",
-    "accept_failed": "`accept` ended without landing anything (`step`)",
+    "accept_failed": "`llmc accept` ended without landing anything (`step`)",
     "pinning": "work is about to be saved under a trash ref (`ref`)",
     "work_restored": "work from the trash was restored to a worker (`ref`, `commit`)",
     "work_pinned": "work was saved under a trash ref before a reset (`ref`)",
@@ -67,7 +67,7 @@ ACTIONS: dict[str, str] = {
     "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
     "git_config_undone": (
-        "llmc removed settings from the root's clone that would have run a program or redirected git (`file`, `keys`)"
+        "llmc removed settings from the root's clone that would have run a program or pointed git to another repository or directory (`file`, `keys`)"
     ),
     "repaired": "`llmc doctor --repair` fixed a problem (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` rebuilt state.json (`workers`, `kept`: the old file)",
@@ -77,8 +77,8 @@ ACTIONS: dict[str, str] = {
     "auto_stopped": "auto mode ended; no task is in progress (`reason`)",
     "auto_failed": "auto mode failed (`cause`, `worker`, `status`: the worker's status, `task_id`, `reason`)",
     "task_assigned": "an auto worker claimed a task (`task_id`, `subject`, `label`, `claim`)",
-    "task_completed": "a task's work landed, or needed no changes (`task_id`, `commit`: null if nothing changed)",
-    "task_released": "a task was released without counting as a failed attempt (`task_id`, `cause`)",
+    "task_completed": "a task's work landed, or the task needed no changes (`task_id`, `commit`: null if nothing changed)",
+    "task_released": "a task was released; this does not count as a failed attempt (`task_id`, `cause`)",
     "task_failed": "an attempt at a task failed (`task_id`, `cause`, `attempt`, `retry_in_s`: delay after a crash, `ref`: the trash ref with the unfinished work)",
     "task_quarantined": "a task failed three times, or cannot be done as written, and is quarantined (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
@@ -93,9 +93,9 @@ ACTIONS: dict[str, str] = {
     "notify_failed": "a channel failed to deliver a notification (`kind`, `key`, `channel`, `attempt`)",
     "fleet_parked": "the fleet is parked (`cause`, `until_unix`)",
     "fleet_resumed": "the parked fleet resumed (`cause`)",
-    "source_dirty": "uncommitted changes in the source prevent landing (`retry_in_s`, `attempt`)",
+    "source_dirty": "nothing can land: the source has uncommitted changes (`retry_in_s`, `attempt`)",
     "base_failed": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks (`commit`, `command`)",
-    "base_passed": "the default branch passes again, or is no longer validated (`commit`: the commit that failed, `command`)",
+    "base_passed": "the default branch passes `repo.validate` again, or is no longer validated (`commit`: the commit that failed, `command`)",
     "post_accept": "the post-accept command ran (`task_id`, `code`, `elapsed_s`)",
     "usage_recorded": (
         "an agent used tokens, counted since the previous event of this kind (`task_id`, `model`, `input_tokens`, `output_tokens`, "

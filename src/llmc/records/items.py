@@ -58,7 +58,7 @@ KINDS: dict[str, str] = {
     "goal_question": "a goal or plan item has a question",
     "goal_stalled": "a plan item has stalled",
     # of the fleet
-    "source": "uncommitted changes or an unfinished operation in the source prevent landing",
+    "source": "nothing can land: the source has uncommitted changes or an unfinished git operation",
     "daemon": "the daemon is not running",
     "auto": "auto mode failed, or ended unexpectedly and was not restarted",
     "other_daemon": "the lock for this root is held by a process other than the one in daemon.json",
@@ -67,7 +67,7 @@ KINDS: dict[str, str] = {
     "budget": "a budget is used up or nearly used up",
     "canary": "this client version failed the canary or was not tested by it",
     "disk": "the disk that holds the root is nearly full",
-    "git_config": "llmc removed settings from the root's clone that would have run a program or redirected git",
+    "git_config": "llmc removed settings from the root's clone that would have run a program or pointed git to another repository or directory",
     "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks",
     "validation": "no validation slot is usable, so llmc validates work in the worktrees",
 }

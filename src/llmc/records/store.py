@@ -286,7 +286,7 @@ class Store:
             version = raw.get("version", VERSION)
             if isinstance(version, int) and version > VERSION:
                 raise NewerState(
-                    f"{self.root.state} has version {version}, but this llmc supports only {VERSION}; nothing was changed",
+                    f"{self.root.state} has version {version}, but this llmc supports only version {VERSION}; nothing was changed",
                     hint="Use the newer llmc that wrote the file.",
                 )
             if "workers" not in raw:

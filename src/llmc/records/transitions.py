@@ -17,7 +17,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.OFFLINE, S.REBASING): "agent started, rebase in progress",
     (S.OFFLINE, S.ERROR): "agent did not start",
     (S.IDLE, S.WORKING): "start",
-    (S.IDLE, S.NEEDS_REVIEW): "commits from the user's own turn or from the trash",
+    (S.IDLE, S.NEEDS_REVIEW): "commits from a prompt that the user typed, or restored from the trash",
     (S.IDLE, S.NEEDS_INPUT): "uncommitted work restored from the trash",
     (S.IDLE, S.OFFLINE): "agent exited",
     (S.IDLE, S.ERROR): "failure",
@@ -25,7 +25,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.WORKING, S.REVIEWING): "self-review sent",
     (S.WORKING, S.NEEDS_INPUT): "stopped without commits, asked a question, or was interrupted",
     (S.WORKING, S.NO_CHANGES): "reported that nothing needs to change",
-    (S.WORKING, S.IDLE): "reset, or the user's own turn ended",
+    (S.WORKING, S.IDLE): "reset, or finished a prompt that the user typed",
     (S.WORKING, S.OFFLINE): "agent exited",
     (S.WORKING, S.ERROR): "failure",
     (S.NEEDS_INPUT, S.WORKING): "message sent, question answered, or self-review due",
@@ -63,8 +63,8 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.NO_CHANGES, S.OFFLINE): "agent exited",
     (S.NO_CHANGES, S.ERROR): "failure",
     (S.ERROR, S.IDLE): "reset",
-    (S.ERROR, S.WORKING): "message or the user's own prompt",
-    (S.ERROR, S.REBASING): "message or the user's own prompt during a rebase",
+    (S.ERROR, S.WORKING): "message sent, or prompt typed by the user",
+    (S.ERROR, S.REBASING): "message sent, or prompt typed by the user, during a rebase",
     (S.ERROR, S.NEEDS_REVIEW): "conflicts resolved by hand",
 }
 
@@ -176,7 +176,7 @@ def problems(record: WorkerRecord) -> list[str]:
     if record.status is S.ERROR and not record.error_reason:
         found.append(f"{record.name}: status is error without a reason")
     if record.status is S.IDLE and record.accept is not None:
-        found.append(f"{record.name}: status is idle while an accept is in progress")
+        found.append(f"{record.name}: status is idle while `llmc accept` is in progress")
     if not record.worktree_path.startswith("/"):
         found.append(f"{record.name}: worktree_path is not absolute")
     return found

@@ -63,7 +63,7 @@ class Show:
         proc.run(argv, env=self.env, timeout_s=60, check=False)
 
     def begin(self) -> None:
-        self.title("A sample repository and its root")
+        self.title("llmc creates a root for a sample repository")
         sample.create(self.source)
         validate = ["--validate", "python3 -m unittest -q"]
         self.llmc("init", "--target", str(self.root), "--agent", self.agent, *validate)
@@ -94,7 +94,7 @@ _TOLD = {
 def tell_auto(show: Show) -> None:
     show.begin()
     show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
-    show.title("A plan: nine tasks in Markdown files, with labels and dependencies")
+    show.title("The plan has nine tasks in Markdown files, with labels and dependencies")
     sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
     show.llmc("tasks", "import", "../plan")
     show.llmc("tasks", "graph")
@@ -102,7 +102,7 @@ def tell_auto(show: Show) -> None:
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
     watch(show, LIMITS_S[show.agent])
     show.history()
-    show.title("The digest")
+    show.title("The digest sums up the run")
     show.llmc("digest")
     show.llmc("status")
 
@@ -139,7 +139,7 @@ TASKS = {"adam": "by-name", "baker": "warmer", "clara": "farewell"}
 
 def tell_by_hand(show: Show) -> None:
     show.begin()
-    show.title("Three workers, each with an agent in tmux and a git worktree")
+    show.title("Each of the three workers has an agent in tmux and a git worktree")
     for worker in TASKS:
         show.llmc("add", worker)
     show.llmc("up", "--detach")
@@ -150,7 +150,9 @@ def tell_by_hand(show: Show) -> None:
     for worker in TASKS:
         show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
     show.llmc("status")
-    show.title("clara forgot the test: review the work and request changes in the same conversation")
+    show.title(
+        "clara forgot the test: the user reviews the work and requests changes in the same conversation"
+    )
     show.llmc("review", "clara", "--interface", "diff")
     show.llmc("reject", "clara", "Add a test for farewell().")
     show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
@@ -223,4 +225,4 @@ def demo(by_hand: bool, agent: str, keep: bool) -> None:
     else:
         say("  cd your-repository && llmc init")
         say("  llmc tasks add 'What to do' && llmc up --auto --detach")
-    say("  (llmc demo --keep keeps this fleet running; llmc demo --by-hand shows manual mode)")
+    say("  (llmc demo --keep leaves the fleet running; llmc demo --by-hand shows manual mode)")

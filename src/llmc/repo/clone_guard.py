@@ -173,7 +173,7 @@ class CloneGuard:
                 f"{top} is no longer a worktree of this root: its .git points to another repository",
                 hint=f"Run `llmc doctor --repair` to recreate the worktree; the files in {top} are kept.",
             )
-        self._say(Undone(f"{top}/.git", "redirected git to another repository"))
+        self._say(Undone(f"{top}/.git", "pointed to another repository; llmc restored it"))
         for path, text in (
             (f"{top}/.git", f"gitdir: {entry}"),
             (f"{entry}/gitdir", f"{top}/.git"),
@@ -203,7 +203,12 @@ class CloneGuard:
             data = git_config.read_plainly(Path(path))
             rows = data if isinstance(data, Broken) else git_config.rows_of(data)
             if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(Undone(f"{top}/.git", f"pointed to {place}, whose git config runs programs"))
+                self._say(
+                    Undone(
+                        f"{top}/.git",
+                        f"pointed to {place}, whose git config runs programs; llmc moved it away",
+                    )
+                )
                 self._aside(f"{top}/.git")
                 return
 
@@ -254,7 +259,12 @@ class CloneGuard:
         if kept == text:
             self._remember(path, before)
             return
-        self._say(Undone(path, "passed files to programs or excluded them from diffs and merges"))
+        self._say(
+            Undone(
+                path,
+                "passed files to programs or excluded them from diffs and merges; llmc removed those lines",
+            )
+        )
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:

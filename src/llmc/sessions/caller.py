@@ -92,7 +92,10 @@ def reporter(project: Project) -> Caller:
     """The caller of `report`, which must run in the pane of the worker it reports for."""
     who = caller()
     if who.kind is Kind.PERSON:
-        raise UsageError("`llmc report` is only for agents", hint="Agents run it in their own session.")
+        raise UsageError(
+            "`llmc report` is only for agents",
+            hint="To send a message to a worker, run `llmc message WORKER`.",
+        )
     if who.kind is not Kind.WORKER:
         raise Refused("`llmc report` is only for workers", hint=who.why)
     claimed = os.environ.get("LLMC_WORKER") or who.name
@@ -100,7 +103,7 @@ def reporter(project: Project) -> Caller:
     pane = project.pane(record)
     is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
     if not is_there or (record.name, record.instance) != (who.name, who.instance):
-        raise Refused(f"cannot report for {claimed}: the caller is not its running agent")
+        raise Refused(f"cannot report for {claimed}: the caller is not the running agent of {claimed}")
     return who
 
 

@@ -147,7 +147,11 @@ class Typist:
         was_typed = self.delivery.outcome is Outcome.TYPED
         trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
-            return self._proof() or Outcome.ACKNOWLEDGED, "found delivered after an interruption", None
+            return (
+                self._proof() or Outcome.ACKNOWLEDGED,
+                "the prompt arrived before llmc was interrupted",
+                None,
+            )
         if trace is _Trace.UNCLEAR:
             return Outcome.UNCONFIRMED, _STILL_UNCLEAR, None
         was_busy = self._refuse_if_a_dialog_or_person_is_there()

@@ -372,7 +372,7 @@ class _Turn(Struct):
         if sessions.is_taken(record, pane):
             return "the agent keeps running because a terminal is attached"
         if not reset.quieten(self.own, record, pane):
-            sessions.end(self.own, OVERSEER, "its turn was interrupted")
+            sessions.end(self.own, OVERSEER, "the remediation was interrupted")
         return ""
 
     def _tell(self, text: str) -> None:

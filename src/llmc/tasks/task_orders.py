@@ -71,7 +71,7 @@ def release(project: Project, task_id: str) -> Task:
     order.source.write(
         "released", Claim(task.claim, order.key, task.owner), reason="released by the user", cause=""
     )
-    reason = f"released by the user (was claimed by {task.owner or 'no worker'})"
+    reason = f"released by the user (claimed by {task.owner or 'no worker'})"
     return order.set(task, TaskStatus.PENDING, "task_released", reason, cause="")
 
 

@@ -84,7 +84,9 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
 def _why_not_here(record: WorkerRecord, told: bool) -> str:
     if not told:
         return "has an open dialog that llmc cannot answer"
-    return "asks for permission" if record.reason == "permission" else "asks several questions at once"
+    return (
+        "is asking for permission" if record.reason == "permission" else "is asking several questions at once"
+    )
 
 
 def _goes_on(now: WorkerRecord) -> Step | None:

@@ -338,7 +338,9 @@ def plan(project: Project, days: int) -> Plan:
             elif log_s is None:
                 doubts[entry.name] = "not in the event log"
             elif log_s < limit_s:
-                doubts[entry.name] = f"the event log covers only {format_duration(log_s)} since then"
+                doubts[entry.name] = (
+                    f"the event log covers only {format_duration(log_s)} since the entry was made"
+                )
     return Plan(tuple(old), doubts)
 
 

@@ -76,7 +76,7 @@ def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
     goals.cancel(project, goal.goal_id)
     assert listed(project) == []
     worktree.write("new.txt", "not tracked\n")
-    assert listed(project) == ["w1: 1 uncommitted files"]
+    assert listed(project) == ["w1: 1 uncommitted file"]
     worktree.git("clean", "-fdq")
     with project.store.transaction() as tx:
         tx.update("w1", assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0))

@@ -380,10 +380,10 @@ def test_a_check_that_fails_does_not_hide_the_others(
     def look(_: Sight) -> tuple[str, ...]:
         raise RuntimeError("no such luck")
 
-    broken = Check("broken", "files", "something odd", lambda facts, seen: (), look)
+    broken = Check("broken", "files", "something is odd", lambda facts, seen: (), look)
     monkeypatch.setattr(registry, "CHECKS", (broken, *registry.CHECKS))
     before = [finding for finding in diagnose(examine(project.root)) if finding.kind == "broken"]
     assert [(one.text, one.repairable) for one in before] == [
-        ("cannot check for this: something odd: no such luck", False)
+        ("cannot check whether something is odd: no such luck", False)
     ]
     assert len(examine(project.root).seen) > 10

@@ -282,7 +282,7 @@ def test_a_report_without_ids_is_about_none_of_several() -> None:
     word = Update(status=Claim.IN_PROGRESS, summary="half of it")
     leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(word,)), after=10.0)
     refused = [one for one in leaf.events if one.type == "update.refused"]
-    assert "working on 2 of them" in str(refused)
+    assert "working on 2 plan items" in str(refused)
     assert "work.reported" not in leaf.types()
     named = replace(word, work_node_id="S1.1.1")
     leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(named,)), after=10.0)

@@ -434,7 +434,7 @@ def test_the_supervisor_is_shown() -> None:
     assert shown({**OVERSEER, "state": "running", "attempt": None}, running=True)[1] == (
         "Overseer  Running  pid 40  daemon 41 up 2h"
     )
-    assert shown(OVERSEER, running=False)[:3] == ["", "Overseer  Terminated", "  it was killed"]
+    assert shown(OVERSEER, running=False)[:3] == ["", "Overseer  Terminated", "  the supervisor was killed"]
     ended = {**OVERSEER, "state": "terminated", "why": "failure spiral: again"}
     assert shown(ended, running=False)[2] == "  failure spiral: again"
     assert overseer_view(None, False, NOW) is None

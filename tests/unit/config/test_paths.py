@@ -119,7 +119,7 @@ def test_a_git_hook_around_us_does_not_choose_the_root(
     [
         ("none", {}, "--root"),
         (None, {"LLMC_ROOT": "/none"}, "LLMC_ROOT"),
-        (None, {}, "the default root"),
+        (None, {}, "the default location"),
         ("file", {}, "--root"),
         ("~nobody-of-that-name/x", {}, "--root"),
     ],

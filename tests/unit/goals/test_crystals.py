@@ -43,7 +43,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
     )
     found = of_merge("C_2", ONE, NODES["S1.1.1"], merged, told, START + 9)
     assert found.summary == "Parser written"
-    assert found.current_state == "merged as 1a2b3c4d5e6f"
+    assert found.current_state == "landed as 1a2b3c4d5e6f"
     assert found.evidence.commits == ("1a2b3c4d5e6f7890",)
     assert found.evidence.files_touched == ("a.py", "b.py", "c.py")
     assert found.evidence.tests_run == (Ran(command="make test", result="ok"),)
@@ -62,7 +62,7 @@ def test_the_whole_is_what_its_parts_are() -> None:
     task = of_parts("C_2", goal(), NODES["T1.1"], parts, START)
     assert task.summary.splitlines() == [
         "Part T1.1",
-        "S1.1.1 Part S1.1.1: merged as aaa",
+        "S1.1.1 Part S1.1.1: landed as aaa",
         "S1.1.2 Part S1.1.2: cancelled",
     ]
     assert task.current_state == "1 of 2 children done"

@@ -195,9 +195,9 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     assert (len(said.next_actions), said.next_actions[-1]) == (500, "[101 more]")
     assert len(msgspec.json.encode(kept.events[0].data)) <= MOST_DATA + 100
     assert clean(kept, typed=False) == kept, "what was cut once is not cut again"
-    with pytest.raises(Refused, match="the problem statement is longer than 16384 bytes"):
+    with pytest.raises(Refused, match="the problem statement must be at most 16384 bytes long"):
         clean(Change(goal=goal(problem_statement=long)), typed=True)
-    with pytest.raises(Refused, match="raw planner output json is longer"):
+    with pytest.raises(Refused, match="raw planner output json must be at most"):
         clean(Change(goal=goal(raw_planner_output_json=long * 2)), typed=False)
 
 

@@ -256,8 +256,8 @@ def test_whose_report_it_is() -> None:
     one = assignment("auto", "auto-1")
     said = Update(summary="x")
     assert not_about(said, one, 1) == ""
-    assert "working on 2 of them" in not_about(said, one, 2)
-    assert "working on 2 of them" in not_about(replace(said, goal_id=one.goal_id), one, 2)
+    assert "working on 2 plan items" in not_about(said, one, 2)
+    assert "working on 2 plan items" in not_about(replace(said, goal_id=one.goal_id), one, 2)
     assert not_about(replace(said, work_node_id=one.work_node_id), one, 2) == ""
     assert "S1.1.2" in not_about(replace(said, work_node_id="S1.1.2"), one, 1)
     assert "goal_2" in not_about(replace(said, goal_id="goal_2"), one, 1)

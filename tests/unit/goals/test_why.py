@@ -67,9 +67,9 @@ def test_the_four_questions_are_answered() -> None:
     found = asked()
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
-    assert "sent      nudge by sessions_send 100s ago: unconfirmed (no receipt); 2 sent in total" in text
+    assert "sent      nudge (mode: sessions_send) 100s ago: unconfirmed (no receipt); 2 sent in total" in text
     assert "backoff   ends at 1020" in text
-    assert "last activity 400s ago" in text
+    assert "last seen 400s ago" in text
     assert "last confirmed 450s ago" in text
     assert "evidence  300s ago: the parser is there" in text
     for word in ("commits: 1a2b3c4", "files: a.py", "tests: make test"):
@@ -101,11 +101,11 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     nudged = tuple(dispatch(f"D_{n}", ts=600.0 + n, purpose="nudge", result=Result.OK) for n in range(2))
     assert _next(view, dispatch_history=nudged)[0] == "llmc reassigns the work to another worker"
     doubtful = (dispatch("D_1", ts=900.0, result=Result.TIMEOUT),)
-    assert "sends the instruction again with the same id" in _next(view, dispatch_history=doubtful)[0]
+    assert "sends the instruction again with the same ID" in _next(view, dispatch_history=doubtful)[0]
     assert _next(view, retry_count=9)[0] == "llmc asks you how to proceed"
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
-    assert _next(view, status=S.ACTIVE) == ("without new activity, the work counts as stalled", 1000.0)
+    assert _next(view, status=S.ACTIVE) == ("without new activity, the work will count as stalled", 1000.0)
     assert "at the next tick with free capacity" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)

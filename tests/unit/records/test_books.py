@@ -169,12 +169,12 @@ def test_when_going_on_makes_no_sense() -> None:
     same = [*rows, *failed(4, "8", "auto-1")]
     assert (
         hopeless(fold(Books(), same), workers, "auto-1")
-        == "auto-1 failed tasks 7, 8 with the same cause (agent)"
+        == "on auto-1, tasks 7, 8 failed with the same cause (agent)"
     )
     everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
     assert (
         hopeless(fold(Books(), everybody), workers, "auto-2")
-        == "every worker failed with the same cause (agent), on tasks 7, 8"
+        == "on every worker, a task failed with the same cause (agent): 7, 8"
     )
     assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]
@@ -247,7 +247,7 @@ def test_a_part_of_a_goal_that_is_tried_again_as_another_task_is_one_piece_of_wo
     assert hopeless(fold(Books(), again), workers, "auto-1") == ""
     assert hopeless(fold(Books(), everywhere).copy(), workers, "auto-2") == ""
     other = [*again, *tried(3, "9", "auto-1", "goal_1/S1.1.2")]
-    assert "failed tasks 7, 8, 9" in hopeless(fold(Books(), other), workers, "auto-1")
+    assert "tasks 7, 8, 9 failed" in hopeless(fold(Books(), other), workers, "auto-1")
 
 
 def unnamed(action: Action, number: int, **more: object) -> dict[str, object]:

@@ -165,4 +165,4 @@ def test_what_is_shown_is_fit_for_a_terminal(text: str) -> None:
 @pytest.mark.req("2-018", "2-020")
 def test_summary() -> None:
     """Breaks when files without regions are not counted."""
-    assert conflicts.summary([2, 0, 1]) == "3 file(s) with 3 conflict region(s)"
+    assert conflicts.summary([2, 0, 1]) == "3 files with 3 conflict regions"

@@ -36,12 +36,12 @@ class ClaudeTrust:
         try:
             data = json.loads(self.file.read_bytes())
             if not isinstance(data, dict):
-                raise ValueError("not an object")
+                raise ValueError("not a JSON object")
         except FileNotFoundError:
             data = {}
         except ValueError as error:
             raise LlmcError(
-                f"{self.file} is not valid JSON: {error}",
+                f"cannot parse {self.file}: {error}",
                 hint="Run `claude` once by hand to repair the file.",
             ) from error
         data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)

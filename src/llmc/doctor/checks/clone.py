@@ -138,7 +138,7 @@ def _undone(at: Sight) -> list[tuple[str, str]]:
 
 def _planted(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for key, text in seen:
-        fix = "check what that worker is doing; --repair removes this finding"
+        fix = "check what the agents are doing, then run `llmc doctor --repair` to remove this finding"
         yield Finding(text, fix, subject=key, repairable=True)
 
 
@@ -262,7 +262,7 @@ CHECKS = (
     Check("shared_objects", "git", "the root's clone shares object files with the source",
         look=lambda at: [own_objects.is_shared(at.project.root.path / ".git")], judge=_shared,
         fix=lambda project, _: own_objects.make_own(project), turn=Turn.CLONE, needs=("clone",)),
-    Check("git_config", "git", "dangerous git settings were found in the root's clone and removed",
+    Check("git_config", "git", "llmc removed dangerous git settings from the root's clone",
         look=_undone, judge=_planted, fix=_seen_setting, turn=Turn.CLONE, late=True),
     Check("git_lock", "git", "the root's clone or the source has a stale git lock",
         look=lambda at: git_locks.git_locks(at.project, at.state), judge=_left_lock, fix=_drop_lock,

@@ -1,4 +1,4 @@
-"""Checks of the task list, abandoned claims, and the goal store."""
+"""Checks of the task list, abandoned claims, and the goal database."""
 
 import contextlib
 from collections.abc import Iterator

@@ -138,7 +138,7 @@ def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     problem = facts.daemon.socket_problem
     if facts.daemon.runs and problem:
-        text = f"hooks cannot wake the daemon ({problem}), so it reads them only on patrol"
+        text = f"hooks cannot wake the daemon ({problem}), so it handles hook events only on patrol"
         yield Finding(text, "restart the daemon: `llmc down`, then `llmc up --detach` with the same options")
 
 

@@ -144,7 +144,9 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         "queue",
         lambda seen: seen.queue_row,
-        lambda seen: "queue rows in the transcript (messages to a busy agent may be reported as unconfirmed)",
+        lambda seen: (
+            "queued messages in the transcript (messages to a busy agent may be reported as unconfirmed)"
+        ),
         essential=False,
     ),
     Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),

@@ -83,7 +83,8 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
-            f"{node.kind} {node.node_id} has no open children", hint="Run `llmc goal show` to see the plan."
+            f"cannot block {node.kind} {node.node_id}: it has no open children",
+            hint="Run `llmc goal show` to see the plan.",
         )
     nodes = [move_node(one, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why) for one in parts]
     given = [
@@ -133,7 +134,7 @@ def set_recovery(
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
-        hint = "Set them on its children. Run `llmc goal show` to see the plan."
+        hint = "Set the options on its children. Run `llmc goal show` to see the plan."
         raise Refused(
             f"cannot set recovery options for {node.kind} {node.node_id}: only plan items without children have them",
             hint=hint,

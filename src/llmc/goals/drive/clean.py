@@ -263,7 +263,7 @@ def check_typed(name: str, text: str) -> str:
     """The text as typed; refused if it contains a secret or is too long."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Refused(
-            f"{_in_words(name)} is not valid UTF-8; nothing was saved",
+            f"{_in_words(name)} must be valid UTF-8; nothing was saved",
             hint="Check the locale settings of your terminal.",
         )
     if found := scan(text):
@@ -274,7 +274,7 @@ def check_typed(name: str, text: str) -> str:
     most = _KEY_CAP if name in KEYS else CAPS.get(name, CAP)
     if len(text.encode("utf-8", "replace")) > most:
         raise Refused(
-            f"{_in_words(name)} is longer than {most} bytes; nothing was saved",
+            f"{_in_words(name)} must be at most {most} bytes long; nothing was saved",
             hint="Put the text in a file in the repository and refer to that file.",
         )
     return text

@@ -117,7 +117,7 @@ def judge(
 ) -> Liveness:
     """Judge an assignment; before `granted_until`, after a clock jump, silence does not count."""
     if signals.merged is not None:
-        return Liveness(State.MERGED, f"merged as {signals.merged.commit[:12]}")
+        return Liveness(State.MERGED, f"landed as {signals.merged.commit[:12]}")
     if is_of_former_run(assignment, signals):
         signals = Signals()
     active_at = activity(assignment, signals, now)

@@ -74,31 +74,31 @@ NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
 }
 
 ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
-    (A.QUEUED, A.DISPATCHED): "instruction sent",
-    (A.DISPATCHED, A.ACTIVE): "progress seen",
+    (A.QUEUED, A.DISPATCHED): "the instruction was sent",
+    (A.DISPATCHED, A.ACTIVE): "the worker made progress",
     (A.ACTIVE, A.STALLED): "no progress for too long",
-    (A.STALLED, A.ACTIVE): "progress seen again",
-    (A.STALLED, A.BLOCKED): "confirmed to be waiting for the user",
+    (A.STALLED, A.ACTIVE): "the worker is making progress again",
+    (A.STALLED, A.BLOCKED): "waiting for the user",
     (A.ACTIVE, A.DONE): "the work has landed",
     (A.STALLED, A.DONE): "the work has landed",
     (A.BLOCKED, A.DONE): "the work has landed",
     # never started, or first seen when it ends or asks;
     (A.DISPATCHED, A.STALLED): "not started in time",
-    (A.DISPATCHED, A.BLOCKED): "confirmed to be waiting for the user",
+    (A.DISPATCHED, A.BLOCKED): "waiting for the user",
     (A.DISPATCHED, A.DONE): "the work has landed",
     (A.ACTIVE, A.BLOCKED): "the worker reported that it is blocked",
     (A.QUEUED, A.BLOCKED): "waiting for the user's decision",
     (A.QUEUED, A.DONE): "marked done by the user before the instruction was sent",
     # answered;
-    (A.BLOCKED, A.ACTIVE): "worker resumed",
-    (A.BLOCKED, A.DISPATCHED): "answer sent",
+    (A.BLOCKED, A.ACTIVE): "the worker resumed",
+    (A.BLOCKED, A.DISPATCHED): "the answer was sent",
     (A.BLOCKED, A.QUEUED): "will be sent again",
     # sent again, reassigned or withdrawn.
-    (A.STALLED, A.DISPATCHED): "another instruction sent",
+    (A.STALLED, A.DISPATCHED): "another instruction was sent",
     (A.STALLED, A.QUEUED): "will be sent to another worker",
-    (A.ACTIVE, A.DISPATCHED): "another instruction sent",
+    (A.ACTIVE, A.DISPATCHED): "another instruction was sent",
     (A.ACTIVE, A.QUEUED): "returned by the worker",
-    (A.DISPATCHED, A.QUEUED): "instruction withdrawn",
+    (A.DISPATCHED, A.QUEUED): "the instruction was withdrawn",
     **{(status, A.CANCELLED): "no longer needed" for status in A if status.is_open},
 }
 

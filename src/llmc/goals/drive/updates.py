@@ -128,7 +128,9 @@ def not_about(update: Update, assignment: Assignment, candidates: int) -> str:
     if update.work_node_id and update.work_node_id != assignment.work_node_id:
         return f"the report is for {update.work_node_id}, not {assignment.work_node_id}"
     if not update.work_node_id and candidates > 1:
-        return f"the report must name its plan item because the session is working on {candidates} of them"
+        return (
+            f"the report must include `workNodeId` because the session is working on {candidates} plan items"
+        )
     return ""
 
 
@@ -247,9 +249,7 @@ def _decisions(value: Any) -> tuple[Decision, ...]:
 def _decision(entry: Any) -> Decision:
     if isinstance(entry, dict):
         if not {"decision"} <= entry.keys() <= {"decision", "rationale"}:
-            raise ValueError(
-                "a decision must have `decision`, may have `rationale`, and must have no other keys"
-            )
+            raise ValueError("a decision must have `decision`; the only other key allowed is `rationale`")
         why = _text(MAX_NEXT)(entry.get("rationale", ""))
         return Decision(decision=_text(MAX_ITEM)(entry["decision"]), rationale=why)
     return Decision(decision=_text(MAX_ITEM)(entry))
@@ -262,7 +262,7 @@ def _tests(value: Any) -> tuple[Tested, ...]:
 def _tested(entry: Any) -> Tested:
     if isinstance(entry, dict):
         if not {"command"} <= entry.keys() <= {"command", "result"}:
-            raise ValueError("a test must have `command`, may have `result`, and must have no other keys")
+            raise ValueError("a test must have `command`; the only other key allowed is `result`")
         return Tested(
             command=_text(MAX_ITEM)(entry["command"]), result=_text(MAX_ITEM)(entry.get("result", ""))
         )

@@ -36,7 +36,7 @@ _MEANS = {
 }
 _STEPS = {
     Recovery.NUDGE: "llmc asks the worker for a status update",
-    Recovery.RESEND: "llmc sends the instruction again with the same id",
+    Recovery.RESEND: "llmc sends the instruction again with the same ID",
     Recovery.REPLAN: "llmc asks the planner for smaller steps",
     Recovery.REASSIGN: "llmc reassigns the work to another worker",
     Recovery.ESCALATE: "llmc asks you how to proceed",
@@ -89,7 +89,7 @@ def why_assignment(
         f"  who       {assignment.session_key or f'no worker yet (pool {assignment.agent_id})'}"
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
-        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress (after that, the next recovery step)",
+        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress (then llmc takes the next recovery step)",
         "  backoff   " + (f"ends {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
@@ -132,14 +132,14 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; next reminder" if due is not None else answer, due)
     if (pending := assignment.pending) is not None:
-        return Next(f"the next tick completes the pending {pending.purpose} with the same id")
+        return Next(f"the next tick completes the pending {pending.purpose} with the same ID")
     if assignment.status is S.QUEUED:
         backoff = assignment.backoff_until
         return Next(_AT_A_TICK if backoff is None else f"{_AT_A_TICK}, at the earliest", backoff)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next(
-            "without new activity, the work counts as stalled",
+            "without new activity, the work will count as stalled",
             seen + assignment.idle_after_s(policy.idle_after_s),
         )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
@@ -158,13 +158,13 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
         return "nothing yet"
     how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
     tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
-    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} sent in total"
+    return f"{last.purpose} (mode: {last.mode}) {clock.ago(last.ts)}: {how}{tries}; {count} sent in total"
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
     seen, progress_at = assignment.last_observed_activity_at, assignment.last_progress_at
     lines = [
-        "  alive     " + (f"last activity {clock.ago(seen)}" if seen else "no activity yet"),
+        "  activity  " + (f"last seen {clock.ago(seen)}" if seen else "none yet"),
         "  progress  "
         + (
             f"last confirmed {clock.ago(progress_at)}"
@@ -220,7 +220,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"starts after {some(waits, MAX_SHOWN)}" if waits else "the status follows that of its children"
+    return f"starts after {some(waits, MAX_SHOWN)}" if waits else "nothing; its status follows its children"
 
 
 def why_goal(view: GoalView, percent: int) -> Why:

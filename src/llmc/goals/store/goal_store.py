@@ -1,4 +1,4 @@
-"""The goal store: one SQLite file with a rollback journal, changed in transactions only.
+"""The goal database: one SQLite file with a rollback journal, changed in transactions only.
 
 A transaction serves as the lock: it is exclusive, names its holder to those who wait, and ends with its process. A damaged
 file is set aside by the next writer; readers leave it alone.
@@ -22,14 +22,14 @@ from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
 from llmc.goals.store.rows import VERSION, Reader, SafeMode, Writer, migrate, version_of
 
-SET_ASIDE = "The next command that changes a goal moves the file aside and continues in safe mode with an empty database."
+SET_ASIDE = "Otherwise, the next command that changes a goal moves the file aside and continues in safe mode with an empty database."
 
 #: SQLite error codes: busy, locked; corrupt, not a database; full; permission, read-only, cannot open, I/O
 _BUSY, _DAMAGED, _FULL, _PLACE = (5, 6), (11, 26), 13, (3, 8, 14, 10)
 
 
 class GoalStoreError(StateError):
-    """The goal store cannot be used; nothing else is affected."""
+    """The goal database cannot be used; nothing else is affected."""
 
 
 class NewerStore(GoalStoreError):
@@ -46,7 +46,7 @@ def in_words(error: BaseException, path: Path, busy_s: float) -> LlmcError:
     if code in _BUSY:
         return busy(path, busy_s)
     if code in _DAMAGED:
-        return Damaged(f"{path} is damaged: {error}", hint=SET_ASIDE)
+        return Damaged(f"{path} is damaged: {error}", hint=f"Restore a good copy of the file. {SET_ASIDE}")
     if code == _FULL:
         return DiskFull(
             f"cannot write {path}: the disk is full", hint="Free some space, then run the command again."
@@ -223,7 +223,7 @@ class GoalStore:
 
     def damaged(self) -> Damaged:
         """For callers that cannot continue with an empty store."""
-        return Damaged(self.damage, hint=SET_ASIDE)
+        return Damaged(self.damage, hint=f"Restore a good copy of the file. {SET_ASIDE}")
 
     def clear_safe_mode(self) -> SafeMode | None:
         """End safe mode; returns what it was."""

@@ -1,4 +1,4 @@
-"""Tables of the goal store, their migrations, and records of goals as their rows."""
+"""Tables of the goal database, their migrations, and records of goals as their rows."""
 
 import json
 from collections import Counter

@@ -69,7 +69,7 @@ def daemon_killed(scratch: Scratch) -> None:
 def question(scratch: Scratch) -> None:
     """A question that only the user can answer is answered later."""
     asked = scratch.directory / "asked"
-    asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
+    asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which color?'; exit 1; }}"
     _create(scratch)
     _goal(scratch, asks)
     scratch.supervise()

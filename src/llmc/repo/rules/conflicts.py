@@ -147,14 +147,18 @@ def printable(text: str) -> str:
 
 def summary(markers: Sequence[int]) -> str:
     """A summary; one marker count per file."""
-    return f"{len(markers)} file(s) with {sum(markers)} conflict region(s)"
+    return f"{len(markers)} file{'' if len(markers) == 1 else 's'} with {_regions(sum(markers))}"
+
+
+def _regions(count: int) -> str:
+    return "1 conflict region" if count == 1 else f"{count} conflict regions"
 
 
 def describe(conflict: Conflict, markers: int, branch: str) -> str:
     """One line about a file, by its kind."""
     match conflict.kind:
         case Kind.CONTENT:
-            return f"{markers} conflict region(s)"
+            return _regions(markers)
         case Kind.MODIFY_DELETE if conflict.in_main is None:
             return f"modified by you, deleted in {branch}"
         case Kind.MODIFY_DELETE:

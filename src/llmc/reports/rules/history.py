@@ -226,7 +226,7 @@ class _Reader:
         for attempt, at in self._left.values():
             if attempt.end is End.OPEN:
                 attempt.end, attempt.ended = End.RELEASED, at
-                attempt.reason = "its end was not recorded in the event log"
+                attempt.reason = "the end of the attempt was not recorded in the event log"
 
     def task_assigned(self, task: TaskKey, row: Row) -> None:
         worker, claim = text(row.get("worker")), text(row.get("claim"))

@@ -469,7 +469,7 @@ def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     if said is not None and said.kind == "blocked":
         return step(Status.NEEDS_INPUT, "blocked", error_reason=said.text)
     if not record.current_prompt and not git.dirty:
-        return step(Status.IDLE, "the user's own turn ended")
+        return step(Status.IDLE, "finished a prompt that the user typed")
     return step(Status.NEEDS_INPUT, _stopped(git))
 
 

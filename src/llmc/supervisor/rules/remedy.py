@@ -75,7 +75,7 @@ def _rests(record: WorkerRecord) -> End | None:
     if record.cause or record.reason == "blocked":
         return End(Outcome.FAILED, _why(record), record.cause)
     if record.reason == INTERRUPTED:
-        return End(Outcome.FAILED, "the agent was interrupted in its session")
+        return End(Outcome.FAILED, "the agent was interrupted before it finished")
     return None if record.reason in ASKS else End(Outcome.COMPLETED)
 
 
