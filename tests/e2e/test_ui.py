@@ -15,7 +15,7 @@ from llmc.tui.app import FleetApp
 from llmc.tui.draw import Brush
 from llmc.tui.theme import THEMES
 from llmc.tui.typed import Typed
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -211,7 +211,7 @@ def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
     assert "NEEDS YOU" in ui.sees("[red]bold[/red]", "y land")
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("end", [signal.SIGINT, *in_soak(signal.SIGTERM, signal.SIGHUP)])
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_it_leaves_the_terminal_clean(fleet: Fleet, screen: Open, end: signal.Signals) -> None:
     """Break: end without restoring the terminal."""
@@ -226,7 +226,11 @@ def test_it_leaves_the_terminal_clean(fleet: Fleet, screen: Open, end: signal.Si
 
 @pytest.mark.parametrize(
     ("columns", "rows", "env"),
-    [(80, 24, {"NO_COLOR": "1"}), (40, 20, {"LC_ALL": "C"}), (120, 36, {"LC_ALL": "POSIX"})],
+    [
+        (80, 24, {"NO_COLOR": "1"}),
+        pytest.param(40, 20, {"LC_ALL": "C"}, marks=pytest.mark.soak),
+        pytest.param(120, 36, {"LC_ALL": "POSIX"}, marks=pytest.mark.soak),
+    ],
 )
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_small_plain_and_without_colour(

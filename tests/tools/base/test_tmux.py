@@ -412,12 +412,15 @@ def _drained(leader: int) -> bool:
 
 @pytest.mark.req("2-006")
 def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
-    """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal."""
+    """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal.
+
+    A terminal of 24 rows has 23 for the pane: the last one is the status line.
+    """
     start(tmux, ONE, "/", SLEEP)
     assert size(tmux) == "500x100"
     for _ in range(2):
         with attached(tmux):
-            wait_until(lambda: size(tmux) == "80x24")
+            wait_until(lambda: size(tmux) == "80x23")
         wait_until(lambda: size(tmux) == "500x100")
 
 
@@ -427,9 +430,9 @@ def test_a_person_s_windows_keep_their_size(tmux: Tmux) -> None:
     tmux.run("new-session", "-d", "-s", "own", "-x", "70", "-y", "20", *SLEEP)
     window = tmux.run("new-window", "-t", exact(ONE), "-P", "-F", "#{pane_id}", *SLEEP).stdout.strip()
     with attached(tmux):
-        wait_until(lambda: size(tmux, window) == "80x24")
+        wait_until(lambda: size(tmux, window) == "80x23")
     wait_until(lambda: size(tmux) == "500x100")
-    assert size(tmux, window) == "80x24"
+    assert size(tmux, window) == "80x23"
     assert size(tmux, "=own:") == "70x20"
 
 
@@ -438,9 +441,9 @@ def test_the_last_of_two_people_leaves_it_wide(tmux: Tmux) -> None:
     start(tmux, ONE, "/", SLEEP)
     with attached(tmux):
         with attached(tmux):
-            wait_until(lambda: size(tmux) == "80x24")
+            wait_until(lambda: size(tmux) == "80x23")
         tmux.run("run-shell", "true")  # what the detach has begun is over
-        assert size(tmux) == "80x24"
+        assert size(tmux) == "80x23"
     wait_until(lambda: size(tmux) == "500x100")
 
 
