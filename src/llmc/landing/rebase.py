@@ -456,7 +456,7 @@ def tell(project: Project, name: str) -> LlmcError:
             files=files,
         )
     text = f"{problem}; the prompt to {name} was {receipt.outcome}: {receipt.reason}"
-    return Conflict(text, hint=f"To check: llmc attach {name}", worker=name, files=files)
+    return Conflict(text, hint=f"To see what {name} is doing: llmc attach {name}", worker=name, files=files)
 
 
 def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:

@@ -44,7 +44,7 @@ KINDS: dict[str, str] = {
     "unconfirmed": "the agent did not confirm a prompt",
     "login": "the client is logged out, or the API rejects the account",
     "trust": "the client does not trust the root and would stop at its trust dialog",
-    "person": "a worker cannot continue because of a draft, an open dialog, an attached terminal or a hold",
+    "person": "a worker cannot continue: unsent text, an open dialog, an attached terminal or a hold is in the way",
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",

@@ -55,8 +55,10 @@ class FleetApp(Acting):
 
     def _tell_typing(self) -> None:
         name = self.store.worker
-        to = f"m writes to {name}, Enter attaches" if name else "m writes to a worker, Enter attaches"
-        self._say("", f"Typing goes nowhere here. {to}.", PLAIN)
+        to = name or "a worker"
+        self._say(
+            "", f"You cannot type text here. Press m to send {to} a message, or Enter to attach.", PLAIN
+        )
 
     def _confirm_key(self, key: str) -> None:
         confirm = self.confirm

@@ -1,6 +1,7 @@
 """The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -94,7 +95,12 @@ class Frame(App[str | None]):
         self._letters: list[tuple[float, str]] = []
         self._rest: Timer | None = None
         self._save: Timer | None = None
+        #: what the fleet told before the screen was up: it is read while textual starts
+        self._early: list[Change] = []
+        self._is_up = False
+        self._hand_over = threading.Lock()
         self.subscription = Subscription(project, self._from_thread)
+        self.subscription.start()
 
     def compose(self) -> ComposeResult:
         yield Bar(id="head")
@@ -114,8 +120,11 @@ class Frame(App[str | None]):
         self.dark = theme.dark
         self.screen.styles.background = theme.page
         self.screen.styles.color = theme.text
-        self.subscription.start()
         self.set_interval(1.0, self._tick)
+        with self._hand_over:
+            self._is_up = True
+        for change in self._early:
+            self._told(change)
         self.redraw()
 
     def on_unmount(self) -> None:
@@ -153,6 +162,10 @@ class Frame(App[str | None]):
         return self.query_one("#body").has_class("wide")
 
     def _from_thread(self, change: Change) -> None:
+        with self._hand_over:
+            if not self._is_up:
+                self._early.append(change)
+                return
         try:
             self.call_from_thread(self._told, change)
         except RuntimeError:

@@ -222,4 +222,6 @@ class _Dialog:
     def _why_not(self) -> str:
         if self.given:
             return f"the question was already answered: {self.given[:100]}"
-        return f"the agent did not confirm the answer. To check: llmc attach {self.record.name}"
+        return (
+            f"the agent did not confirm the answer. To see whether it arrived: llmc attach {self.record.name}"
+        )
