@@ -163,6 +163,15 @@ LEAST_RUN = 2
 _RUN = pattern(rf"([^\w\n])\1{{{LEAST_RUN},}}")
 
 
+def age(seconds: float) -> str:
+    """An age in its largest unit, rounded down: "9s", "4m", "2h", "3d"."""
+    whole = int(max(0.0, seconds))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
 def padded(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from llmc.api.status_view import AT_WORK, UP, UP_AUTO, Page, Raw, counts
 from llmc.api.status_view import WORDS as _WORDS
+from llmc.base.text import age as age
 from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
 
 #: width of output to a pipe or a file
@@ -254,15 +255,6 @@ def why(worker: Raw) -> str:
         parts.append("self-review is due")
     parts.append(worker["error_reason"])
     return ": ".join(part for part in dict.fromkeys(parts) if part)
-
-
-def age(seconds: float) -> str:
-    """An age in its largest unit, rounded down: "9s", "4m", "2h", "3d"."""
-    whole = int(max(0.0, seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if whole >= size:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
 
 
 def goals_line(page: Page) -> str:

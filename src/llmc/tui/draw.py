@@ -11,6 +11,7 @@ from rich.style import Style
 from rich.text import Text
 
 from llmc.api.views import LOOKS, Fleet, Landed, Row
+from llmc.base.text import age as age_of
 from llmc.base.text import cells, printable, shortened
 from llmc.tui.store import IDLE, LANDED, NEEDS, SECTIONS, TITLES, Entry, Spot, Store
 from llmc.tui.theme import Theme, glyph_of
@@ -47,12 +48,8 @@ class Line(Struct, frozen=True):
 
 
 def age(seconds: float, *, frozen: bool = False) -> str:
-    """`9s`, `4m`, `2h`, `3d`; `~` if no daemon keeps it true."""
-    whole = int(max(0.0, seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if whole >= size:
-            return f"{'~' if frozen else ''}{whole // size}{unit}"
-    return f"{'~' if frozen else ''}{whole}s"
+    """An age; `~` if no daemon keeps it true."""
+    return f"{'~' if frozen else ''}{age_of(seconds)}"
 
 
 def clock(at: float) -> str:
