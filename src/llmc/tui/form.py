@@ -13,13 +13,14 @@ class Form(TextArea):
 
     DEFAULT_CSS = "Form { height: auto; max-height: 8; border: none; padding: 0 1; display: none; }"
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Callable[[events.Key], None]) -> None:
         super().__init__("", id="form", soft_wrap=True, compact=True, highlight_cursor_line=False)
         self._send: Send = lambda text: None
         self._leave: Callable[[], None] = lambda: None
         self._changed: Send | None = None
         self._complete: Callable[[str], str] | None = None
         self._given = ""
+        self._elsewhere = elsewhere
 
     def open(
         self,
@@ -61,7 +62,8 @@ class Form(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if not self.display:
-            event.prevent_default()  # closed a moment ago: the key is the screen's
+            event.prevent_default().stop()
+            self._elsewhere(event)  # closed a moment ago: the key is the screen's
         elif self.press(event.key, event.character):
             event.prevent_default().stop()
         else:

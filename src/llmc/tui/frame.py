@@ -86,7 +86,7 @@ class Frame(App[str | None]):
         #: the status and commit of its worker when it was read
         self.diff_of = ("", "")
         self.confirm: Confirm | None = None
-        self.form = Form()
+        self.form = Form(lambda event: self.on_key(event))
         self.form_title = ""
         self.jobs: dict[str, str] = {}
         #: a worker to go to when it appears
@@ -193,6 +193,9 @@ class Frame(App[str | None]):
             case Trouble():
                 self.trouble = change.text
                 self._draw_bars()
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that no form takes; app.py says what it does."""
 
     def fleet_changed(self) -> None:
         """Called for each new fleet; the keys of a view may want to follow it."""
