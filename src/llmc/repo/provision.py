@@ -157,7 +157,10 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
             known=found,
         )
     with fault_step("provision.reset"):
-        _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
+        if found.clean and on_branch and not operations:
+            _move(worktree, commit)
+        else:
+            _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
     # This commit's ignore rules may differ from the agent's.
     with fault_step("provision.clean"):
         ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
@@ -187,6 +190,21 @@ def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
         if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
     raise LlmcError(f"HEAD keeps changing in the worktree of {worktree.name}", hint="Try again.")
+
+
+def _move(worktree: Path, commit: str) -> None:
+    """Check out another commit in a clean worktree; refuse if a file was changed meanwhile.
+
+    `--merge` touches only the files that differ and never a changed one; `--hard` reads all files and takes longer.
+    """
+    if git.git(worktree, "reset", "--quiet", "--merge", commit, check=False, timeout_s=300).ok:
+        return
+    late = git.tree_state(worktree)
+    if not late.clean:
+        names = some_files(late.files)
+        raise LlmcError(f"files changed during the reset ({names})", hint="Try again: the changes are kept.")
+    # A file was touched, but has the same content.
+    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
 
 
 def _check_out(

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -351,6 +352,43 @@ def _staged(bench: Bench) -> str:
 
 
 # Submodules, which have ignore rules and an index of their own.
+
+
+def _during_reset(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Something happens after the look at the worktree, and before its files change."""
+    real = provision.fault_step
+
+    def step(name: str) -> AbstractContextManager[None]:
+        if name == "provision.reset":
+            happens()
+        return real(name)
+
+    monkeypatch.setattr(provision, "fault_step", step)
+
+
+def test_a_file_that_changes_during_the_reset_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.tree.commit("mine.txt", "mine\n")
+    bench.source.commit("a.txt", "another a\n")
+    before = git.head(bench.tree.path)
+    with monkeypatch.context() as patched:
+        _during_reset(patched, lambda: bench.write("a.txt", "PRECIOUS\n"))
+        with pytest.raises(LlmcError, match="files changed during the reset"):
+            bench.reset()
+    assert (bench.tree.path / "a.txt").read_text() == "PRECIOUS\n"
+    assert git.head(bench.tree.path) == before
+    bench.reset()
+    assert (bench.tree.path / "a.txt").read_text() == "another a\n"
+    assert bench.has("PRECIOUS")
+
+
+def test_a_file_that_was_only_touched_does_not_stop_a_reset(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.source.commit("a.txt", "another a\n")
+    _during_reset(monkeypatch, lambda: os.utime(bench.tree.path / "a.txt", (1, 1)))
+    bench.reset()
+    assert (bench.tree.path / "a.txt").read_text() == "another a\n"
+    assert git.tree_state(bench.tree.path).clean
 
 
 @pytest.fixture
