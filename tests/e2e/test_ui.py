@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from llmc.api.subscription import Subscription
 from llmc.repo.project import open_project
-from llmc.tui.app import FleetApp
-from llmc.tui.draw import Brush
+from llmc.tui.drawing import Brush
+from llmc.tui.fleet_app import FleetApp
 from llmc.tui.theme import THEMES
 from llmc.tui.typed import Typed
 from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
@@ -367,7 +368,8 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
 
     async def click() -> str:
         typed = Typed(lambda line: [], lambda line: (0, ""), lambda line: False, lambda line: [])
-        app = FleetApp(open_project(str(fleet.root)), Brush(THEMES["dark"]), typed, [])
+        project = open_project(str(fleet.root))
+        app = FleetApp(project, Subscription(project).start(), Brush(THEMES["dark"]), typed, [])
         async with app.run_test(size=(120, 36)) as pilot, asyncio.timeout(30):
             while app.store.fleet is None:
                 await pilot.pause(0.05)

@@ -86,7 +86,7 @@ class Package:
         while new:
             name = new.pop()
             if name in reached or name not in self.uses:
-                new |= {self.shared[name]} - reached if name in self.shared else set()
+                new |= self._handed_on(name) - reached
                 continue
             reached.add(name)
             new |= self.uses[name].names | {Name(name.module, BODY)}
@@ -96,6 +96,13 @@ class Package:
                 asked.add(attribute)
                 new |= waiting.pop(attribute, set())
         return reached
+
+    def _handed_on(self, name: Name) -> set[Name]:
+        """What a module hands on under a name: a name of another module, or a name of another module that it hands on."""
+        meant = self.shared.get(Name(name.module, name.top))
+        if meant is None:
+            return set()
+        return {Name(meant.module, name.inner)} if name.inner and not meant.top else {meant}
 
     def _read_module(self, module: str, tree: ast.Module) -> None:
         scope = self._imported(_own_nodes(tree))
@@ -152,8 +159,9 @@ class Package:
     def _attribute(self, node: ast.Attribute, scope: Scope, uses: Uses) -> None:
         if isinstance(node.ctx, ast.Load):
             uses.attributes.add(node.attr)
-        if isinstance(node.value, ast.Name) and (of := scope.get(node.value.id)) and not of.top:
-            uses.names.add(Name(of.module, node.attr))
+        of, *path = _dotted(node)
+        if (meant := scope.get(of)) is not None and not meant.top and len(path) <= 2:
+            uses.names.add(Name(meant.module, *path))
 
     def _text(self, text: str, scope: Scope, uses: Uses, by_text: bool) -> None:
         if by_text and text.isidentifier():
@@ -206,6 +214,13 @@ def _own_nodes(node: ast.AST) -> list[ast.AST]:
         if not isinstance(one, (*_DEFINITIONS, ast.Lambda)):
             open_ones += ast.iter_child_nodes(one)
     return found
+
+
+def _dotted(node: ast.AST) -> list[str]:
+    """The names of `a.b.c`; the first is empty where it is no name."""
+    if isinstance(node, ast.Attribute):
+        return [*_dotted(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
 
 
 def _key(node: ast.AST) -> str | None:

@@ -81,6 +81,7 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
             def run(shape: "Shape") -> object:
                 dead = used()  # a local variable
                 door.handed_on()
+                door.table.by_door()
                 return dead, shape.area(), Kind.ROUND, shape.name, group
 
             @group.command()
@@ -88,7 +89,7 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
 
             run(Shape())
             """,
-        "door": "from p.rules import handed_on as handed_on, not_called as not_called",
+        "door": "from p import table as table\nfrom p.rules import handed_on as handed_on, not_called as not_called",
         "table": """
             ROWS = {"a": by_row}
             group = object()
@@ -96,6 +97,8 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
             def also_registered(): return by_command
             def by_command(): ...
             def by_row(): ...
+            def by_door(): ...
+            def by_no_door(): ...
             """,
         "rules": """
             from enum import Enum
@@ -127,4 +130,5 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
     assert Package(package).unreached([Name("p.main", BODY)]) == [
         *("p.rules.Kind.FLAT", "p.rules.Shape.colour", "p.rules.Shape.edge", "p.rules.UNUSED"),
         *("p.rules.dead", "p.rules.helper", "p.rules.imported_only", "p.rules.not_called"),
+        "p.table.by_no_door",
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from llmc.agents.kinds import agent_named
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
+from llmc.config import trust
 from llmc.config.paths import Root as Root
 from llmc.repo.project import Project as Project
 from llmc.repo.project import agent_for
@@ -21,6 +22,11 @@ def has_fleet() -> bool:
         return locate_root(None).state.exists()
     except LlmcError:
         return False
+
+
+def roots_of_user() -> list[str]:
+    """Every registered root of this user."""
+    return sorted(trust.registered())
 
 
 def worker_names(project: Project) -> list[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.base.errors import NotFound, Refused, StateError, UsageError
+from llmc.agents.kinds import reader_of
+from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UsageError
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered, exact, outer, prefix_of
@@ -163,6 +164,27 @@ def details(project: Project, name: str) -> Details:
         ("error", record.error_reason),
     )
     return Details(record.current_prompt, facts)
+
+
+class Turn(Struct, frozen=True):
+    """Something that was said in a conversation."""
+
+    #: `user`, `assistant` or `error`
+    role: str
+    at_unix: float
+    text: str
+
+
+def talk(project: Project, name: str, most: int = 30) -> list[Turn]:
+    """The last messages of a worker's conversation, oldest first; empty if there is none."""
+    record = project.store.worker(name)
+    if not record.transcript_path:
+        return []
+    try:
+        rows = reader_of(record.agent).transcript(record.transcript_path).last_messages(most)
+    except (LlmcError, OSError):
+        return []
+    return [Turn(role, at, text) for _, role, at, text in rows]
 
 
 def commit_of(project: Project, name: str) -> str:

@@ -90,7 +90,7 @@ def _opens_the_screen() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or "_LLMC_COMPLETE" in os.environ:
         return False
     from llmc.api.roots import has_fleet
-    from llmc.cli.screen import is_installed
+    from llmc.cli.ui import is_installed
 
     return is_installed() and has_fleet()
 

@@ -62,7 +62,7 @@ PLACES: dict[str, str] = {
         "llmc.cli.setting_up": "init add uninstall claude completion",
         "llmc.cli.bringing_up": "up down",
         "llmc.cli.overseeing": "overseer",
-        "llmc.cli.screen": "ui",
+        "llmc.cli.ui": "ui",
         "llmc.cli.watching": "status wait events logs digest",
         "llmc.cli.directing": "start message answer hold release attach peek console",
         "llmc.cli.reviewing": "review reject",

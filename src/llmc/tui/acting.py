@@ -2,12 +2,11 @@
 
 import os
 
-from llmc.api import acceptance, workers
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.tui import operations
-from llmc.tui.reviewing import Reviewing
-from llmc.tui.said import BAD, GOOD, PLAIN, Said, failed
+from llmc.tui import later
+from llmc.tui.diff_keys import Reviewing
+from llmc.tui.said import BAD, GOOD, PLAIN, Said, Show, failed
 
 
 class Acting(Reviewing):
@@ -21,7 +20,7 @@ class Acting(Reviewing):
             asks = "asks a question; A answers it" if row.look.name == "asks" else f"is {row.status}"
             self._say("", f"{name} {asks}: there is nothing to accept yet", PLAIN)
             return
-        commit = workers.commit_of(self.project, name)
+        commit = later.workers.commit_of(self.project, name)
         if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
             self._say("", f"{name} has changed since you opened this diff; it is read again", PLAIN)
             self.read_diff(name)
@@ -34,13 +33,13 @@ class Acting(Reviewing):
             question,
             "land",
             "takes back with: llmc undo",
-            lambda: self._run(name, operations.accept(self.project, name, commit)),
+            lambda: self._run(name, later.operations.accept(self.project, name, commit)),
             look=self.view != "diff",
         )
 
     def do_undo(self) -> None:
         try:
-            target = acceptance.undo_target(self.project)
+            target = later.acceptance.undo_target(self.project)
         except LlmcError as error:
             self.said.append(failed("llmc undo", error, now_unix()))
             return
@@ -50,20 +49,20 @@ class Acting(Reviewing):
             question,
             "revert",
             "its task can be run again",
-            lambda: self._run(target.worker, operations.undo(self.project, target)),
+            lambda: self._run(target.worker, later.operations.undo(self.project, target)),
         )
 
     def do_hold(self) -> None:
         name = self._worker_or_say("hold it")
         if name:
-            self._run(name, operations.hold(self.project, name))
+            self._run(name, later.operations.hold(self.project, name))
 
     def do_message(self) -> None:
         name = self._worker_or_say("send it a message")
         if name:
             self._open_form(
                 f"message to {name}:",
-                lambda text: self._run(name, operations.message(self.project, name, text)),
+                lambda text: self._run(name, later.operations.message(self.project, name, text)),
             )
 
     def do_start(self) -> None:
@@ -73,7 +72,7 @@ class Acting(Reviewing):
         chosen = name if name and free else None
         title = f"task for {chosen}:" if chosen else "task for the next idle worker, or a new one:"
         self._open_form(
-            title, lambda text: self._run(chosen or "", operations.start(self.project, chosen, text))
+            title, lambda text: self._run(chosen or "", later.operations.start(self.project, chosen, text))
         )
 
     def do_new(self) -> None:
@@ -82,21 +81,23 @@ class Acting(Reviewing):
     def _add(self, name: str) -> None:
         """Add a worker; the cursor goes to it when it is there."""
         self.wanted = name
-        self._run(name, operations.add(self.project, name))
+        self._run(name, later.operations.add(self.project, name))
 
     def do_answer(self) -> None:
         name = self._worker_or_say("answer it")
         if not name:
             return
         try:
-            question = workers.question(self.project, name)
+            question = later.workers.question(self.project, name)
         except LlmcError as error:
             self.said.append(failed(f"llmc answer {name}", error, now_unix()))
             self.redraw()
             return
         options = "  ".join(f"[{number}] {text}" for number, text in enumerate(question.options, 1))
         title = f"{name} asks: {question.text}  {options}"
-        self._open_form(title, lambda text: self._run(name, operations.answer(self.project, name, text)))
+        self._open_form(
+            title, lambda text: self._run(name, later.operations.answer(self.project, name, text))
+        )
 
     def do_enter(self) -> None:
         entry = self.store.entry
@@ -124,7 +125,7 @@ class Acting(Reviewing):
 
     def _attach_to(self, name: str) -> None:
         try:
-            terminal = workers.terminal(self.project, name, os.environ, read_only=False)
+            terminal = later.workers.terminal(self.project, name, os.environ, read_only=False)
         except LlmcError as error:
             self.said.append(failed(f"llmc attach {name}", error, now_unix()))
             self.redraw()
@@ -145,7 +146,7 @@ class Acting(Reviewing):
             self._terminal(self.typed.argv(line), None)
             return
 
-        def act(show: operations.Show) -> Said:
+        def act(show: Show) -> Said:
             code, output = self.typed.run(line)
             last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")
             return Said(

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from llmc.api.commenting import Comment, DiffFile, Kind, Page, Placed, row_of
 from llmc.base.text import in_line, shortened, visible
-from llmc.tui.draw import Brush, clock
+from llmc.tui.drawing import Brush, clock
 
 #: a folded stretch of unchanged lines is not shown by git; hunks are separated by their header
 NUMBER_CELLS = 5

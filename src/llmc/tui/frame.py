@@ -1,10 +1,9 @@
 """The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
 
 import os
-import threading
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 from rich.text import Text
@@ -14,20 +13,30 @@ from textual.containers import Container, Vertical
 from textual.timer import Timer
 
 from llmc.api.roots import Project
-from llmc.api.watch import Change, EventLine, FleetSeen, Happened, Screen, ScreenSeen, Subscription, Trouble
+from llmc.api.subscription import (
+    Change,
+    EventLine,
+    FleetSeen,
+    Happened,
+    Screen,
+    ScreenSeen,
+    Subscription,
+    Trouble,
+)
 from llmc.base import proc
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.text import printable, shortened
-from llmc.tui import draw, keys, pages
-from llmc.tui.diff_view import DiffView
-from llmc.tui.draw import Brush
+from llmc.tui import drawing, keys, later
+from llmc.tui.drawing import Brush
 from llmc.tui.form import Form
 from llmc.tui.lines import Bar, Lines
-from llmc.tui.operations import Act
-from llmc.tui.said import BAD, GOOD, PLAIN, Said
-from llmc.tui.store import NEEDS, Store
+from llmc.tui.list_store import NEEDS, Store
+from llmc.tui.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.tui.typed import Typed
+
+if TYPE_CHECKING:
+    from llmc.tui.diff_view import DiffView
 
 #: the cursor rests this long before anything is captured or read for it
 REST_S = 0.12
@@ -66,9 +75,12 @@ class Frame(App[str | None]):
     AUTO_FOCUS = None
     BINDINGS: ClassVar = []
 
-    def __init__(self, project: Project, brush: Brush, typed: Typed, roots: list[str]) -> None:
+    def __init__(
+        self, project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
+    ) -> None:
         super().__init__()
-        self.project, self.brush, self.typed, self.roots = project, brush, typed, roots
+        self.project, self.subscription = project, subscription
+        self.brush, self.typed, self.roots = brush, typed, roots
         remapped = project.config.ui.keys
         self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
         self.store = Store()
@@ -91,16 +103,11 @@ class Frame(App[str | None]):
         self.jobs: dict[str, str] = {}
         #: a worker to go to when it appears
         self.wanted = ""
-        self._list: list[draw.Line] = []
+        self._list: list[drawing.Line] = []
+        self._list_width = 0
         self._letters: list[tuple[float, str]] = []
         self._rest: Timer | None = None
         self._save: Timer | None = None
-        #: what the fleet told before the screen was up: it is read while textual starts
-        self._early: list[Change] = []
-        self._is_up = False
-        self._hand_over = threading.Lock()
-        self.subscription = Subscription(project, self._from_thread)
-        self.subscription.start()
 
     def compose(self) -> ComposeResult:
         yield Bar(id="head")
@@ -121,11 +128,10 @@ class Frame(App[str | None]):
         self.screen.styles.background = theme.page
         self.screen.styles.color = theme.text
         self.set_interval(1.0, self._tick)
-        with self._hand_over:
-            self._is_up = True
-        for change in self._early:
+        for change in self.subscription.listen(self._from_thread):
             self._told(change)
         self.redraw()
+        self.call_after_refresh(self.run_worker, later.load, thread=True)
 
     def on_unmount(self) -> None:
         self.subscription.stop()
@@ -153,8 +159,8 @@ class Frame(App[str | None]):
             self.query_one(name).display = not tiny
         self.query_one("#head").display = height >= 2
         self.query_one("#bottom").display = not tiny or self.form.display or self.confirm is not None
-        list_width = 44 if width < 160 else 56
-        self.query_one("#list").styles.width = list_width if wide else "100%"
+        self._list_width = width if not wide else 44 if width < 160 else 56
+        self.query_one("#list").styles.width = self._list_width
         self.query_one("#list").styles.height = "100%" if wide or plain else max(4, height * 3 // 5)
 
     @property
@@ -162,10 +168,6 @@ class Frame(App[str | None]):
         return self.query_one("#body").has_class("wide")
 
     def _from_thread(self, change: Change) -> None:
-        with self._hand_over:
-            if not self._is_up:
-                self._early.append(change)
-                return
         try:
             self.call_from_thread(self._told, change)
         except RuntimeError:
@@ -195,7 +197,7 @@ class Frame(App[str | None]):
                 self._draw_bars()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that no form takes; app.py says what it does."""
+        """A key that no form takes; fleet_app.py says what it does."""
 
     def fleet_changed(self) -> None:
         """Called for each new fleet; the keys of a view may want to follow it."""
@@ -218,29 +220,29 @@ class Frame(App[str | None]):
 
     def _draw_list(self) -> None:
         widget = self.query_one("#list", Lines)
-        width = max(10, widget.size.width - 1)
+        width = max(10, (widget.size.width or self._list_width - 1) - 1)  # no size yet: the first frame
         height = self.size.height
         if height < 8 or self.size.width < 40:
             self._list = self._tiny(width)
         else:
-            self._list = draw.list_lines(self.store, now_unix(), width, self.brush, wide=self.is_wide)
+            self._list = drawing.list_lines(self.store, now_unix(), width, self.brush, wide=self.is_wide)
         lines = self._list
         widget.show(
-            len(lines), lambda index, size: draw.with_cursor(lines[index], self.store, size, self.brush)
+            len(lines), lambda index, size: drawing.with_cursor(lines[index], self.store, size, self.brush)
         )
         at = next((n for n, line in enumerate(lines) if line.spot and line.spot == self.store.cursor), None)
         if at is not None:
             widget.reveal(at, context=1)
 
-    def _tiny(self, width: int) -> list[draw.Line]:
+    def _tiny(self, width: int) -> list[drawing.Line]:
         """A terminal too small for the list: how many need you, and who."""
         entries = self.store.shown(NEEDS)
         if self.store.fleet is None:
-            return [draw.Line(Text("reading ..."))]
-        lines = [draw.Line(Text(f"{self.store.fleet.counts.need} need you", style="bold"))]
+            return [drawing.Line(Text("reading ..."))]
+        lines = [drawing.Line(Text(f"{self.store.fleet.counts.need} need you", style="bold"))]
         for entry in entries:
             who = entry.item.who if entry.item else entry.spot.id
-            lines.append(draw.Line(Text(printable(who)[:width]), entry.spot))
+            lines.append(drawing.Line(Text(printable(who)[:width]), entry.spot))
         return lines
 
     def _draw_content(self) -> None:
@@ -259,15 +261,15 @@ class Frame(App[str | None]):
         if not worker:
             entry = self.store.entry
             if entry is not None and entry.item is not None:
-                return draw.plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
+                return drawing.plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
             if entry is not None and entry.landed is not None:
                 one = entry.landed
-                told = f"{one.subject}\n\n{one.commit}\nlanded {draw.clock(one.at_unix)} by {one.worker}"
-                return draw.plain_lines(f"{told}\n\nEnter shows the commit", width)
+                told = f"{one.subject}\n\n{one.commit}\nlanded {drawing.clock(one.at_unix)} by {one.worker}"
+                return drawing.plain_lines(f"{told}\n\nEnter shows the commit", width)
             return [Text("")]
         if self.shown is None or self.shown.worker != worker:
             return [Text("...", style=muted)]
-        lines = draw.screen_text(self.shown.lines, width)
+        lines = drawing.screen_text(self.shown.lines, width)
         if self.shown.problem:
             lines.append(Text(printable(self.shown.problem), style=self.brush.theme.error))
         return lines
@@ -280,7 +282,7 @@ class Frame(App[str | None]):
             else ""
         )
         self.query_one("#head", Bar).show(
-            lambda width: draw.header(fleet, now_unix(), width, brush, self.trouble, where)
+            lambda width: drawing.header(fleet, now_unix(), width, brush, self.trouble, where)
         )
         self.query_one("#tabs", Bar).show(self._tabs)
         self.query_one("#next", Bar).show(self._next)
@@ -292,7 +294,7 @@ class Frame(App[str | None]):
         if self.view == "diff" and self.diff is not None:
             return Text(f" {self.diff.title(self.brush)}", style=f"bold {theme.text}")
         if self.view:
-            return Text(f" {pages.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
+            return Text(f" {later.pages.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
         text = Text(" ")
         for name in TABS:
             style = f"bold {theme.text}" if name == self.tab else theme.muted
@@ -313,7 +315,7 @@ class Frame(App[str | None]):
             and self.shown is not None
             and self.shown.worker == self.store.worker
         ):
-            captured = f"  captured {draw.age(now_unix() - self.shown.at_unix)} ago"
+            captured = f"  captured {drawing.age(now_unix() - self.shown.at_unix)} ago"
         else:
             captured = ""
         entry = self.store.entry
@@ -371,12 +373,12 @@ class Frame(App[str | None]):
         self.subscription.watch_screen(worker if is_seen and self.tab == "screen" and worker else None)
         width = max(10, self.query_one("#content", Lines).size.width - 1)
         if self.view == "events":
-            self._show_page(pages.events(self.events, width, self.brush, self.store.filter), end=True)
-        elif self.view in pages.READ:
-            read = pages.READ[self.view]
+            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), end=True)
+        elif self.view and self.view in later.pages.READ:
+            read = later.pages.READ[self.view]
             self._in_thread(lambda: read(self.project, width, self.brush), self._show_page)
         elif not self.view and self.tab != "screen" and worker:
-            make = pages.TABS[self.tab]
+            make = later.pages.TABS[self.tab]
             rows = list(self.events)
             self._in_thread(lambda: make(self.project, worker, rows, width, self.brush), self._show_page)
 
@@ -387,7 +389,7 @@ class Frame(App[str | None]):
             try:
                 lines = read()
             except LlmcError as error:
-                lines = draw.plain_lines(f"{error.message}\n{error.hint}", 100, self.brush.theme.error)
+                lines = drawing.plain_lines(f"{error.message}\n{error.hint}", 100, self.brush.theme.error)
             if (view, tab, worker) == (self.view, self.tab, self.store.worker):
                 self.call_from_thread(show, lines)
 

@@ -1,6 +1,6 @@
-"""Keys that move the cursor, turn the pane and open pages. Nothing here changes the fleet."""
+"""Keys that move the cursor, turn the pane and open later.pages. Nothing here changes the fleet."""
 
-from llmc.tui import pages
+from llmc.tui import later
 from llmc.tui.frame import TABS, Frame
 from llmc.tui.lines import Lines
 from llmc.tui.said import PLAIN
@@ -110,13 +110,13 @@ class Moving(Frame):
         where = self._where()
         self._open("help")
         if self.view:
-            self._show_page(pages.help_lines(where, self.brush))
+            self._show_page(later.pages.help_lines(where, self.brush))
 
     def do_log(self) -> None:
         self._open("log")
         if self.view:
             width = max(10, self.query_one("#content", Lines).size.width - 1)
-            self._show_page(pages.log_lines(self.said, width, self.brush), end=True)
+            self._show_page(later.pages.log_lines(self.said, width, self.brush), end=True)
 
     def do_roots(self) -> None:
         if len(self.roots) < 2 or self.store.fleet is None:

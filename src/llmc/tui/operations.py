@@ -1,19 +1,12 @@
 """What keys do to the fleet: each calls the operation of `api/`, and says the command with its receipt. Runs in a thread."""
 
-from collections.abc import Callable
-
 from llmc.api import acceptance, commenting, workers
 from llmc.api.acceptance import Unseen, Waiting
 from llmc.api.roots import Project
 from llmc.api.workers import Receipt, Worker
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.tui.said import BAD, GOOD, PLAIN, Said, command_line, failed
-
-#: shows a step while an operation runs
-Show = Callable[[str], None]
-#: an operation: what it says at its end
-Act = Callable[[Show], Said]
+from llmc.tui.said import BAD, GOOD, PLAIN, Act, Said, Show, command_line, failed
 
 
 def guarded(command: str, act: Act) -> Act:

@@ -1,20 +1,17 @@
 """The texts of the pane and of the full pages: task, talk, receipts, tasks, goals, night, events, help and log."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from llmc.api import workers
+from llmc.api import goal_views, night_view, tasks, workers
+from llmc.api.night_view import Night, Span
 from llmc.api.roots import Project
-from llmc.api.watch import EventLine
+from llmc.api.subscription import EventLine
 from llmc.base.text import printable, shortened
-from llmc.tui import draw, keys
-from llmc.tui.draw import Brush
+from llmc.tui import drawing, keys
+from llmc.tui.drawing import Brush
 from llmc.tui.said import BAD, GOOD, Said
-
-if TYPE_CHECKING:
-    from llmc.api.night_view import Night, Span
 
 TITLES = {
     "tasks": "Tasks",
@@ -34,24 +31,22 @@ def task(project: Project, worker: str, events: Sequence[EventLine], width: int,
         for name, value in found.facts
         if value
     ]
-    return [*lines, Text(""), *draw.plain_lines(found.prompt or "no task", width, brush.theme.text)]
+    return [*lines, Text(""), *drawing.plain_lines(found.prompt or "no task", width, brush.theme.text)]
 
 
 def talk(project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush) -> list[Text]:
     """The end of the conversation."""
-    from llmc.api import talk_view  # the first frame does not wait for it
-
     lines: list[Text] = []
     names = {"user": "you", "assistant": worker, "error": "error"}
-    for turn in talk_view.talk(project, worker):
+    for turn in workers.talk(project, worker):
         look = {"user": "asks", "error": "broken"}.get(turn.role, "works")
         lines.append(
             Text(
-                f"{names.get(turn.role, turn.role)} {draw.clock(turn.at_unix)}",
+                f"{names.get(turn.role, turn.role)} {drawing.clock(turn.at_unix)}",
                 style=f"bold {brush.look(look)}",
             )
         )
-        lines += draw.plain_lines(turn.text, width, brush.theme.text)
+        lines += drawing.plain_lines(turn.text, width, brush.theme.text)
         lines.append(Text(""))
     return lines or [Text("no conversation yet", style=brush.theme.muted)]
 
@@ -65,21 +60,17 @@ def receipts(
         for one in events
         if one.worker == worker and one.action in ("prompt_delivered", "question_answered")
     ]
-    lines = [Text(f"{draw.clock(one.at_unix)}  {printable(one.text)}") for one in reversed(mine)]
+    lines = [Text(f"{drawing.clock(one.at_unix)}  {printable(one.text)}") for one in reversed(mine)]
     return lines or [Text("nothing was sent today", style=brush.theme.muted)]
 
 
 def tasks_page(project: Project, width: int, brush: Brush) -> list[Text]:
-    from llmc.api import tasks
-
     board = tasks.board(project)
     drawn = [Text(shortened(printable(line), width)) for line in tasks.drawn(board, mermaid=False)]
     return drawn or [Text("no tasks; add one with :tasks add", style=brush.theme.muted)]
 
 
 def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
-    from llmc.api import goal_views
-
     lines: list[Text] = []
     for view in goal_views.goals(project).views:
         row = goal_views.summary(view)
@@ -96,12 +87,10 @@ def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
 
 def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
     """The digest in numbers, with sparklines and a lane for each worker."""
-    from llmc.api import night_view
-
     found = night_view.night(project)
     muted = brush.theme.muted
     total = sum(found.cost)
-    first = draw.clock(found.starts[0]) if found.starts else ""
+    first = drawing.clock(found.starts[0]) if found.starts else ""
     lines = [
         Text(
             f"since {first}, {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",
@@ -109,9 +98,11 @@ def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
         ),
         Text(""),
         Text.assemble(
-            ("landed  ", muted), draw.sparkline(found.landed, plain=brush.plain), f"  {sum(found.landed)}"
+            ("landed  ", muted), drawing.sparkline(found.landed, plain=brush.plain), f"  {sum(found.landed)}"
         ),
-        Text.assemble(("cost    ", muted), draw.sparkline(found.cost, plain=brush.plain), f"  ${total:.2f}"),
+        Text.assemble(
+            ("cost    ", muted), drawing.sparkline(found.cost, plain=brush.plain), f"  ${total:.2f}"
+        ),
         Text(""),
     ]
     names = max((len(name) for name in found.lanes), default=0)
@@ -140,7 +131,7 @@ LANE_WORDS = {
 }
 
 
-def lane(spans: "Sequence[Span]", night: "Night", room: int, brush: Brush) -> Text:
+def lane(spans: Sequence[Span], night: Night, room: int, brush: Brush) -> Text:
     """One row of glyphs: what a worker did, over the whole period."""
     begin = night.starts[0]
     length = max(1.0, night.starts[-1] + night.step_s - begin)
@@ -155,7 +146,7 @@ def lane(spans: "Sequence[Span]", night: "Night", room: int, brush: Brush) -> Te
 def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "") -> list[Text]:
     lines = []
     for one in rows:
-        plain = f"{draw.clock(one.at_unix)}  {one.worker:<10} {one.action:<18} {one.text}"
+        plain = f"{drawing.clock(one.at_unix)}  {one.worker:<10} {one.action:<18} {one.text}"
         if words and words not in plain.lower():
             continue
         lines.append(Text(shortened(printable(plain), width)))
@@ -184,10 +175,10 @@ def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:
     for one in said:
         if one.outcome == "...":
             continue
-        lines.append(Text(f"{draw.clock(one.at_unix)}  {printable(one.command)}", style=theme.muted))
-        lines += draw.plain_lines(f"  {one.outcome}", width, colours.get(one.tone, theme.text))
+        lines.append(Text(f"{drawing.clock(one.at_unix)}  {printable(one.command)}", style=theme.muted))
+        lines += drawing.plain_lines(f"  {one.outcome}", width, colours.get(one.tone, theme.text))
         lines += (
-            draw.plain_lines(one.detail, width, theme.text)
+            drawing.plain_lines(one.detail, width, theme.text)
             if one.detail and one.detail.strip() != one.outcome
             else []
         )

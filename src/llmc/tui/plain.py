@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 
 from llmc.api.roots import Project
+from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
 from llmc.api.views import Fleet
-from llmc.api.watch import Change, FleetSeen, Subscription, Trouble
 from llmc.base import proc
 from llmc.tui.typed import Typed
 

@@ -1,6 +1,7 @@
 """What the user did on the screen: the command as they could have typed it, and its receipt. Pure."""
 
 import shlex
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -21,6 +22,12 @@ class Said(Struct, frozen=True):
     tone: str = PLAIN
     #: more of it, for the log
     detail: str = ""
+
+
+#: shows a step while an operation runs
+Show = Callable[[str], None]
+#: an operation: what it says at its end
+Act = Callable[[Show], Said]
 
 
 def command_line(*words: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from llmc.base.errors import UsageError
 from llmc.tui import keys
-from llmc.tui.app import FleetApp
+from llmc.tui.fleet_app import FleetApp
 
 
 @pytest.mark.parametrize("where", [keys.LIST, keys.DIFF])

@@ -1,12 +1,13 @@
-"""The screen: which key does what, and its start. What is shown is in store.py, diff_view.py and draw.py."""
+"""The screen: which key does what, and its start. What is shown is in list_store.py, diff_view.py and drawing.py."""
 
 import time
 
 from textual import events
 
 from llmc.api.roots import Project
+from llmc.api.subscription import Subscription
 from llmc.tui.acting import Acting
-from llmc.tui.draw import Brush
+from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
 from llmc.tui.lines import Lines
 from llmc.tui.said import PLAIN
@@ -87,6 +88,8 @@ class FleetApp(Acting):
             self._draw_content()
 
 
-def run(project: Project, brush: Brush, typed: Typed, roots: list[str]) -> str | None:
+def run(
+    project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
+) -> str | None:
     """Show the screen until the user quits; returns another root to open, or None."""
-    return FleetApp(project, brush, typed, roots).run()
+    return FleetApp(project, subscription, brush, typed, roots).run()

@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from llmc.api import commenting
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.tui import operations
-from llmc.tui.diff_view import DiffView
+from llmc.tui import later
 from llmc.tui.frame import SAVE_S
 from llmc.tui.moving import Moving
 from llmc.tui.said import PLAIN, failed
+
+if TYPE_CHECKING:
+    from llmc.api.commenting import Page
 
 
 class Reviewing(Moving):
@@ -28,12 +30,12 @@ class Reviewing(Moving):
     def read_diff(self, name: str, since: int = 0) -> None:
         def work() -> None:
             try:
-                page = commenting.page(self.project, name, since)
+                page = later.commenting.page(self.project, name, since)
             except LlmcError as error:
                 self.call_from_thread(self._no_diff, name, error)
                 return
             self.call_from_thread(self._show_diff, page)
-            commenting.remember(self.project, page)
+            later.commenting.remember(self.project, page)
 
         self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
 
@@ -51,9 +53,9 @@ class Reviewing(Moving):
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
-    def _show_diff(self, page: commenting.Page) -> None:
+    def _show_diff(self, page: "Page") -> None:
         if self.view == "diff" and self.store.worker in ("", page.worker):
-            self.diff = DiffView.of(page, self.diff)
+            self.diff = later.diff_view.DiffView.of(page, self.diff)
             self.redraw()
 
     def _jump(self, what: str, by: int) -> None:
@@ -99,7 +101,9 @@ class Reviewing(Moving):
         viewed = file.path not in diff.page.viewed
         diff.folded = diff.folded | {file.path} if viewed else diff.folded - {file.path}
         name = diff.page.worker
-        self._change_comments(lambda: commenting.mark_viewed(self.project, name, file, is_viewed=viewed))
+        self._change_comments(
+            lambda: later.commenting.mark_viewed(self.project, name, file, is_viewed=viewed)
+        )
 
     def do_comment(self) -> None:
         diff = self.diff
@@ -117,9 +121,9 @@ class Reviewing(Moving):
             if not text.strip():
                 return
             if saved:
-                commenting.edit(self.project, name, saved[0], text)
+                later.commenting.edit(self.project, name, saved[0], text)
             else:
-                saved.append(commenting.add(self.project, name, file, row, text).id)
+                saved.append(later.commenting.add(self.project, name, file, row, text).id)
 
         def later(text: str) -> None:
             if self._save is not None:
@@ -147,7 +151,7 @@ class Reviewing(Moving):
             self._say("", "there is no draft on this line", PLAIN)
             return
         draft, name = diff.draft, diff.page.worker
-        self._change_comments(lambda: commenting.delete(self.project, name, draft.id))
+        self._change_comments(lambda: later.commenting.delete(self.project, name, draft.id))
 
     def do_close(self) -> None:
         diff = self.diff
@@ -157,7 +161,7 @@ class Reviewing(Moving):
             return
         comment, name = line.placed.comment, diff.page.worker
         self._change_comments(
-            lambda: commenting.close(self.project, name, comment.id, is_closed=not comment.closed)
+            lambda: later.commenting.close(self.project, name, comment.id, is_closed=not comment.closed)
         )
 
     def _change_comments(self, act: Callable[[], object]) -> None:
@@ -189,4 +193,4 @@ class Reviewing(Moving):
         self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
 
     def _send_comments(self, name: str, text: str) -> None:
-        self._run(name, operations.request(self.project, name, text), lambda said: self.read_diff(name))
+        self._run(name, later.operations.request(self.project, name, text), lambda said: self.read_diff(name))

@@ -87,13 +87,19 @@ class Trouble(Struct, frozen=True):
 
 
 Change = FleetSeen | Happened | ScreenSeen | Trouble
+Listener = Callable[[Change], None]
 
 
 class Subscription:
-    """Follows a root in a thread of its own, and tells every change to one listener, in that thread."""
+    """Follows a root in a thread of its own, and tells every change to one listener, in that thread.
 
-    def __init__(self, project: Project, tell: Callable[[Change], None]) -> None:
-        self._project, self._tell = project, tell
+    Changes before there is a listener are kept for it.
+    """
+
+    def __init__(self, project: Project, listener: Listener | None = None) -> None:
+        self._project, self._listener = project, listener
+        self._untold: list[Change] = []
+        self._hand_over = threading.Lock()
         self._log = EventLog(str(project.root.events))
         self._known: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
@@ -109,8 +115,23 @@ class Subscription:
         self._ended = False
         self._thread = threading.Thread(target=self._follow, name="subscription", daemon=True)
 
-    def start(self) -> None:
+    def start(self) -> "Subscription":
         self._thread.start()
+        return self
+
+    def listen(self, listener: Listener) -> list[Change]:
+        """Tell every change from now on to this listener; returns the changes before."""
+        with self._hand_over:
+            self._listener = listener
+            untold, self._untold = self._untold, []
+        return untold
+
+    def _tell(self, change: Change) -> None:
+        with self._hand_over:
+            if self._listener is None:
+                self._untold.append(change)
+                return
+        self._listener(change)
 
     def stop(self) -> None:
         """End it, and wait until nothing more is told."""

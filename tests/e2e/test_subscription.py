@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmc.api import watch
+from llmc.api import subscription
+from llmc.api.subscription import Change, FleetSeen, Happened, ScreenSeen, Subscription, Trouble
 from llmc.api.views import Fleet as View
-from llmc.api.watch import Change, FleetSeen, Happened, ScreenSeen, Subscription, Trouble
 from llmc.repo.project import open_project
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -73,11 +73,13 @@ def test_a_task_from_its_start_to_its_landing(fleet: Fleet, listener: Listener) 
 def test_it_goes_on_without_a_daemon(fleet: Fleet, listener: Listener) -> None:
     """Break: take the daemon's socket for the source of changes."""
     fleet.kill_daemon()
-    wait_until(lambda: not listener.fleets[-1].health.daemon, timeout_s=watch.REST_S + 5)
+    wait_until(lambda: not listener.fleets[-1].health.daemon, timeout_s=subscription.REST_S + 5)
     fleet.llmc("hold", "baker")
     wait_until(lambda: listener.fleets[-1].rows["baker"].held)
     fleet.llmc("start", "--worker", "adam", "--prompt", WORK)
-    wait_until(lambda: listener.fleets[-1].rows["adam"].status == "needs_review", timeout_s=watch.REST_S + 10)
+    wait_until(
+        lambda: listener.fleets[-1].rows["adam"].status == "needs_review", timeout_s=subscription.REST_S + 10
+    )
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)

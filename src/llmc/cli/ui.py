@@ -1,6 +1,7 @@
 """`llmc ui`: the fleet on one screen; and what `llmc` alone does on a terminal."""
 
 import contextlib
+import gc
 import os
 import shlex
 import sys
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmc.api import roots, screens
+from llmc.api import roots
 from llmc.api.roots import Project
+from llmc.api.subscription import Subscription
 from llmc.base import proc
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli.arguments import project_of
@@ -79,14 +81,16 @@ def is_installed() -> bool:
 
 def _show(project: Project, theme: str | None, only_ascii: bool) -> int:
     """Show one root after the other, as the user switches."""
-    from llmc.tui import app, draw
-    from llmc.tui import theme as themes
-
+    gc.disable()  # until the first frame is drawn
     while True:
+        subscription = Subscription(project).start()  # reads the fleet while textual is imported
+        from llmc.tui import drawing, fleet_app
+        from llmc.tui import theme as themes
+
         settings = project.config.ui
         glyphs = "ascii" if only_ascii else settings.glyphs
-        brush = draw.Brush(themes.THEMES[theme or settings.theme], themes.wants_ascii(os.environ, glyphs))
-        chosen = app.run(project, brush, _typed(project), screens.roots_of_user())
+        brush = drawing.Brush(themes.THEMES[theme or settings.theme], themes.wants_ascii(os.environ, glyphs))
+        chosen = fleet_app.run(project, subscription, brush, _typed(project), roots.roots_of_user())
         if chosen is None:
             return Exit.DONE
         with contextlib.suppress(LlmcError):

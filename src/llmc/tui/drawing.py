@@ -13,7 +13,7 @@ from rich.text import Text
 from llmc.api.views import LOOKS, Fleet, Landed, Row
 from llmc.base.text import age as age_of
 from llmc.base.text import cells, printable, shortened
-from llmc.tui.store import IDLE, LANDED, NEEDS, SECTIONS, TITLES, Entry, Spot, Store
+from llmc.tui.list_store import IDLE, LANDED, NEEDS, SECTIONS, TITLES, Entry, Spot, Store
 from llmc.tui.theme import Theme, glyph_of
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.api.views import Fleet, Landed, fleet_of
-from llmc.tui.store import IDLE, NEEDS, SECTIONS, WORKING, Spot, Store
+from llmc.tui.list_store import IDLE, NEEDS, SECTIONS, WORKING, Spot, Store
 
 NAMES = [f"w{number}" for number in range(6)]
 
