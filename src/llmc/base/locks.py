@@ -46,6 +46,8 @@ class Rank(IntEnum):
     SERENA = 10
     #: of the comments on a worker's changes; held only for a moment
     REVIEW = 11
+    #: of the browsers that signed in to the web page; held only for a moment
+    WEB = 12
 
 
 #: how long a lock may outlive its process

@@ -2,11 +2,11 @@
 
 import os
 
+from llmc.api.said import BAD, GOOD, PLAIN, Said, Show, failed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.tui import later
 from llmc.tui.diff_keys import Reviewing
-from llmc.tui.said import BAD, GOOD, PLAIN, Said, Show, failed
 
 
 class Acting(Reviewing):
@@ -33,7 +33,7 @@ class Acting(Reviewing):
             question,
             "land",
             "takes back with: llmc undo",
-            lambda: self._run(name, later.operations.accept(self.project, name, commit)),
+            lambda: self._run(name, later.orders.accept(self.project, name, commit)),
             look=self.view != "diff",
         )
 
@@ -49,20 +49,20 @@ class Acting(Reviewing):
             question,
             "revert",
             "its task can be run again",
-            lambda: self._run(target.worker, later.operations.undo(self.project, target)),
+            lambda: self._run(target.worker, later.orders.undo(self.project, target)),
         )
 
     def do_hold(self) -> None:
         name = self._worker_or_say("hold it")
         if name:
-            self._run(name, later.operations.hold(self.project, name))
+            self._run(name, later.orders.hold(self.project, name))
 
     def do_message(self) -> None:
         name = self._worker_or_say("send it a message")
         if name:
             self._open_form(
                 f"message to {name}:",
-                lambda text: self._run(name, later.operations.message(self.project, name, text)),
+                lambda text: self._run(name, later.orders.message(self.project, name, text)),
             )
 
     def do_start(self) -> None:
@@ -72,7 +72,7 @@ class Acting(Reviewing):
         chosen = name if name and free else None
         title = f"task for {chosen}:" if chosen else "task for the next idle worker, or a new one:"
         self._open_form(
-            title, lambda text: self._run(chosen or "", later.operations.start(self.project, chosen, text))
+            title, lambda text: self._run(chosen or "", later.orders.start(self.project, chosen, text))
         )
 
     def do_new(self) -> None:
@@ -81,7 +81,7 @@ class Acting(Reviewing):
     def _add(self, name: str) -> None:
         """Add a worker; the cursor goes to it when it is there."""
         self.wanted = name
-        self._run(name, later.operations.add(self.project, name))
+        self._run(name, later.orders.add(self.project, name))
 
     def do_answer(self) -> None:
         name = self._worker_or_say("answer it")
@@ -95,9 +95,7 @@ class Acting(Reviewing):
             return
         options = "  ".join(f"[{number}] {text}" for number, text in enumerate(question.options, 1))
         title = f"{name} asks: {question.text}  {options}"
-        self._open_form(
-            title, lambda text: self._run(name, later.operations.answer(self.project, name, text))
-        )
+        self._open_form(title, lambda text: self._run(name, later.orders.answer(self.project, name, text)))
 
     def do_enter(self) -> None:
         entry = self.store.entry

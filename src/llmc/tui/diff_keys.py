@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from llmc.api.said import PLAIN, failed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.tui import later
 from llmc.tui.frame import SAVE_S
 from llmc.tui.moving import Moving
-from llmc.tui.said import PLAIN, failed
 
 if TYPE_CHECKING:
     from llmc.api.commenting import Page
@@ -193,4 +193,4 @@ class Reviewing(Moving):
         self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
 
     def _send_comments(self, name: str, text: str) -> None:
-        self._run(name, later.operations.request(self.project, name, text), lambda said: self.read_diff(name))
+        self._run(name, later.orders.request(self.project, name, text), lambda said: self.read_diff(name))

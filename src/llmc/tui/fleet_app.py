@@ -5,12 +5,12 @@ import time
 from textual import events
 
 from llmc.api.roots import Project
+from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
 from llmc.tui.lines import Lines
-from llmc.tui.said import PLAIN
 from llmc.tui.typed import Typed
 
 

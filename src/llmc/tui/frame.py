@@ -13,6 +13,7 @@ from textual.containers import Container, Vertical
 from textual.timer import Timer
 
 from llmc.api.roots import Project
+from llmc.api.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.api.subscription import (
     Change,
     EventLine,
@@ -32,7 +33,6 @@ from llmc.tui.drawing import Brush
 from llmc.tui.form import Form
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
-from llmc.tui.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:

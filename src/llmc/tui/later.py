@@ -1,4 +1,4 @@
-"""What only the keys need, by its name: `later.operations.hold(...)`. It is imported after the first frame was drawn.
+"""What only the keys need, by its name: `later.orders.hold(...)`. It is imported after the first frame was drawn.
 
 Landing, sessions, goals and the night are a large part of llmc. The first frame shows none of it and does not wait for it.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from llmc.api import acceptance as acceptance
     from llmc.api import commenting as commenting
+    from llmc.api import orders as orders
     from llmc.api import workers as workers
     from llmc.tui import diff_view as diff_view
-    from llmc.tui import operations as operations
     from llmc.tui import pages as pages
 
 _PLACES = {
@@ -21,7 +21,7 @@ _PLACES = {
     "commenting": "llmc.api",
     "workers": "llmc.api",
     "diff_view": "llmc.tui",
-    "operations": "llmc.tui",
+    "orders": "llmc.api",
     "pages": "llmc.tui",
 }
 

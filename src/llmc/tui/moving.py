@@ -1,9 +1,9 @@
 """Keys that move the cursor, turn the pane and open later.pages. Nothing here changes the fleet."""
 
+from llmc.api.said import PLAIN
 from llmc.tui import later
 from llmc.tui.frame import TABS, Frame
 from llmc.tui.lines import Lines
-from llmc.tui.said import PLAIN
 
 
 class Moving(Frame):

@@ -7,11 +7,11 @@ from rich.text import Text
 from llmc.api import goal_views, night_view, tasks, workers
 from llmc.api.night_view import Night, Span
 from llmc.api.roots import Project
+from llmc.api.said import BAD, GOOD, Said
 from llmc.api.subscription import EventLine
 from llmc.base.text import printable, shortened
 from llmc.tui import drawing, keys
 from llmc.tui.drawing import Brush
-from llmc.tui.said import BAD, GOOD, Said
 
 TITLES = {
     "tasks": "Tasks",

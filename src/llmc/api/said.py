@@ -1,4 +1,4 @@
-"""What the user did on the screen: the command as they could have typed it, and its receipt. Pure."""
+"""An order from a screen: the command as one could have typed it, and what came of it. Pure."""
 
 import shlex
 from collections.abc import Callable

@@ -1,12 +1,12 @@
-"""What keys do to the fleet: each calls the operation of `api/`, and says the command with its receipt. Runs in a thread."""
+"""What a front end orders, each with the command line for it and its receipt: `api/` does it, this says it. Runs in a thread."""
 
 from llmc.api import acceptance, commenting, workers
 from llmc.api.acceptance import Unseen, Waiting
 from llmc.api.roots import Project
+from llmc.api.said import BAD, GOOD, PLAIN, Act, Said, Show, command_line, failed
 from llmc.api.workers import Receipt, Worker
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.tui.said import BAD, GOOD, PLAIN, Act, Said, Show, command_line, failed
 
 
 def guarded(command: str, act: Act) -> Act:

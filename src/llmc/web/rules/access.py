@@ -1,0 +1,109 @@
+"""Who may ask for what over HTTP. Every request and every WebSocket passes here first. Pure.
+
+Three doors, each closed on its own: the Host must be a name of this server (so a name that an attacker points at
+127.0.0.1 is refused), the Origin must be this server's (so another page cannot send anything), and a cookie that no other
+site can send proves the browser.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+#: the paths that need no sign-in
+_OPEN = ("/login", "/manifest.webmanifest", "/icon.svg")
+_SAFE = ("GET", "HEAD")
+#: a longer body is not read
+MOST_BODY_BYTES = 1_000_000
+#: failed sign-ins per minute, over all addresses: a proxy hides them
+MOST_FAILURES = 10
+
+#: scripts and styles from our own files only; nothing embeds the page
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: xterm.js sets the style attributes of its rows
+TAKE_OVER_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+
+
+class Asked(Struct, frozen=True):
+    """The facts of a request that decide."""
+
+    method: str
+    path: str
+    host: str
+    #: None if the browser sent none
+    origin: str | None
+    websocket: bool
+    signed_in: bool
+    #: as the client says it; 0 if it does not
+    body_bytes: int = 0
+
+
+class Refusal(Struct, frozen=True):
+    """Why a request is refused."""
+
+    status: int
+    text: str
+
+
+def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal | None:
+    """Why this request is refused; None: it may go on."""
+    if asked.host.lower() not in hosts:
+        return Refusal(
+            421, f"this server is not {_shown(asked.host)}. To allow the name: llmc web --allow-host NAME"
+        )
+    writes = asked.websocket or asked.method not in _SAFE
+    if asked.origin is None and writes:
+        return Refusal(403, "a change needs the Origin header of a browser")
+    if asked.origin is not None and not _is_ours(asked.origin, asked.host):
+        return Refusal(403, f"requests from {_shown(asked.origin)} are refused")
+    if asked.body_bytes > MOST_BODY_BYTES:
+        return Refusal(413, f"the request is larger than {MOST_BODY_BYTES // 1000} kB")
+    if is_open(asked.path):
+        return None
+    if not asked.signed_in:
+        return Refusal(401, "sign in first: run `llmc web --link` for a link")
+    if read_only and writes and asked.path != "/logout":
+        return Refusal(403, "this server is read-only")
+    return None
+
+
+def is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith("/static/")
+
+
+def _is_ours(origin: str, host: str) -> bool:
+    """Whether the page that asks was served by us, under the name that it asked for."""
+    return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _shown(text: str) -> str:
+    return repr(text[:80])
+
+
+def hosts_of(address: str, port: int, allowed: Iterable[str]) -> frozenset[str]:
+    """The Host headers of this server: its address, the names of loopback, and what the user allowed."""
+    names = {"127.0.0.1", "localhost", "[::1]"}
+    if address not in ("0.0.0.0", "::"):
+        names.add(f"[{address}]" if ":" in address and not address.startswith("[") else address)
+    given = {name.lower() for name in allowed}
+    ports = {f"{name}:{port}" for name in names} | {f"{name}:{port}" for name in given if ":" not in name}
+    return frozenset(ports | given | (names if port == 80 else set()))
+
+
+def too_many(failures: Iterable[float], now: float) -> bool:
+    """Whether sign-in has failed too often in the last minute."""
+    return sum(1 for at in failures if now - at < 60) >= MOST_FAILURES
+
+
+def return_path(given: str) -> str:
+    """Where to go after the sign-in: a path of this server only."""
+    if (
+        given.startswith("/")
+        and not given.startswith(("//", "/\\"))
+        and "\\" not in given
+        and given.isprintable()
+    ):
+        return given
+    return "/"

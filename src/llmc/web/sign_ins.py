@@ -1,0 +1,134 @@
+"""Who may use the web page: browsers that signed in with a link, in `.llmc/web.json`.
+
+Links and cookies carry 256 random bits; the file has only their hashes, since every agent runs as the same user and can
+read it. A link works once.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from llmc.api.roots import Root
+from llmc.base.clock import now_unix
+from llmc.base.errors import Refused
+from llmc.base.files import read_given, write_atomic
+from llmc.base.locks import Rank, lock
+
+LOCK_S = 10.0
+#: how long a link works
+LINK_S = 600.0
+#: links that are open at the same time
+MOST_LINKS = 8
+#: browsers; the one that was not seen for longest is signed out
+MOST_BROWSERS = 50
+#: `seen_unix` is written this often
+SEEN_S = 3600.0
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A link that was not used yet."""
+
+    hash: str
+    until_unix: float
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """A browser that signed in."""
+
+    hash: str
+    #: as its user agent calls itself, such as `iPhone`
+    name: str
+    since_unix: float
+    seen_unix: float
+
+
+class _File(msgspec.Struct, frozen=True):
+    links: tuple[Link, ...] = ()
+    browsers: tuple[Browser, ...] = ()
+
+
+class SignIns:
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def new_link(self) -> str:
+        """The secret of a new link."""
+        secret, now = secrets.token_urlsafe(32), now_unix()
+
+        def add(file: _File) -> _File:
+            open_links = [link for link in file.links if link.until_unix > now]
+            return replace(file, links=(*open_links[1 - MOST_LINKS :], Link(_hash(secret), now + LINK_S)))
+
+        self._change(add)
+        return secret
+
+    def use_link(self, secret: str, name: str) -> str | None:
+        """Sign a browser in; returns its cookie, None if the link is unknown, used or too old."""
+        cookie, wanted, now = secrets.token_urlsafe(32), _hash(secret), now_unix()
+        used = False
+
+        def use(file: _File) -> _File:
+            nonlocal used
+            used = any(link.hash == wanted and link.until_unix > now for link in file.links)
+            links = tuple(link for link in file.links if link.hash != wanted)
+            known = sorted(file.browsers, key=lambda one: one.seen_unix)[1 - MOST_BROWSERS :]
+            new = (*known, Browser(_hash(cookie), name, now, now)) if used else file.browsers
+            return replace(file, links=links, browsers=new)
+
+        self._change(use)
+        return cookie if used else None
+
+    def browser(self, cookie: str) -> Browser | None:
+        """The browser with this cookie."""
+        wanted, now = _hash(cookie), now_unix()
+        found = next((one for one in self._read().browsers if secrets.compare_digest(one.hash, wanted)), None)
+        if found is not None and now - found.seen_unix > SEEN_S:
+            self._change(
+                lambda file: replace(
+                    file,
+                    browsers=tuple(
+                        replace(one, seen_unix=now) if one.hash == wanted else one for one in file.browsers
+                    ),
+                )
+            )
+        return found
+
+    def sign_out(self, cookie: str | None = None) -> int:
+        """Forget a browser, else every browser and link; returns how many browsers."""
+        gone = 0
+
+        def forget(file: _File) -> _File:
+            nonlocal gone
+            kept = tuple(one for one in file.browsers if cookie is not None and one.hash != _hash(cookie))
+            gone = len(file.browsers) - len(kept)
+            return replace(file, browsers=kept, links=file.links if cookie is not None else ())
+
+        self._change(forget)
+        return gone
+
+    def _change(self, act: Callable[[_File], _File]) -> None:
+        with lock(self._root.lock("web"), Rank.WEB, timeout_s=LOCK_S):
+            write_atomic(self._path, msgspec.json.encode(act(self._read())), mode=0o600)
+
+    @property
+    def _path(self) -> Path:
+        return self._root.private / "web.json"
+
+    def _read(self) -> _File:
+        try:
+            return msgspec.json.decode(read_given(self._path), type=_File)
+        except FileNotFoundError:
+            return _File()
+        except (OSError, ValueError, RecursionError) as error:
+            raise Refused(
+                f"cannot read the sign-ins of the web page: {self._path}: {error}",
+                hint="Remove the file; every browser then has to sign in again.",
+            ) from error
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
