@@ -86,12 +86,12 @@ def test_it_goes_on_without_a_daemon(fleet: Fleet, listener: Listener) -> None:
 def test_only_the_screen_that_is_looked_at(fleet: Fleet, listener: Listener) -> None:
     """Break: capture every worker."""
     assert not listener.screens("adam")
-    listener.subscription.watch_screen("adam")
+    listener.subscription.watch_screens("adam")
     wait_until(lambda: listener.screens("adam"))
     fleet.llmc("start", "--worker", "adam", "--prompt", WORK)
     wait_until(lambda: "On it" in listener.screens("adam")[-1])
     assert not listener.screens("baker")
-    listener.subscription.watch_screen("baker")
+    listener.subscription.watch_screens("baker")
     wait_until(lambda: listener.screens("baker"))
     fleet.llmc("down")
     wait_until(lambda: "no running agent" in listener.screens("baker")[-1])

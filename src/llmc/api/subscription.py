@@ -10,7 +10,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from llmc.api.views import Fleet, Landed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.given import number, text
-from llmc.base.panes import Pane
+from llmc.base.panes import Pane, find
+from llmc.base.tmux import Unknown
 from llmc.base.wake import Watch, open_watch
 from llmc.landing.review import changed_files
 from llmc.records.event_log import EventLog, Row, rows_of
@@ -106,8 +107,8 @@ class Subscription:
         self._landed: list[Row] = []
         self._watches: dict[Path, Watch] = {}
         self._workers: tuple[str, ...] = ()
-        self._watched: str | None = None
-        self._shown: Screen | None = None
+        self._watched: frozenset[str] = frozenset()
+        self._shown: dict[str, Screen] = {}
         self._trouble = ""
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
@@ -145,10 +146,12 @@ class Subscription:
         with contextlib.suppress(BlockingIOError, OSError):
             os.write(self._write_fd, b".")
 
-    def watch_screen(self, worker: str | None) -> None:
-        """Capture the screen of this worker from now on; None: no screen."""
-        if worker != self._watched:
-            self._watched, self._shown = worker, None
+    def watch_screens(self, *workers: str) -> None:
+        """Capture the screens of these workers from now on, and no other."""
+        wanted = frozenset(workers)
+        if wanted != self._watched:
+            self._watched = wanted
+            self._shown = {name: screen for name, screen in self._shown.items() if name in wanted}
             self.look_again()
 
     def _follow(self) -> None:
@@ -164,7 +167,7 @@ class Subscription:
                     self._fleet()
                 if self._watched and now - captured >= self._screen_pause():
                     captured = now
-                    self._screen()
+                    self._screens()
                 wait_s = self._wait_s(looked, captured, due)
                 due = self._wait(wait_s) or due or time.monotonic() - looked >= REST_S
         finally:
@@ -258,34 +261,48 @@ class Subscription:
             self._tell(Happened(told))
 
     def _screen_pause(self) -> float:
-        return SCREEN_S if self._shown is None or not self._shown.problem else SCREEN_REST_S
+        shown = self._shown
+        rests = bool(shown) and all(screen.problem for screen in shown.values())
+        return SCREEN_REST_S if rests else SCREEN_S
 
-    def _screen(self) -> None:
-        worker = self._watched
-        if worker is None:
-            return
-        shown = capture(self._project, worker)
-        if worker != self._watched:
-            return
-        before, self._shown = self._shown, shown
-        if before is None or (before.lines, before.problem) != (shown.lines, shown.problem):
-            self._tell(ScreenSeen(shown))
+    def _screens(self) -> None:
+        for screen in capture(self._project, sorted(self._watched)):
+            before = self._shown.get(screen.worker)
+            if screen.worker not in self._watched:
+                continue
+            self._shown[screen.worker] = screen
+            if before is None or (before.lines, before.problem) != (screen.lines, screen.problem):
+                self._tell(ScreenSeen(screen))
 
 
-def capture(project: Project, worker: str) -> Screen:
-    """The screen of a worker's agent now."""
+def capture(project: Project, workers: Sequence[str]) -> list[Screen]:
+    """The screens of these workers' agents now: two calls of tmux, however many they are."""
     at = now_unix()
     try:
-        pane = project.pane(project.store.worker(worker))
-        if not isinstance(pane, Pane):
-            problem = "no running agent" if pane is None else "tmux does not answer"
-            return Screen(worker, at, (), problem)
-        lines = project.tmux.capture(pane, styled=True).rstrip("\n").split("\n")
-        return Screen(
-            worker, at, tuple(line.rstrip() for line in lines), "the agent has exited" if pane.dead else ""
-        )
+        records = project.store.read().workers
+        found = project.tmux.panes()
+        if isinstance(found, Unknown):
+            return [Screen(name, at, (), "tmux does not answer") for name in workers]
+        panes = {
+            record.name: find(found, record.name, record.session_id, record.pane_id, record.instance)
+            for record in records.values()
+            if record.name in workers
+        }
+        texts = project.tmux.capture_all([pane for pane in panes.values() if pane is not None])
     except LlmcError as error:
-        return Screen(worker, at, (), error.message)
+        return [Screen(name, at, (), error.message) for name in workers]
+    return [
+        _screen(name, at, pane, texts.get(pane.id, "") if pane else "")
+        for name, pane in panes.items()
+        if pane is None or pane.id in texts
+    ]
+
+
+def _screen(worker: str, at: float, pane: Pane | None, text: str) -> Screen:
+    if pane is None:
+        return Screen(worker, at, (), "no running agent")
+    lines = tuple(line.rstrip() for line in text.rstrip("\n").split("\n"))
+    return Screen(worker, at, lines, "the agent has exited" if pane.dead else "")
 
 
 def event_line(row: Row) -> EventLine:

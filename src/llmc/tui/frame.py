@@ -370,7 +370,7 @@ class Frame(App[str | None]):
         """Read what is shown in the pane, in a thread where it takes long."""
         worker = self.store.worker
         is_seen = self.query_one("#pane").display and not self.view
-        self.subscription.watch_screen(worker if is_seen and self.tab == "screen" and worker else None)
+        self.subscription.watch_screens(*([worker] if is_seen and self.tab == "screen" and worker else []))
         width = max(10, self.query_one("#content", Lines).size.width - 1)
         if self.view == "events":
             self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), end=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from llmc.api.roots import Root
+from llmc.config.paths import Root
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.base.files import read_given, write_atomic
