@@ -7,6 +7,7 @@ from llmc.api.said import BAD, GOOD, PLAIN, Act, Said, Show, command_line, faile
 from llmc.api.workers import Receipt, Worker
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
+from llmc.base.text import printable, shortened
 
 
 def guarded(command: str, act: Act) -> Act:
@@ -129,3 +130,9 @@ def _receipt(command: str, receipt: Receipt, more: str = "") -> Said:
     reason = f": {receipt.reason}" if receipt.reason else ""
     text = f"{receipt.worker}: {receipt.outcome}{reason}{more}  {receipt.prompt_id}  {receipt.elapsed_ms} ms"
     return Said(command, text, now_unix(), tone)
+
+
+def note(project: Project, worker: str, command: str, by: str) -> None:
+    """Record who ordered something from a browser, before it is done."""
+    with project.store.transaction() as tx:
+        tx.emit("web_ordered", worker=worker or None, command=shortened(printable(command), 400), by=by)

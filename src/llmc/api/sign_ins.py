@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from llmc.config.paths import Root
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.base.files import read_given, write_atomic
 from llmc.base.locks import Rank, lock
+from llmc.config.paths import Root
 
 LOCK_S = 10.0
 #: how long a link works
@@ -49,11 +49,20 @@ class Browser(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True):
     links: tuple[Link, ...] = ()
     browsers: tuple[Browser, ...] = ()
+    #: where the server answers, the best for a phone first
+    serves: tuple[str, ...] = ()
 
 
 class SignIns:
     def __init__(self, root: Root) -> None:
         self._root = root
+
+    def serves(self, urls: tuple[str, ...]) -> None:
+        """Remember where the server answers."""
+        self._change(lambda file: replace(file, serves=urls))
+
+    def serving(self) -> tuple[str, ...]:
+        return self._read().serves
 
     def new_link(self) -> str:
         """The secret of a new link."""

@@ -1,5 +1,6 @@
 """Commands on a worker: add, start, message, answer, hold, attach."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.kinds import reader_of
+from llmc.base import proc
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UsageError
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
@@ -203,15 +205,25 @@ def screen(project: Project, name: str, lines: int) -> Screen:
     return Screen([line.rstrip() for line in captured][-lines:], pane.dead, pane.exit_code)
 
 
-def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_only: bool) -> Terminal:
-    """How to open an agent's terminal from where `environ` is; `overseer` is the supervisor's."""
+def terminal(
+    project: Project,
+    name: str,
+    environ: Mapping[str, str],
+    *,
+    read_only: bool,
+    keeps_size: bool = False,
+) -> Terminal:
+    """How to open an agent's terminal from where `environ` is; `overseer` is the supervisor's.
+
+    `keeps_size`: the new terminal does not change the size of the agent's window.
+    """
     pane = _pane(project, name)
     around = outer(environ)
     is_ours = around is not None and Path(around).name == project.tmux.server
     # Select the agent's pane, unless another terminal is attached.
     front = ["select-window", "-t", pane.id, ";", "select-pane", "-Z", "-t", pane.id, ";"]
     verb = "switch-client" if is_ours else "attach-session"
-    flags = ["-r"] if read_only else []
+    flags = [*(["-r"] if read_only else []), *(["-f", "ignore-size"] if keeps_size else [])]
     # TMUX names the client to switch.
     drop = ("TMUX_TMPDIR",) if is_ours else tuple(key for key in environ if key.startswith("TMUX"))
     prefix = prefix_of(project.tmux.argv())
@@ -224,6 +236,31 @@ def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_on
         outer_prefix=outer_prefix,
         switches=is_ours,
     )
+
+
+class TakenOver(Struct, frozen=True):
+    """A terminal on an agent's pane, for a browser."""
+
+    child: proc.Child
+    #: our end: what is written is typed, what is read is shown
+    fd: int
+    columns: int
+    lines: int
+
+
+def take_over(project: Project, name: str) -> TakenOver:
+    """Attach to an agent's pane; the worker counts as attached until `hand_back`. Its window keeps its size."""
+    environ = {**proc.clean_env(), "TERM": "xterm-256color"}
+    columns, lines = project.tmux.size(_pane(project, name))
+    opened = terminal(project, name, environ, read_only=False, keeps_size=True)
+    child, fd = proc.run_on_terminal(opened.argv, opened.env, columns, lines)
+    return TakenOver(child, fd, columns, lines)
+
+
+def hand_back(taken: TakenOver) -> None:
+    """Detach. Ends only the terminal: the agent goes on."""
+    proc.kill_group(taken.child)
+    os.close(taken.fd)
 
 
 def _pane(project: Project, name: str) -> Pane:

@@ -296,6 +296,30 @@ def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | N
         )
 
 
+def run_on_terminal(
+    argv: Sequence[str], env: Mapping[str, str], columns: int, lines: int
+) -> tuple[Child, int]:
+    """Start a program on a terminal of its own; returns it and our end of the terminal."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    args = list(argv)
+    try:
+        child = subprocess.Popen(
+            args, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(env), start_new_session=True
+        )
+    except OSError as error:
+        os.close(ours)
+        raise _not_started(args, None, error) from error
+    finally:
+        os.close(theirs)
+    return child, ours
+
+
 def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
     """Append a command's output to a log, with one path replaced by another; of any size."""
     with source.open("rb") as file, open_log(log) as sink:

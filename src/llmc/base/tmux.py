@@ -267,6 +267,12 @@ class Tmux(Struct, frozen=True):
         shown = self.run(*(word for one in commands for word in (*one, ";")), check=False).stdout
         return {pane.id: text for pane, text in zip(panes, shown.split(f"{mark}\n")[:-1], strict=False)}
 
+    def size(self, pane: Pane) -> tuple[int, int]:
+        """Columns and lines of a pane's window, with the status line."""
+        where = "#{window_width} #{window_height}"
+        columns, lines = self.run("display-message", "-p", "-t", pane.id, where).stdout.split()
+        return int(columns), int(lines) + 1
+
     def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
         """The pane's text with styles, and its cursor position at the same moment."""
         where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]

@@ -1,0 +1,113 @@
+"""Templates and what they use. Everything is escaped; a control character draws as text, not as an effect."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from llmc.api.commenting import DiffRow, Kind
+from llmc.base.text import age, printable, shortened
+from llmc.web.rules import sgr
+
+HERE = Path(__file__).parent
+#: lines of an agent's screen on a card
+PREVIEW_LINES = 3
+
+
+def text(value: object) -> Markup:
+    """Text of agents and files, with control characters made visible."""
+    return Markup("\n").join(escape(printable(one)) for one in str(value).split("\n"))
+
+
+def line(value: object, most: int = 200) -> Markup:
+    return escape(shortened(printable(str(value)), most))
+
+
+def screen(lines: Iterable[str]) -> Markup:
+    """An agent's screen: its colours as classes."""
+    return Markup("\n").join(_screen_line(one) for one in lines)
+
+
+def _screen_line(one: str) -> Markup:
+    pieces = (
+        Markup('<span class="{}">{}</span>').format(classes, piece) if classes else escape(piece)
+        for piece, classes in sgr.spans(one)
+    )
+    return Markup("").join(pieces)
+
+
+def preview(lines: Iterable[str]) -> Markup:
+    """The last lines of a screen that say something."""
+    said = [one for one in lines if "".join(piece for piece, _ in sgr.spans(one)).strip()]
+    return screen(said[-PREVIEW_LINES:])
+
+
+def words(row: DiffRow) -> Markup:
+    """A line of a diff, its changed words marked."""
+    if not row.words:
+        return text(row.text)
+    tag = "ins" if row.kind is Kind.ADDED else "del"
+    pieces, at = [], 0
+    for start, end in row.words:
+        pieces += [text(row.text[at:start]), Markup(f"<{tag}>{{}}</{tag}>").format(text(row.text[start:end]))]
+        at = end
+    return Markup("").join([*pieces, text(row.text[at:])])
+
+
+def clock(unix: float) -> str:
+    """The local time of day."""
+    return datetime.fromtimestamp(unix).strftime("%H:%M:%S")
+
+
+def since(unix: float) -> Markup:
+    """An age that the page keeps up to date."""
+    stamp = datetime.fromtimestamp(unix).astimezone().isoformat(timespec="seconds")
+    return Markup('<time datetime="{}" data-since="{}">{}</time>').format(stamp, int(unix), clock(unix)[:5])
+
+
+def pairs(rows: Iterable[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
+    """The rows side by side: removed lines beside the added ones that replace them."""
+    shown: list[tuple[DiffRow | None, DiffRow | None]] = []
+    for changed, group in groupby(rows, key=lambda row: row.kind in (Kind.ADDED, Kind.REMOVED)):
+        block = list(group)
+        if not changed:
+            shown += [(row, row) for row in block]
+            continue
+        old = [row for row in block if row.kind is Kind.REMOVED]
+        new = [row for row in block if row.kind is Kind.ADDED]
+        for at in range(max(len(old), len(new))):
+            shown.append((old[at] if at < len(old) else None, new[at] if at < len(new) else None))
+    return shown
+
+
+def make_environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "age": lambda unix, now: age(max(0.0, now - unix)),
+        "clock": clock,
+        "line": line,
+        "pairs": pairs,
+        "preview": preview,
+        "screen": screen,
+        "since": since,
+        "text": text,
+        "words": words,
+    }
+    return made
+
+
+environment = make_environment()
+
+
+def render(name: str, context: dict[str, Any]) -> str:
+    return environment.get_template(name).render(context)

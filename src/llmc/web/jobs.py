@@ -1,0 +1,87 @@
+"""Orders from browsers, as jobs: each runs in a thread of its own, its steps can be watched, and its end stays readable.
+
+One job per worker at a time: two browsers that order the same share one job.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable
+
+from llmc.api.said import BAD, Act, Said
+from llmc.base.clock import now_unix
+from llmc.base.errors import NotFound, Refused
+
+#: ended jobs that can still be read
+KEPT = 200
+
+
+class Job:
+    """An order and how far it is."""
+
+    def __init__(self, worker: str, command: str, by: str) -> None:
+        self.id = secrets.token_hex(6)
+        #: "" for the fleet as a whole
+        self.worker = worker
+        self.command = command
+        self.by = by
+        self.started_unix = now_unix()
+        self.steps: list[tuple[float, str]] = []
+        #: None while it runs
+        self.said: Said | None = None
+
+
+class Jobs:
+    def __init__(self, tell: Callable[[Job], None]) -> None:
+        """`tell` is called in the job's thread after each step."""
+        self._tell = tell
+        self._jobs: dict[str, Job] = {}
+        self._turn = threading.Lock()
+
+    def start(self, worker: str, command: str, act: Act, by: str) -> Job:
+        """Start an order; one that already runs is returned. Refused while another one runs for the worker."""
+        with self._turn:
+            running = next(
+                (job for job in self._jobs.values() if job.said is None and job.worker == worker), None
+            )
+            if running is not None:
+                if running.command == command:
+                    return running
+                raise Refused(
+                    f"{worker or 'the fleet'} is busy: {running.command}", hint="Wait until it has ended."
+                )
+            job = Job(worker, command, by)
+            self._jobs[job.id] = job
+            ended = [one.id for one in self._jobs.values() if one.said is not None]
+            for old in ended[: max(0, len(ended) - KEPT)]:
+                del self._jobs[old]
+        threading.Thread(target=self._run, args=(job, act), name=f"job {job.id}", daemon=True).start()
+        return job
+
+    def _run(self, job: Job, act: Act) -> None:
+        def show(step: str) -> None:
+            job.steps.append((now_unix(), step))
+            self._tell(job)
+
+        try:
+            job.said = act(show)
+        except Exception as error:
+            job.said = Said(
+                job.command, f"unexpected error: {type(error).__name__}: {error}", now_unix(), BAD
+            )
+        self._tell(job)
+
+    def get(self, job_id: str) -> Job:
+        found = self._jobs.get(job_id)
+        if found is None:
+            raise NotFound(
+                f"no job {job_id[:20]!r}: the server was started again since, or the job is old",
+                hint="Run `llmc events` to see what came of it.",
+            )
+        return found
+
+    def latest(self, worker: str) -> Job | None:
+        """The last order for a worker."""
+        return next((job for job in reversed(self._jobs.values()) if job.worker == worker), None)
+
+    def recent(self, count: int) -> list[Job]:
+        return list(reversed(self._jobs.values()))[:count]

@@ -1,0 +1,130 @@
+"""One root, followed once for all browsers: the latest of everything, and a wake-up for every stream when it changes."""
+
+import asyncio
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from llmc.api.roots import Project
+from llmc.api.subscription import (
+    EVENTS,
+    Change,
+    EventLine,
+    FleetSeen,
+    Happened,
+    Screen,
+    ScreenSeen,
+    Subscription,
+    Trouble,
+)
+from llmc.api.views import Fleet
+from llmc.web.jobs import Job, Jobs
+
+#: how long the first page waits for the first look at a root
+FIRST_LOOK_S = 20.0
+
+
+class Waiter:
+    """A stream that waits for a change of its topics."""
+
+    def __init__(self, topics: frozenset[str], future: "asyncio.Future[None]") -> None:
+        self.topics, self.future = topics, future
+
+
+class Live:
+    """What is known of a root now. Everything but `_heard` runs in the event loop."""
+
+    def __init__(self, key: str, project: Project) -> None:
+        self.key, self.project = key, project
+        self.fleet: Fleet | None = None
+        self.trouble = ""
+        self.events: deque[EventLine] = deque(maxlen=EVENTS)
+        self.screens: dict[str, Screen] = {}
+        self.jobs = Jobs(lambda job: self._from_thread("job", f"job {job.id}"))
+        #: how often each topic has changed
+        self.revisions: Counter[str] = Counter()
+        self._waiters: set[Waiter] = set()
+        self._looks: Counter[str] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._first = asyncio.Event()
+        self._subscription: Subscription | None = None
+        self._starting = threading.Lock()
+
+    async def start(self) -> None:
+        """Follow the root, and wait for the first look at it."""
+        if self._subscription is None:
+            self._loop = asyncio.get_running_loop()
+            self._subscription = Subscription(self.project, self._heard)
+            self._subscription.start()
+        async with asyncio.timeout(FIRST_LOOK_S):
+            await self._first.wait()
+
+    def stop(self) -> None:
+        if self._subscription is not None:
+            self._subscription.stop()
+
+    def _heard(self, change: Change) -> None:
+        """Called in the subscription's thread."""
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._apply, change)
+
+    def _from_thread(self, *topics: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.changed, *topics)
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case FleetSeen(fleet):
+                self.fleet, self.trouble = fleet, ""
+                self._first.set()
+                self.changed("fleet")
+            case Happened(events):
+                self.events.extend(events)
+                self.changed("events")
+            case ScreenSeen(screen):
+                self.screens[screen.worker] = screen
+                self.changed("screen", f"screen {screen.worker}")
+            case Trouble(text):
+                self.trouble = text
+                self._first.set()
+                self.changed("fleet")
+
+    def changed(self, *topics: str) -> None:
+        """Wake the streams that show one of these topics."""
+        self.revisions.update(topics)
+        for waiter in [one for one in self._waiters if not one.topics.isdisjoint(topics)]:
+            self._waiters.discard(waiter)
+            if not waiter.future.done():
+                waiter.future.set_result(None)
+
+    def revision(self, topics: Iterable[str]) -> int:
+        return sum(self.revisions[topic] for topic in topics)
+
+    def next_change(self, topics: frozenset[str]) -> Waiter:
+        """A future that ends with the next change of these topics."""
+        waiter = Waiter(topics, asyncio.get_running_loop().create_future())
+        self._waiters.add(waiter)
+        return waiter
+
+    def forget(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+        waiter.future.cancel()
+
+    def look_at(self, workers: Iterable[str]) -> None:
+        """Capture these screens while a browser shows them."""
+        self._looks.update(workers)
+        self._watch()
+
+    def look_away(self, workers: Iterable[str]) -> None:
+        self._looks.subtract(workers)
+        self._looks = +self._looks
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._subscription is not None:
+            self._subscription.watch_screens(*self._looks)
+        self.screens = {name: screen for name, screen in self.screens.items() if name in self._looks}
+
+    def job_of(self, worker: str) -> Job | None:
+        return self.jobs.latest(worker)

@@ -1,0 +1,279 @@
+"""The pages: what each shows, which of its parts live, and what wakes them. The same context draws a page and its stream.
+
+A context is made in a thread of its own, since most read files or ask git.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.api import commenting, goal_views, tasks, workers
+from llmc.api.night_view import night
+from llmc.api.roots import Project
+from llmc.api.views import Fleet, Item, Row
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.config.durations import parse_duration
+from llmc.web import charts
+from llmc.web.live import Live
+from llmc.web.rules import graph
+
+Context = dict[str, Any]
+Query = Mapping[str, str]
+
+#: tabs of a worker's page
+TABS = ("screen", "talk", "task", "log")
+#: rows of a diff that come with the page; the files after them come when the reader gets there
+FIRST_ROWS = 400
+#: workers whose screens the board shows
+MOST_PREVIEWS = 40
+
+
+class Page(Struct, frozen=True):
+    """A page for one browser."""
+
+    #: the template; also its place in the navigation
+    name: str
+    #: reads everything; runs in a thread
+    context: Callable[[], Context]
+    #: the elements that change while the page is open, each with its template
+    parts: tuple[str, ...] = ()
+    #: changes of these are shown
+    topics: frozenset[str] = frozenset({"fleet"})
+    #: whose screens it shows
+    screens: tuple[str, ...] = ()
+
+
+class Action(Struct, frozen=True):
+    """A button of an item."""
+
+    verb: str
+    label: str
+    #: what is asked before; "" for nothing
+    ask: str = ""
+
+
+class Card(Struct, frozen=True):
+    """An item of the attention list, with what can be done about it here."""
+
+    item: Item
+    row: Row | None
+    actions: tuple[Action, ...]
+    #: a question that can be answered here
+    question: workers.Question | None
+    #: the page with more
+    link: str
+
+
+def fleet_of(live: Live) -> Fleet:
+    if live.fleet is None:
+        raise NotFound(live.trouble or "the state of this root cannot be read", hint="Run `llmc doctor`.")
+    return live.fleet
+
+
+def row_of(live: Live, worker: str) -> Row:
+    row = fleet_of(live).rows.get(worker)
+    if row is None:
+        raise NotFound(f"no worker {worker[:60]!r}", hint="It may have been removed: llmc trash list")
+    return row
+
+
+def attention(live: Live, query: Query) -> Page:
+    def context() -> Context:
+        fleet = fleet_of(live)
+        return {"cards": [_card(live.project, fleet, item) for item in fleet.items], "landed": fleet.landed}
+
+    return Page("attention", context, ("attention", "landed"), frozenset({"fleet", "job"}))
+
+
+def _card(project: Project, fleet: Fleet, item: Item) -> Card:
+    row = fleet.rows.get(item.worker) if item.worker else None
+    link = f"/w/{item.worker}" if item.worker else ""
+    question = None
+    actions: tuple[Action, ...] = ()
+    if item.kind == "review" and row is not None:
+        branch = project.config.repo.default_branch
+        actions = (Action("accept", "Accept", f"Land {row.commit[:9]} on {branch}? Takes back: llmc undo"),)
+        link = f"/w/{item.worker}/review"
+    elif item.kind in ("question", "input", "dialog") and item.worker:
+        try:
+            question = workers.question(project, item.worker)
+        except LlmcError:  # it cannot be answered from here; the item says how
+            question = None
+    elif item.kind == "held" and item.worker:
+        actions = (Action("hold", "Release"),)
+    elif item.kind == "goal_question":
+        link = "/goals"
+    elif item.kind in ("proposed", "task_question", "parked_task"):
+        link = "/tasks"
+    return Card(item, row, actions, question, link)
+
+
+def board(live: Live, query: Query) -> Page:
+    fleet = fleet_of(live)
+    shown = tuple([*fleet.needs, *fleet.working, *fleet.idle][:MOST_PREVIEWS])
+
+    def context() -> Context:
+        return {"screens": dict(live.screens)}
+
+    return Page("board", context, ("board",), frozenset({"fleet", "screen"}), shown)
+
+
+def worker(live: Live, name: str, query: Query) -> Page:
+    row_of(live, name)
+    tab = query.get("tab", "screen")
+    if tab not in TABS:
+        raise NotFound(f"no tab {tab[:20]!r}", hint=f"Tabs: {', '.join(TABS)}")
+
+    def context() -> Context:
+        return {
+            "row": row_of(live, name),
+            "tab": tab,
+            "tabs": TABS,
+            "screen": live.screens.get(name),
+            "talk": workers.talk(live.project, name) if tab == "talk" else (),
+            "details": workers.details(live.project, name) if tab == "task" else None,
+            "events": [one for one in reversed(live.events) if one.worker == name] if tab == "log" else (),
+            "job": live.job_of(name),
+        }
+
+    more = {"screen": f"screen {name}", "log": "events"}.get(tab, "fleet")
+    return Page(
+        "worker",
+        context,
+        ("worker_head", "worker_tab", "job"),
+        frozenset({"fleet", "job", more}),
+        (name,) if tab == "screen" else (),
+    )
+
+
+def review(live: Live, name: str, query: Query) -> Page:
+    row_of(live, name)
+    since = int(query.get("since", "0")) if query.get("since", "0").isdigit() else 0
+    view = "split" if query.get("view") == "split" else "unified"
+
+    def context() -> Context:
+        shown = commenting.page(live.project, name, since)
+        commenting.remember(live.project, shown)
+        return {
+            "row": row_of(live, name),
+            "page": shown,
+            "view": view,
+            "lazy": _lazy_from(shown),
+            "job": live.job_of(name),
+            "notes": _notes(shown),
+        }
+
+    return Page("review", context, ("review_head", "job"), frozenset({"fleet", "job", f"review {name}"}))
+
+
+def _lazy_from(shown: commenting.Page) -> int:
+    """The number of the first file that does not come with the page."""
+    rows = 0
+    for number, file in enumerate(shown.files):
+        rows += 0 if file.folded else len(file.rows)
+        if rows > FIRST_ROWS and number:
+            return number
+    return len(shown.files)
+
+
+def _notes(shown: commenting.Page) -> dict[str, dict[int, list[commenting.Placed]]]:
+    """The comments by file and row; row -1 stands above the file, and the file "" above all."""
+    notes: dict[str, dict[int, list[commenting.Placed]]] = {}
+    files = {file.path: file for file in shown.files}
+    for one in shown.comments:
+        file = files.get(one.anchor.path) if one.anchor else None
+        row = commenting.row_of(one.anchor, file) if one.anchor and file else None
+        place = notes.setdefault(file.path if file else "", {})
+        place.setdefault(-1 if row is None else row, []).append(one)
+    return notes
+
+
+def task_list(live: Live, query: Query) -> Page:
+    def context() -> Context:
+        found = tasks.board(live.project, recent=50)
+        rows = [found.view(task) for task in found.found.tasks.values()]
+        return {"tasks": rows, "picture": graph.picture(rows)}
+
+    return Page("tasks", context, ("tasks",), frozenset({"fleet", "events"}))
+
+
+def goal_list(live: Live, query: Query) -> Page:
+    def context() -> Context:
+        found = goal_views.goals(live.project)
+        goals = [
+            {
+                "id": view.goal.goal_id,
+                "summary": goal_views.summary(view),
+                "tree": goal_views.plan_tree(view, 100),
+            }
+            for view in found.views
+        ]
+        return {"goals": goals, "questions": goal_views.inbox(live.project), "troubles": found.troubles}
+
+    return Page("goals", context, ("goals",), frozenset({"fleet", "events"}))
+
+
+def the_night(live: Live, query: Query) -> Page:
+    def context() -> Context:
+        found = night(live.project, _since(query))
+        return {"night": found, "charts": charts.of_night(found)}
+
+    return Page("night", context, (), frozenset())
+
+
+def _since(query: Query) -> float | None:
+    """The start of the period; None: since the user last looked."""
+    if not query.get("since"):
+        return None
+    try:
+        return now_unix() - parse_duration(query["since"])
+    except ValueError as error:
+        raise UsageError(f"since: {error}", hint="For example: since=12h") from error
+
+
+def events(live: Live, query: Query) -> Page:
+    wanted = {name: query[name] for name in ("worker", "action") if query.get(name)}
+
+    def context() -> Context:
+        shown = [
+            one
+            for one in reversed(live.events)
+            if all(getattr(one, key) == value for key, value in wanted.items())
+        ]
+        return {"events": shown, "wanted": wanted, "jobs": live.jobs.recent(20)}
+
+    return Page("events", context, ("events",), frozenset({"events", "job"}))
+
+
+#: pages of the whole fleet, by their path
+OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
+    "attention": attention,
+    "board": board,
+    "tasks": task_list,
+    "goals": goal_list,
+    "night": the_night,
+    "events": events,
+}
+
+
+def page_named(live: Live, name: str, worker_name: str, query: Query) -> Page:
+    """The page that a stream belongs to."""
+    if name in OF_FLEET:
+        return OF_FLEET[name](live, query)
+    if name in ("worker", "review"):
+        return (worker if name == "worker" else review)(live, worker_name, query)
+    raise NotFound(f"no page {name[:40]!r}")
+
+
+def shared(live: Live, page: str, *, read_only: bool) -> Context:
+    """What every template may use."""
+    return {
+        "fleet": live.fleet,
+        "trouble": live.trouble,
+        "page_name": page,
+        "read_only": read_only,
+        "now": now_unix(),
+        "at": f"/r/{live.key}" if live.key else "",
+    }

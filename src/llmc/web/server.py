@@ -1,0 +1,462 @@
+"""The server of the web page: its roots, its routes, and the process that runs it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from llmc.api import commenting, orders
+from llmc.api.roots import Project
+from llmc.api.said import failed
+from llmc.api.sign_ins import SignIns
+from llmc.base.clock import now_unix
+from llmc.base.errors import Exit, LlmcError, NotFound
+from llmc.web import acts, pages, take
+from llmc.web.guard import Guard, TooLarge, cookie_of, named
+from llmc.web.html import HERE, render
+from llmc.web.live import Live
+from llmc.web.rules import access
+from llmc.web.stream import Stream
+
+Found = TypeVar("Found")
+
+#: pages are made in threads of their own, so that a slow git does not keep others waiting
+THREADS = 12
+#: the parts that every page has
+COMMON = ("nav", "health", "said")
+_STATUS = {Exit.NOT_FOUND: 404, Exit.USAGE: 400, Exit.REFUSED: 409}
+
+
+class Site:
+    """One web page for the roots of a user."""
+
+    def __init__(
+        self,
+        projects: Mapping[str, Project],
+        sign_ins: SignIns,
+        *,
+        hosts: frozenset[str],
+        cookie: str,
+        read_only: bool = False,
+    ) -> None:
+        """`projects`: by the name in their address; the first has the short addresses."""
+        self.lives = {
+            key: Live(key if number else "", project)
+            for number, (key, project) in enumerate(projects.items())
+        }
+        self.sign_ins, self.cookie, self.read_only = sign_ins, cookie, read_only
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
+        self._cache: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
+        self._turns: dict[tuple[str, ...], asyncio.Lock] = {}
+        inner = self._routes()
+        self.app = Guard(
+            Starlette(
+                routes=[
+                    Route("/login", self.login, methods=["GET", "POST"]),
+                    Route("/logout", self.logout, methods=["POST"]),
+                    Route("/manifest.webmanifest", self.manifest),
+                    Mount("/static", StaticFiles(directory=HERE / "static")),
+                    Mount("/r/{root}", routes=inner),
+                    *inner,
+                ],
+                middleware=[Middleware(GZipMiddleware, minimum_size=1000)],
+                exception_handlers={LlmcError: self._error, TooLarge: _too_large, 404: self._unknown},
+                lifespan=self._lifespan,
+            ),
+            sign_ins,
+            hosts,
+            cookie,
+            read_only=read_only,
+        )
+
+    def _routes(self) -> list[BaseRoute]:
+        review = "/w/{worker}/review"
+        return [
+            Route("/", self.of_fleet),
+            Route("/stream", self.stream),
+            Route("/jobs/{job}", self.job),
+            Route("/fleet/{verb}", self.order_fleet, methods=["POST"]),
+            Route("/tasks/{verb}", self.order_task, methods=["POST"]),
+            Route("/goals/answer", self.order_goal, methods=["POST"]),
+            Route("/night.json", self.night_data),
+            Route(review, self.review),
+            Route(f"{review}/files/{{number:int}}", self.review_file),
+            Route(f"{review}/form", self.comment_form),
+            Route(f"{review}/drafts", self.save_draft, methods=["POST"]),
+            Route(f"{review}/drafts/{{comment}}", self.change_draft, methods=["PUT", "DELETE"]),
+            Route(f"{review}/closed/{{comment}}", self.close_comment, methods=["POST"]),
+            Route(f"{review}/viewed/{{number:int}}", self.mark_viewed, methods=["POST"]),
+            Route("/w/{worker}/take", self.take_over),
+            WebSocketRoute("/w/{worker}/terminal", self.terminal),
+            Route("/w/{worker}", self.worker),
+            Route("/w/{worker}/{verb}", self.order_worker, methods=["POST"]),
+            Route("/{page}", self.of_fleet),
+        ]
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        for live in self.lives.values():
+            await asyncio.to_thread(live.stop)
+        self._threads.shutdown(wait=False)
+
+    # What a request is about.
+
+    async def live(self, request: Any) -> Live:
+        """The root of a request, followed from now on."""
+        key = request.path_params.get("root")
+        found = next(iter(self.lives.values())) if key is None else self.lives.get(key)
+        if found is None:
+            raise NotFound(f"no root {key[:40]!r}", hint=f"Roots: {', '.join(self.lives)}")
+        await found.start()
+        return found
+
+    async def thread(self, act: Callable[..., Found], *args: Any) -> Found:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, act, *args)
+
+    def _shared(self, live: Live, page: str) -> dict[str, Any]:
+        roots = [
+            (
+                key,
+                other.project.root.path.name,
+                other.fleet.counts.need if other.fleet else None,
+                other is live,
+            )
+            for key, other in self.lives.items()
+        ]
+        said = live.jobs.recent(1)
+        return {
+            **pages.shared(live, page, read_only=self.read_only),
+            "roots": roots,
+            "last_job": said[0] if said else None,
+        }
+
+    # Pages, and their streams.
+
+    async def show(self, request: Request, live: Live, page: pages.Page, **more: Any) -> Response:
+        context = {**self._shared(live, page.name), **await self.thread(page.context), **more}
+        query = dict(request.query_params)
+        stream = {"page": page.name, "worker": request.path_params.get("worker", ""), **query}
+        body = await self.thread(render, f"{page.name}.html", {**context, "stream": stream, "query": query})
+        return HTMLResponse(body, headers={"cache-control": "no-store"})
+
+    async def of_fleet(self, request: Request) -> Response:
+        live = await self.live(request)
+        name = request.path_params.get("page", "attention")
+        if name not in pages.OF_FLEET:
+            raise NotFound(f"no page {name[:40]!r}")
+        return await self.show(request, live, pages.OF_FLEET[name](live, request.query_params))
+
+    async def worker(self, request: Request) -> Response:
+        live = await self.live(request)
+        return await self.show(
+            request, live, pages.worker(live, request.path_params["worker"], request.query_params)
+        )
+
+    async def review(self, request: Request) -> Response:
+        live = await self.live(request)
+        return await self.show(
+            request, live, pages.review(live, request.path_params["worker"], request.query_params)
+        )
+
+    async def job(self, request: Request) -> Response:
+        live = await self.live(request)
+        job = live.jobs.get(request.path_params["job"])
+        page = pages.Page("job_page", lambda: {"job": job}, ("job",), frozenset({"job"}))
+        return await self.show(request, live, page)
+
+    async def stream(self, request: Request) -> Stream:
+        live = await self.live(request)
+        query = dict(request.query_params)
+        name, worker = query.pop("page", "attention"), query.pop("worker", "")
+        if name == "job_page":
+            job = live.jobs.recent(1)
+            page = pages.Page(name, lambda: {"job": job[0] if job else None}, ("job",), frozenset({"job"}))
+        else:
+            page = pages.page_named(live, name, worker, query)
+        key = (live.key, name, worker, *(f"{one}={query[one]}" for one in sorted(query)))
+        return Stream(live, page, lambda: self.parts(live, page, key))
+
+    async def parts(self, live: Live, page: pages.Page, key: tuple[str, ...]) -> dict[str, str]:
+        """The live elements of a page; made once for all browsers that show it."""
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            revision = live.revision({*page.topics, "job", "fleet"})
+            known = self._cache.get(key)
+            if known is not None and known[0] == revision:
+                return known[1]
+            made = await self.thread(self._made_parts, live, page)
+            if len(self._cache) > 200:
+                self._cache.clear()
+                self._turns.clear()
+            self._cache[key] = (revision, made)
+            return made
+
+    def _made_parts(self, live: Live, page: pages.Page) -> dict[str, str]:
+        context = self._shared(live, page.name)
+        names: tuple[str, ...] = COMMON
+        try:
+            context |= page.context()
+            names = (*COMMON, *page.parts)
+        except LlmcError as error:  # such as a worker that is gone: the rest of the page goes on
+            context["trouble"] = error.message
+        return {name: render(f"parts/{name}.html", context) for name in names}
+
+    async def night_data(self, request: Request) -> Response:
+        live = await self.live(request)
+        context = await self.thread(pages.the_night(live, request.query_params).context)
+        return Response(msgspec.json.encode(context["night"]), media_type="application/json")
+
+    # Orders.
+
+    async def _order(
+        self, request: Request, make: Callable[[Project, acts.Form], acts.Order], worker: str = ""
+    ) -> Response:
+        live = await self.live(request)
+        form = await form_of(request)
+        by = named(request.scope["browser"], request.client.host if request.client else "")
+        hx = "hx-request" in request.headers
+        try:
+            command, act = await self.thread(make, live.project, form)
+
+            def noted(show: Callable[[str], None]) -> Any:
+                orders.note(live.project, worker, command, by)
+                return act(show)
+
+            job = live.jobs.start(worker, command, noted, by)
+        except LlmcError as error:
+            if not hx:
+                raise
+            said = failed(f"llmc {request.path_params.get('verb', '')} {worker}".strip(), error, now_unix())
+            return HTMLResponse(render("parts/said.html", {**self._shared(live, ""), "refused": said}), 200)
+        live.changed("job")
+        if hx:
+            return HTMLResponse(render("parts/said.html", self._shared(live, "")), 202)
+        at = f"/r/{live.key}" if live.key else ""
+        return RedirectResponse(f"{at}/jobs/{job.id}", 303)
+
+    async def order_worker(self, request: Request) -> Response:
+        worker, verb = request.path_params["worker"], request.path_params["verb"]
+        make = acts.OF_WORKER.get(verb)
+        if make is None:
+            raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(acts.OF_WORKER)}")
+        return await self._order(request, lambda project, form: make(project, worker, form), worker)
+
+    async def order_fleet(self, request: Request) -> Response:
+        return await self._order(request, _verb(acts.OF_FLEET, request))
+
+    async def order_task(self, request: Request) -> Response:
+        return await self._order(request, _verb(acts.OF_TASKS, request))
+
+    async def order_goal(self, request: Request) -> Response:
+        return await self._order(request, acts.goal)
+
+    # Comments of a review.
+
+    async def review_file(self, request: Request) -> Response:
+        """One file of a diff, for a reader who got there."""
+        live = await self.live(request)
+        worker, number = request.path_params["worker"], request.path_params["number"]
+        context = await self.thread(pages.review(live, worker, request.query_params).context)
+        files = context["page"].files
+        if number >= len(files):
+            raise NotFound("the change has fewer files now", hint="Reload the page.")
+        shown = {
+            **self._shared(live, "review"),
+            **context,
+            "number": number,
+            "file": files[number],
+            "open": True,
+        }
+        return HTMLResponse(await self.thread(render, "parts/diff_file.html", shown))
+
+    async def comment_form(self, request: Request) -> Response:
+        live = await self.live(request)
+        query, worker = request.query_params, request.path_params["worker"]
+        draft = None
+        if query.get("comment"):
+            page = await self.thread(commenting.page, live.project, worker)
+            draft = next((one for one in page.drafts if one.id == query["comment"]), None)
+        shown = {**self._shared(live, ""), "worker": worker, "where": dict(query), "draft": draft}
+        return HTMLResponse(render("parts/comment_form.html", shown))
+
+    async def save_draft(self, request: Request) -> Response:
+        """A new comment: on a row of a file, on a file, or on the whole change."""
+        live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
+
+        def save() -> commenting.Comment:
+            shown = commenting.page(live.project, worker)
+            file = next((one for one in shown.files if one.path == form.get("path")), None)
+            if form.get("path") and file is None:
+                raise NotFound(f"the change has no file {form['path'][:80]!r} now", hint="Reload the page.")
+            row = int(form["row"]) if form.get("row", "").isdigit() else None
+            if file is not None and row is not None and row >= len(file.rows):
+                raise NotFound("the file has fewer lines now", hint="Reload the page.")
+            return commenting.add(live.project, worker, file, row, form.get("text", ""))
+
+        comment = await self.thread(save)
+        return self._comment(live, worker, comment)
+
+    def _comment(self, live: Live, worker: str, comment: commenting.Comment) -> Response:
+        live.changed(f"review {worker}")
+        placed = commenting.Placed(comment, comment.anchor)
+        shown = {**self._shared(live, ""), "worker": worker, "one": placed}
+        return HTMLResponse(render("parts/comment.html", shown))
+
+    async def change_draft(self, request: Request) -> Response:
+        live, worker = await self.live(request), request.path_params["worker"]
+        comment_id = request.path_params["comment"]
+        if request.method == "DELETE":
+            await self.thread(commenting.delete, live.project, worker, comment_id)
+            live.changed(f"review {worker}")
+            return HTMLResponse("")
+        form = await form_of(request)
+        rev = int(form["rev"]) if form.get("rev", "").isdigit() else None
+        edit = self.thread(commenting.edit, live.project, worker, comment_id, form.get("text", ""), rev)
+        return self._comment(live, worker, await edit)
+
+    async def close_comment(self, request: Request) -> Response:
+        live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
+
+        def close() -> commenting.Comment:
+            is_closed = form.get("closed") != "no"
+            return commenting.close(live.project, worker, request.path_params["comment"], is_closed=is_closed)
+
+        return self._comment(live, worker, await self.thread(close))
+
+    async def mark_viewed(self, request: Request) -> Response:
+        live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
+
+        def mark() -> None:
+            files = commenting.page(live.project, worker).files
+            number = request.path_params["number"]
+            if number >= len(files) or files[number].path != form.get("path"):
+                raise NotFound("the change is another one now", hint="Reload the page.")
+            commenting.mark_viewed(live.project, worker, files[number], is_viewed=form.get("viewed") == "yes")
+
+        await self.thread(mark)
+        live.changed(f"review {worker}")
+        return Response(status_code=204)
+
+    # Take over.
+
+    async def take_over(self, request: Request) -> Response:
+        live = await self.live(request)
+        worker = request.path_params["worker"]
+        page = pages.Page("take", lambda: {"row": pages.row_of(live, worker)})
+        return await self.show(request, live, page)
+
+    async def terminal(self, socket: Any) -> None:
+        live = await self.live(socket)
+        by = named(socket.scope["browser"], socket.client.host if socket.client else "")
+        await take.over(socket, live.project, socket.path_params["worker"], by)
+
+    # Signing in.
+
+    async def login(self, request: Request) -> Response:
+        guard: Guard = request.scope["guard"]
+        target = access.return_path(request.query_params.get("next", "/"))
+        if request.method == "GET":
+            shown = {"link": request.query_params.get("link", ""), "next": target, "problem": ""}
+            return HTMLResponse(render("login.html", shown), headers={"cache-control": "no-store"})
+        form = await form_of(request)
+        target = access.return_path(form.get("next", "/"))
+        problem, status = (
+            "This link was used already, or is older than 10 minutes. Run `llmc web --link` for a new one.",
+            403,
+        )
+        if not guard.may_try():
+            problem, status, cookie = "Too many failed sign-ins. Wait a minute.", 429, None
+        else:
+            name = browser_name(request.headers.get("user-agent", ""))
+            cookie = await self.thread(self.sign_ins.use_link, form.get("link", ""), name)
+            if cookie is None:
+                guard.failed()
+        if cookie is None:
+            shown = {"link": "", "next": target, "problem": problem}
+            return HTMLResponse(render("login.html", shown), status, headers={"cache-control": "no-store"})
+        answer = RedirectResponse(target, 303)
+        secure = request.headers.get("origin", "").startswith("https:")
+        answer.set_cookie(
+            self.cookie,
+            cookie,
+            max_age=180 * 86400,
+            httponly=True,
+            samesite="strict",
+            secure=secure,
+            path="/",
+        )
+        return answer
+
+    async def logout(self, request: Request) -> Response:
+        await self.thread(self.sign_ins.sign_out, cookie_of(request.headers.get("cookie", ""), self.cookie))
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(self.cookie)
+        return answer
+
+    async def manifest(self, request: Request) -> Response:
+        icon = {"src": "/static/icon.svg", "sizes": "any", "type": "image/svg+xml"}
+        about = {
+            "name": "llmc",
+            "short_name": "llmc",
+            "start_url": "/",
+            "display": "standalone",
+            "icons": [icon],
+        }
+        return JSONResponse(about, media_type="application/manifest+json")
+
+    # Errors.
+
+    async def _error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, LlmcError)
+        status = _STATUS.get(error.exit_code, 500)
+        if "hx-request" in request.headers:
+            shown = {"message": error.message, "hint": error.hint}
+            return HTMLResponse(render("parts/problem.html", shown), status)
+        return HTMLResponse(
+            render("error.html", {"message": error.message, "hint": error.hint, "status": status}), status
+        )
+
+    async def _unknown(self, request: Request, error: Exception) -> Response:
+        shown = {"message": f"no page {request.url.path[:80]}", "hint": "", "status": 404}
+        return HTMLResponse(render("error.html", shown), 404)
+
+
+async def _too_large(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("the request is too large or too slow\n", 413)
+
+
+def _verb(
+    known: Mapping[str, Callable[[Project, acts.Form], acts.Order]], request: Request
+) -> Callable[[Project, acts.Form], acts.Order]:
+    verb = request.path_params["verb"]
+    if verb not in known:
+        raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(known)}")
+    return known[verb]
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form."""
+    body = await request.body()
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
+
+
+_SYSTEMS = ("iPhone", "iPad", "Android", "Windows", "Macintosh", "Linux")
+_BROWSERS = {"Firefox/": "Firefox", "Edg/": "Edge", "Chrome/": "Chrome", "Safari/": "Safari"}
+
+
+def browser_name(user_agent: str) -> str:
+    """A browser as people call it: `Firefox on Linux`."""
+    system = next((name for name in _SYSTEMS if name in user_agent), "")
+    browser = next((name for mark, name in _BROWSERS.items() if mark in user_agent), "browser")
+    return f"{browser} on {system}" if system else browser

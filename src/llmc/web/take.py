@@ -1,0 +1,86 @@
+"""Take over a worker: its own pane, in the browser, through a WebSocket. While it is open the worker is attached."""
+
+import asyncio
+import contextlib
+import os
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from llmc.api import orders, workers
+from llmc.api.roots import Project
+from llmc.api.said import command_line
+from llmc.base.errors import LlmcError
+
+#: a paste is not longer
+MOST_TYPED = 100_000
+#: output that the browser has not read yet; then the terminal waits
+MOST_WAITING = 256
+
+
+async def over(socket: WebSocket, project: Project, worker: str, by: str) -> None:
+    """Serve one terminal until the browser leaves or the pane ends."""
+    await socket.accept()
+    try:
+        taken = await asyncio.to_thread(_take, project, worker, by)
+    except LlmcError as error:
+        await socket.close(1011, f"{error.message} {error.hint}".strip()[:120])
+        return
+    try:
+        await socket.send_json({"columns": taken.columns, "lines": taken.lines})
+        await _both_ways(socket, taken.fd)
+    finally:
+        await asyncio.to_thread(workers.hand_back, taken)
+        with contextlib.suppress(RuntimeError):
+            await socket.close()
+
+
+def _take(project: Project, worker: str, by: str) -> workers.TakenOver:
+    taken = workers.take_over(project, worker)
+    orders.note(project, worker, command_line("attach", worker), by)
+    return taken
+
+
+async def _both_ways(socket: WebSocket, fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    shown: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        try:
+            data = os.read(fd, 65536)
+        except OSError:  # the terminal has ended
+            data = b""
+        shown.put_nowait(data)
+        if not data or shown.qsize() >= MOST_WAITING:
+            loop.remove_reader(fd)
+
+    async def show() -> None:
+        while data := await shown.get():
+            await socket.send_bytes(data)
+            if shown.qsize() < MOST_WAITING // 2:
+                loop.add_reader(fd, read)
+
+    async def type_in() -> None:
+        while True:
+            message: dict[str, Any] = dict(await socket.receive())
+            if message["type"] == "websocket.disconnect":
+                return
+            data = message.get("bytes") or (message.get("text") or "").encode()
+            if data and len(data) <= MOST_TYPED:
+                await asyncio.to_thread(_write, fd, data)
+
+    loop.add_reader(fd, read)
+    ways = [asyncio.ensure_future(show()), asyncio.ensure_future(type_in())]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        loop.remove_reader(fd)
+        for way in ways:
+            way.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, OSError):
+                await way
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
