@@ -382,3 +382,33 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
             return app.store.worker
 
     assert asyncio.run(click()) == "carol"
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> None:
+    """Break: count the other roots once, at the start; or open the root that the cursor was on before."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.sees("IDLE 1")
+    ui.press("}")
+    ui.sees("no other root of yours is registered")
+    ui.press("q")
+    ui.sees("BACK AT THE PROMPT")
+    other = fleet.dir / "zoo"
+    fleet.llmc("init", "--target", str(other))
+    for args in (("add", "zelda"), ("up", "--detach", "--no-patrol")):
+        fleet.llmc("--root", str(other), *args)
+    try:
+        ui = screen()
+        ui.sees(f"[{fleet.root.name}] · zoo ·")
+        fleet.llmc("--root", str(other), "start", "--worker", "zelda", "--prompt", "Pick\n@ask Which colour?")
+        ui.sees("zoo 1", "NEEDS YOU 0")
+        ui.press("R")
+        ui.sees("Your roots", "1 needs you")
+        ui.press("j", "Enter")
+        ui.sees("[zoo 1]", "zelda", "Which colour?")
+        ui.press("{")
+        ui.sees(f"[{fleet.root.name}] · zoo 1", "adam")
+    finally:
+        fleet.llmc("--root", str(other), "nuke", "--all", "--yes", code=None)
+        fleet.llmc("--root", str(other), "down", code=None)

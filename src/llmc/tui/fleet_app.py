@@ -86,6 +86,11 @@ class FleetApp(Acting):
         elif self.view == "diff" and self.diff is not None:
             self.diff.cursor = event.index
             self._draw_content()
+        elif self.view == "roots":
+            self.roots.cursor = event.index
+            self._draw_content()
+            if event.again:
+                self.do_enter()
 
 
 def run(
