@@ -412,3 +412,26 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
     finally:
         fleet.llmc("--root", str(other), "nuke", "--all", "--yes", code=None)
         fleet.llmc("--root", str(other), "down", code=None)
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
+    """Break: read the lines from the worktree of the source, where the change is not."""
+    fleet.plant({"long.txt": "".join(f"line {number}\n" for number in range(1, 41))})
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    work = f"sed -i -e '1iadded' -e 's/line 30/changed/' long.txt; git add -A; {COMMIT} -m 'Two places'"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"Edit\n@sh {work}")
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("d")
+    ui.sees("23 unchanged lines (f opens)")
+    ui.press("n", "n", "f")
+    ui.sees("line 12", "line 20")
+    ui.press("f")
+    ui.sees_no("line 12")
+    ui.press("}")
+    ui.sees("13 unchanged lines", "line 8", "line 22")
+    ui.press("{")
+    ui.sees("23 unchanged lines")

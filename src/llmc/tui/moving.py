@@ -61,11 +61,13 @@ class Moving(Frame):
 
     def do_fold(self) -> None:
         if self.view == "diff" and self.diff is not None:
-            self.diff.fold()
-            self._draw_content()
+            self.fold_diff()
         else:
             self.store.fold(folded=True)
             self._moved()
+
+    def fold_diff(self) -> None:
+        """The keys of the diff say how; diff_keys.py."""
 
     def do_unfold(self) -> None:
         self.store.fold(folded=False)
