@@ -172,7 +172,7 @@ class Reviewing(Moving):
             else:
                 saved.append(later.commenting.add(self.project, name, file, row, text).id)
 
-        def later(text: str) -> None:
+        def keep_soon(text: str) -> None:
             if self._save is not None:
                 self._save.stop()
             self._save = self.set_timer(SAVE_S, lambda: self._kept(keep, text))
@@ -183,7 +183,7 @@ class Reviewing(Moving):
             self._change_comments(lambda: keep(text))
 
         where = f"{file.path}" if file else "the whole change"
-        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=later)
+        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=keep_soon)
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:
         try:
