@@ -234,7 +234,8 @@ class DiffView(Struct):
         page, dot = self.page, f" {brush.dot} "
         added = sum(file.added or 0 for file in page.files)
         deleted = sum(file.deleted or 0 for file in page.files)
-        parts = [page.worker, f"{len(page.files)} files +{added} -{deleted}", f"round {page.round}"]
+        files = "1 file" if len(page.files) == 1 else f"{len(page.files)} files"
+        parts = [page.worker, f"{files} +{added} -{deleted}", f"round {page.round}"]
         if page.since:
             parts.append(f"since round {page.since}")
         if page.viewed:

@@ -81,10 +81,15 @@ def header(
     need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
     right = Text()
     right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
-    right.append(f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} ", style=theme.muted)
+    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} "
+    is_wrong = bool(trouble) or not health.daemon
+    if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
+        right.append(rest, style=theme.muted)
     begin = f" llmc{dot}"
     room = width - len(begin) - len(dot) - left.cell_len - right.cell_len - 1
-    left = Text.assemble((f"{begin}{roots(room)}{dot}", f"bold {theme.text}"), left)
+    name = roots(room)
+    head = " " if is_wrong and cells(name) > room else f"{begin}{name}{dot}"
+    left = Text.assemble((head, f"bold {theme.text}"), left)
     return _ends(left, right, width)
 
 

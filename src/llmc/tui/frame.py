@@ -159,6 +159,11 @@ class Frame(App[str | None]):
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.redraw)
 
+    def on_lines_resized(self) -> None:
+        self._draw_list()
+        self._draw_content()
+        self._rested()
+
     def _place(self, width: int, height: int) -> None:
         """Choose the layout by the size of the terminal."""
         body = self.query_one("#body")

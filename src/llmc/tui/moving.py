@@ -160,6 +160,9 @@ class Moving(Frame):
         else:
             self.exit(None)
 
+    def do_leave(self) -> None:
+        self.exit(None)
+
     def do_redraw(self) -> None:
         self.subscription.look_again()
         self.refresh(repaint=True, layout=True)
