@@ -1,4 +1,4 @@
-.PHONY: help setup demo test compiled-tests soak drills check checklist lint unit bench docs lock clean
+.PHONY: help setup demo test compiled-tests soak drills check checklist lint unit bench docs pictures lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Bytecode is kept, whatever the caller's environment says: or each of the suite's processes compiles every test again.
@@ -53,6 +53,10 @@ bench:           ## measure; JSON in bench/results/, a table on screen
 
 docs:            ## write the generated parts of the docs again
 	@$(BIN)/python scripts/make-docs
+
+pictures:        ## draw the pictures of the docs again, of a real fleet
+	@scripts/setup
+	@$(BIN)/python scripts/make-pictures
 
 lock:            ## resolve the pinned dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 pyproject.toml requirements/dev.in -o requirements/dev.lock

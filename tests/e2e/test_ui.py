@@ -62,7 +62,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     review(fleet)
     ui.sees("NEEDS YOU 1", "adam", "+6 -0")
     ui.press("Space", "d")
-    ui.sees("1 files +6 -0", "def greet():", "round 1")
+    ui.sees("1 file +6 -0", "def greet():", "round 1")
     ui.press("j", "j", "j", "j", "c")
     ui.sees("comment on g.py")
     ui.type("Make it 11")
@@ -149,8 +149,7 @@ def test_attach_and_back_to_the_same_place(fleet: Fleet, screen: Open) -> None:
     wait_until(lambda: fleet.status("baker")["attached"])
     ui.sees_no("NEEDS YOU")
     ui.press("C-b", "d")
-    shown = ui.sees("NEEDS YOU 0", "baker · idle")
-    assert next(line for line in shown.splitlines() if line.startswith(">")).split()[2] == "baker"
+    ui.sees("NEEDS YOU 0", "baker · idle", "> ○ baker")
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -177,9 +176,9 @@ def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
     ui.resize(20, 5)
     ui.sees("need you")
     ui.resize(40, 12)
-    ui.sees("NEEDS YOU")
-    ui.resize(120, 36)
     ui.sees("NEEDS YOU", "daemon not running")
+    ui.resize(120, 36)
+    ui.sees("NEEDS YOU", "daemon not running", "IDLE 1  adam")
     fleet.tmux("kill-server")
     ui.press("Right")
     ui.sees("no running agent")
@@ -203,13 +202,26 @@ def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
     ui = screen()
     ui.sees("NEEDS YOU 1")
     ui.press("d")
-    shown = ui.sees("[red]bold[/red]", "<script>")
-    assert "NEEDS YOU" in shown
-    assert "\u202e" not in shown
+    assert "\u202e" not in ui.sees("[red]bold[/red]", "<script>", "NEEDS YOU")
     ui.press("Escape")
     ui.sees("s start")
     ui.press("a")
-    assert "NEEDS YOU" in ui.sees("[red]bold[/red]", "y land")
+    ui.sees("[red]bold[/red]", "y land", "NEEDS YOU")
+
+
+@pytest.mark.parametrize("before", [(), *in_soak(("m",), ("d",))])
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_ctrl_c_leaves_from_everywhere(fleet: Fleet, screen: Open, before: tuple[str, ...]) -> None:
+    """Break: take the key for text, or for nothing: a terminal in raw mode sends no signal."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.sees("IDLE 1")
+    ui.press("Right", *before)
+    if before:
+        ui.sees({"m": "message to adam", "d": "no changes"}[before[0]])
+    ui.press("C-c")
+    ui.sees("BACK AT THE PROMPT")
+    assert ui.exit_code == 0
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, *in_soak(signal.SIGTERM, signal.SIGHUP)])
@@ -242,10 +254,7 @@ def test_small_plain_and_without_colour(
     fleet.up("--no-patrol")
     review(fleet)
     ui = screen(columns=columns, rows=rows, **env)
-    shown = ui.sees("NEEDS YOU 1", "adam")
-    line = next(line for line in shown.splitlines() if line.startswith(">"))
-    assert ("◆" in line) == ("LC_ALL" not in env)
-    assert "R adam" in line or "◆ adam" in line
+    ui.sees("NEEDS YOU 1", "> R adam" if "LC_ALL" in env else "> ◆ adam")
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -382,3 +391,56 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
             return app.store.worker
 
     assert asyncio.run(click()) == "carol"
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> None:
+    """Break: count the other roots once, at the start; or open the root that the cursor was on before."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.sees("IDLE 1")
+    ui.press("}")
+    ui.sees("no other root of yours is registered")
+    ui.press("q")
+    ui.sees("BACK AT THE PROMPT")
+    other = fleet.dir / "zoo"
+    fleet.llmc("init", "--target", str(other))
+    for args in (("add", "zelda"), ("up", "--detach", "--no-patrol")):
+        fleet.llmc("--root", str(other), *args)
+    try:
+        ui = screen()
+        ui.sees(f"[{fleet.root.name}] · zoo ·")
+        fleet.llmc("--root", str(other), "start", "--worker", "zelda", "--prompt", "Pick\n@ask Which colour?")
+        ui.sees("zoo 1", "NEEDS YOU 0")
+        ui.press("R")
+        ui.sees("Your roots", "1 needs you")
+        ui.press("j", "Enter")
+        ui.sees("[zoo 1]", "zelda", "Which colour?")
+        ui.press("{")
+        ui.sees(f"[{fleet.root.name}] · zoo 1", "adam")
+    finally:
+        fleet.llmc("--root", str(other), "nuke", "--all", "--yes", code=None)
+        fleet.llmc("--root", str(other), "down", code=None)
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
+    """Break: read the lines from the worktree of the source, where the change is not."""
+    fleet.plant({"long.txt": "".join(f"line {number}\n" for number in range(1, 41))})
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    work = f"sed -i -e '1iadded' -e 's/line 30/changed/' long.txt; git add -A; {COMMIT} -m 'Two places'"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"Edit\n@sh {work}")
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("d")
+    ui.sees("23 unchanged lines (f opens)")
+    ui.press("n", "n", "f")
+    ui.sees("line 12", "line 20")
+    ui.press("f")
+    ui.sees_no("line 12")
+    ui.press("}")
+    ui.sees("13 unchanged lines", "line 8", "line 22")
+    ui.press("{")
+    ui.sees("23 unchanged lines")

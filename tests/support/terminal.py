@@ -42,7 +42,7 @@ class Terminal:
             self._tmux("send-keys", "-t", "t", key)
 
     def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", "-t", "t", text)
+        self._tmux("send-keys", "-l", "-t", "t", "--", text)
 
     def paste(self, text: str) -> None:
         """As a terminal pastes: bracketed."""
@@ -56,7 +56,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p", "-t", "t")
 
     def sees(self, *texts: str, timeout_s: float = 20) -> str:
-        """Wait until the screen shows all of these; returns it."""
+        """Wait until the screen shows all of these; returns it. What else is on it may be drawn only in part."""
 
         def found() -> str:
             shown = self.screen()

@@ -24,6 +24,7 @@ from llmc.reviews.rules.talk import Comment as Comment
 from llmc.reviews.rules.talk import Placed as Placed
 from llmc.reviews.rules.talk import Round as Round
 from llmc.reviews.rules.talk import Talk
+from llmc.reviews.rules.unchanged import gap_before as gap_before
 from llmc.sessions.submit import Receipt
 
 
@@ -90,6 +91,11 @@ def _since(
     plain = files_of(git.diff(shown.worktree, sent.head, shown.head))
     kept = {file.path for file in files}
     return files, tuple(file.path for file in plain if file.path not in kept)
+
+
+def file_lines(shown: Page, file: DiffFile) -> list[str]:
+    """The lines of a file as it would land, also those that the diff leaves out."""
+    return git.file_text(shown.review.worktree, shown.review.result, file.path).split("\n")
 
 
 def add(project: Project, name: str, file: DiffFile | None, row: int | None, text: str) -> Comment:

@@ -97,8 +97,16 @@ class Subscription:
     Changes before there is a listener are kept for it.
     """
 
-    def __init__(self, project: Project, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        listener: Listener | None = None,
+        *,
+        pause_s: float = PAUSE_S,
+        rest_s: float = REST_S,
+    ) -> None:
         self._project, self._listener = project, listener
+        self._pause_s, self._rest_s = pause_s, rest_s
         self._untold: list[Change] = []
         self._hand_over = threading.Lock()
         self._log = EventLog(str(project.root.events))
@@ -161,7 +169,7 @@ class Subscription:
         try:
             while not self._ended:
                 now = time.monotonic()
-                if due and now - looked >= PAUSE_S:
+                if due and now - looked >= self._pause_s:
                     looked, due = now, self._watch_directories()
                     self._events(list(rows_of(events.lines())), first=not self._known and not self._landed)
                     self._fleet()
@@ -169,7 +177,7 @@ class Subscription:
                     captured = now
                     self._screens()
                 wait_s = self._wait_s(looked, captured, due)
-                due = self._wait(wait_s) or due or time.monotonic() - looked >= REST_S
+                due = self._wait(wait_s) or due or time.monotonic() - looked >= self._rest_s
         finally:
             for watch in self._watches.values():
                 watch.close()
@@ -194,7 +202,7 @@ class Subscription:
 
     def _wait_s(self, looked: float, captured: float, due: bool) -> float:
         now = time.monotonic()
-        until = looked + (PAUSE_S if due else REST_S)
+        until = looked + (self._pause_s if due else self._rest_s)
         if self._watched:
             until = min(until, captured + self._screen_pause())
         return max(0.0, until - now)

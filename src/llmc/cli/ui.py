@@ -34,6 +34,8 @@ _INTERACTIVE = (
     "demo",
     "drill",
 )
+#: options with which a command goes on until the user ends it
+_ENDLESS = frozenset({"--follow", "--watch"})
 GET_IT = "pip install 'llmc[ui]'"
 #: a typed command may take long: an accept validates
 COMMAND_S = 3600.0
@@ -114,7 +116,8 @@ def _typed(project: Project) -> "Typed":
 
     def needs_terminal(line: str) -> bool:
         words = line.split()
-        return bool(words) and (words[0] in _INTERACTIVE or words[:2] == ["config", "edit"])
+        is_endless = not _ENDLESS.isdisjoint(words)
+        return bool(words) and (words[0] in _INTERACTIVE or words[:2] == ["config", "edit"] or is_endless)
 
     return Typed(argv, run, needs_terminal, lambda line: _completions(str(project.root.path), line))
 

@@ -423,6 +423,11 @@ def diff(repo: Path, base: str, tip: str) -> str:
     return git(repo, "diff-tree", "-r", *plain, base, tip, "--", timeout_s=300).stdout
 
 
+def file_text(repo: Path, tree: str, path: str) -> str:
+    """A file of a commit or tree."""
+    return git(repo, "cat-file", "blob", f"{tree}:{path}").stdout
+
+
 def conflicted_files(worktree: Path) -> tuple[str, ...]:
     done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
     return tuple(rows(done.stdout))

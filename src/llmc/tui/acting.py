@@ -101,6 +101,8 @@ class Acting(Reviewing):
         entry = self.store.entry
         if self.view == "diff":
             self.do_comment()
+        elif self.view == "roots":
+            self.exit(self.roots.paths[self.roots.cursor])
         elif self.view:
             return
         elif entry is None:

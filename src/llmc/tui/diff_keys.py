@@ -14,7 +14,7 @@ from llmc.tui.frame import SAVE_S
 from llmc.tui.moving import Moving
 
 if TYPE_CHECKING:
-    from llmc.api.commenting import Page
+    from llmc.api.commenting import DiffFile, Page
 
 
 class Reviewing(Moving):
@@ -81,6 +81,48 @@ class Reviewing(Moving):
     def do_previous_comment(self) -> None:
         self._jump("comment", -1)
 
+    def fold_diff(self) -> None:
+        diff = self.diff
+        if diff is not None:
+            self._with_texts([diff.unread] if diff.unread else [], diff.fold)
+
+    def do_more_context(self) -> None:
+        self._widen(later.diff_view.CONTEXT_STEP)
+
+    def do_less_context(self) -> None:
+        self._widen(-later.diff_view.CONTEXT_STEP)
+
+    def _widen(self, by: int) -> None:
+        diff = self.diff
+        if diff is not None:
+            files = [one for one in diff.page.files if one.path not in diff.folded | diff.texts.keys()]
+            self._with_texts(files, lambda: diff.widen(by))
+
+    def _with_texts(self, files: "list[DiffFile]", act: Callable[[], None]) -> None:
+        """Read the lines that the diff leaves out of these files, then act."""
+        diff = self.diff
+        if diff is None:
+            return
+
+        def show(texts: dict[str, list[str]]) -> None:
+            diff.texts |= texts
+            act()
+            self._draw_content()
+
+        def work() -> None:
+            found: dict[str, list[str]] = {}
+            for file in files:
+                try:
+                    found[file.path] = later.commenting.file_lines(diff.page, file)
+                except LlmcError:
+                    found[file.path] = []  # deleted, or a nested repository
+            self.call_from_thread(show, found)
+
+        if files:
+            self.run_worker(work, thread=True, exit_on_error=False)
+        else:
+            show({})
+
     def do_fold_all(self) -> None:
         if self.diff is not None:
             self.diff.fold_all()
@@ -110,6 +152,11 @@ class Reviewing(Moving):
         if diff is None or diff.line is None:
             return
         line, draft, name = diff.line, diff.draft, diff.page.worker
+        if line.kind == "unchanged":
+            self._say(
+                "", "this line is not part of the diff; comment on a changed line or one near it", PLAIN
+            )
+            return
         if line.kind == "comment" and draft is None:
             self._say("", "this comment was sent; write another one on its line", PLAIN)
             return
@@ -125,7 +172,7 @@ class Reviewing(Moving):
             else:
                 saved.append(later.commenting.add(self.project, name, file, row, text).id)
 
-        def later(text: str) -> None:
+        def keep_soon(text: str) -> None:
             if self._save is not None:
                 self._save.stop()
             self._save = self.set_timer(SAVE_S, lambda: self._kept(keep, text))
@@ -136,7 +183,7 @@ class Reviewing(Moving):
             self._change_comments(lambda: keep(text))
 
         where = f"{file.path}" if file else "the whole change"
-        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=later)
+        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=keep_soon)
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:
         try:

@@ -5,23 +5,27 @@ from collections.abc import Callable
 from msgspec import Struct, field
 from rich.text import Text
 
-from llmc.api.commenting import Comment, DiffFile, Kind, Page, Placed, row_of
+from llmc.api.commenting import Comment, DiffFile, DiffRow, Kind, Page, Placed, gap_before, row_of
 from llmc.base.text import in_line, shortened, visible
 from llmc.tui.drawing import Brush, clock
 
-#: a folded stretch of unchanged lines is not shown by git; hunks are separated by their header
 NUMBER_CELLS = 5
+#: how many unchanged lines git shows around a change, and by how many a key changes that
+CONTEXT = 3
+CONTEXT_STEP = 5
 
 
 class DiffLine(Struct, frozen=True):
     """One line of the view."""
 
-    #: `file`, `row`, `comment`, or `text` for a remark about the whole
+    #: `file`, `row`, `comment`, `unchanged` for a line that git leaves out, or `text` for a remark about the whole
     kind: str
     file: int = -1
+    #: of an unchanged line: the hunk after it
     row: int = -1
     placed: Placed | None = None
     text: str = ""
+    unchanged: DiffRow | None = None
 
 
 class DiffView(Struct):
@@ -31,6 +35,12 @@ class DiffView(Struct):
     folded: set[str] = field(default_factory=set)
     cursor: int = 0
     lines: list[DiffLine] = field(default_factory=list)
+    #: unchanged lines around each change
+    context: int = CONTEXT
+    #: stretches of unchanged lines that are open, by path and the row of the hunk after them
+    opened: set[tuple[str, int]] = field(default_factory=set)
+    #: the lines of files of which unchanged ones are shown, by path
+    texts: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, page: Page, before: "DiffView | None" = None) -> "DiffView":
@@ -40,6 +50,8 @@ class DiffView(Struct):
         if before is not None and before.page.worker == page.worker:
             known = {file.path for file in before.page.files}
             view.folded = {path for path in view.folded if path not in known} | before.folded
+            if before.page.review.result == page.review.result:
+                view.context, view.opened, view.texts = before.context, before.opened, before.texts
         view.refresh()
         if before is not None and before.page.worker == page.worker:
             view.cursor = view._same_line(before)
@@ -76,11 +88,30 @@ class DiffView(Struct):
                 assert one.anchor is not None
                 at_row.setdefault(row_of(one.anchor, file), []).append(one)
             lines += [DiffLine("comment", number, placed=one) for one in at_row.get(None, [])]
-            for at in range(len(file.rows)):
+            for at, row in enumerate(file.rows):
+                head, tail = self._around(file, at) if row.kind is Kind.HUNK else ([], [])
+                lines += [DiffLine("unchanged", number, at, unchanged=one) for one in head]
                 lines.append(DiffLine("row", number, at))
+                lines += [DiffLine("unchanged", number, at, unchanged=one) for one in tail]
                 lines += [DiffLine("comment", number, at, one) for one in at_row.get(at, [])]
         self.lines = lines
         self.cursor = min(self.cursor, max(0, len(lines) - 1))
+
+    def _around(self, file: DiffFile, at: int) -> tuple[list[DiffRow], list[DiffRow]]:
+        """The unchanged lines that are shown before a hunk: after the change above it, and right before it."""
+        gap, text = gap_before(file, at), self.texts.get(file.path)
+        if text is None or not gap.size:
+            return [], []
+        more = gap.size if (file.path, at) in self.opened else self.context - CONTEXT
+        above = more if gap.first > 1 and (file.path, at) not in self.opened else 0
+        middle = min(gap.last + 1, gap.first + above)
+        start = max(middle, gap.last + 1 - more)
+        return gap.rows(text, range(gap.first, middle)), gap.rows(text, range(start, gap.last + 1))
+
+    def _hidden(self, line: DiffLine) -> int:
+        """How many unchanged lines are left out before a hunk."""
+        file = self.page.files[line.file]
+        return gap_before(file, line.row).size - sum(map(len, self._around(file, line.row)))
 
     def _at_top(self) -> list[Placed]:
         """Comments about the whole change, and those whose file is gone from the diff."""
@@ -147,10 +178,45 @@ class DiffView(Struct):
     def _is_hunk(self, line: DiffLine) -> bool:
         return line.kind == "row" and self.page.files[line.file].rows[line.row].kind is Kind.HUNK
 
+    @property
+    def unread(self) -> DiffFile | None:
+        """The file to read before the unchanged lines at the cursor can be opened."""
+        file, line = self.file, self.line
+        is_gap = file is not None and line is not None and self._is_hunk(line) and self._hidden(line) > 0
+        return file if is_gap and file is not None and file.path not in self.texts else None
+
+    def widen(self, by: int) -> None:
+        """Show more or fewer unchanged lines around each change."""
+        self.context = max(CONTEXT, self.context + by)
+        before = self.line
+        self.refresh()
+        if before is not None:
+            same = (
+                n
+                for n, one in enumerate(self.lines)
+                if (one.kind, one.file, one.row, one.placed)
+                == (before.kind, before.file, before.row, before.placed)
+            )
+            self.cursor = next(same, self.cursor)
+
     def fold(self) -> None:
-        """Fold or open the file of the cursor."""
+        """Fold or open the unchanged lines at the cursor, else its file."""
         file, line = self.file, self.line
         if file is None or line is None:
+            return
+        key = (file.path, line.row)
+        if file.path in self.texts and (
+            key in self.opened
+            if line.kind == "unchanged"
+            else self._is_hunk(line) and gap_before(file, line.row).size
+        ):
+            self.opened ^= {key}
+            self.refresh()
+            self.cursor = next(
+                n
+                for n, one in enumerate(self.lines)
+                if (one.kind, one.file, one.row) == ("row", line.file, line.row)
+            )
             return
         self.folded ^= {file.path}
         number = line.file
@@ -168,7 +234,8 @@ class DiffView(Struct):
         page, dot = self.page, f" {brush.dot} "
         added = sum(file.added or 0 for file in page.files)
         deleted = sum(file.deleted or 0 for file in page.files)
-        parts = [page.worker, f"{len(page.files)} files +{added} -{deleted}", f"round {page.round}"]
+        files = "1 file" if len(page.files) == 1 else f"{len(page.files)} files"
+        parts = [page.worker, f"{files} +{added} -{deleted}", f"round {page.round}"]
         if page.since:
             parts.append(f"since round {page.since}")
         if page.viewed:
@@ -183,8 +250,13 @@ class DiffView(Struct):
         match line.kind:
             case "file":
                 text = self._file(line, width, brush)
+            case "row" if self._is_hunk(line):
+                text = self._hunk(line, brush)
             case "row":
-                text = self._row(line, width, brush)
+                text = self._row(self.page.files[line.file].rows[line.row], width, brush)
+            case "unchanged":
+                assert line.unchanged is not None
+                text = self._row(line.unchanged, width, brush)
             case "comment":
                 assert line.placed is not None
                 text = self._comment(line.placed, width, brush)
@@ -223,12 +295,16 @@ class DiffView(Struct):
         text.stylize(f"on {brush.theme.selected}")
         return text
 
-    def _row(self, line: DiffLine, width: int, brush: Brush) -> Text:
-        row = self.page.files[line.file].rows[line.row]
+    def _hunk(self, line: DiffLine, brush: Brush) -> Text:
+        row, hidden = self.page.files[line.file].rows[line.row], self._hidden(line)
+        lines = "1 unchanged line" if hidden == 1 else f"{hidden} unchanged lines"
+        told = (
+            f"{'..':>{2 * NUMBER_CELLS}}  {lines} (f opens)" if hidden else f"{brush.rule * 3} line {row.new}"
+        )
+        return Text(f" {told}  {in_line(row.text)}", style=brush.theme.muted)
+
+    def _row(self, row: DiffRow, width: int, brush: Brush) -> Text:
         theme = brush.theme
-        if row.kind is Kind.HUNK:
-            told = f" {brush.rule * 3} line {row.new} {in_line(row.text)}"
-            return Text(told, style=theme.muted)
         if row.kind is Kind.NOTE:
             return Text(f" {'':>{2 * NUMBER_CELLS}}   {in_line(row.text)}", style=theme.muted)
         old, new = (f"{number or '':>{NUMBER_CELLS}}" for number in (row.old, row.new))

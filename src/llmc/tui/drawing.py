@@ -4,7 +4,7 @@ Every text of an agent or a repository is cleaned here, before it becomes a line
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from rich.style import Style
@@ -56,14 +56,16 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M", time.localtime(at))
 
 
-def header(fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: str, roots: str = "") -> Text:
-    """The first line: the root, the daemon, and the counts."""
+def header(
+    fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: str, roots: Callable[[int], str]
+) -> Text:
+    """The first line: the root, the daemon, and the counts. `roots`: the root, and others as far as there is room."""
     theme = brush.theme
     if fleet is None:
         return Text(shortened(printable(trouble or "reading the fleet ..."), width), style=theme.muted)
     counts, health = fleet.counts, fleet.health
     dot = f" {brush.dot} "
-    left = Text(f" llmc{dot}{printable(fleet.name)}{roots}{dot}", style=f"bold {theme.text}")
+    left = Text()
     if trouble:
         left.append(printable(trouble), style=theme.error)
     elif health.daemon:
@@ -79,7 +81,15 @@ def header(fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: s
     need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
     right = Text()
     right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
-    right.append(f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} ", style=theme.muted)
+    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} "
+    is_wrong = bool(trouble) or not health.daemon
+    if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
+        right.append(rest, style=theme.muted)
+    begin = f" llmc{dot}"
+    room = width - len(begin) - len(dot) - left.cell_len - right.cell_len - 1
+    name = roots(room)
+    head = " " if is_wrong and cells(name) > room else f"{begin}{name}{dot}"
+    left = Text.assemble((head, f"bold {theme.text}"), left)
     return _ends(left, right, width)
 
 
@@ -135,7 +145,7 @@ def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequen
             told = " ".join(entries[0].names)
         text.append(f"  {printable(told)}", style=theme.text if section == IDLE else theme.muted)
     text.truncate(width, overflow="ellipsis")
-    return Line(_selected(text, spot is not None and store.cursor == spot, width, brush), spot)
+    return Line(marked(text, spot is not None and store.cursor == spot, width, brush), spot)
 
 
 def _entry_lines(
@@ -209,7 +219,8 @@ def _landed(landed: Landed, width: int, brush: Brush) -> Text:
     return text
 
 
-def _selected(text: Text, selected: bool, width: int, brush: Brush, *, first: bool = True) -> Text:
+def marked(text: Text, selected: bool, width: int, brush: Brush, *, first: bool = True) -> Text:
+    """A line, with the cursor on it if it is selected."""
     if selected:
         text.pad_right(max(0, width - text.cell_len))
         text.stylize(Style(bgcolor=brush.theme.selected))
@@ -221,7 +232,7 @@ def _selected(text: Text, selected: bool, width: int, brush: Brush, *, first: bo
 def with_cursor(line: Line, store: Store, width: int, brush: Brush) -> Text:
     """The line, marked if the cursor stands on it."""
     is_here = line.spot is not None and line.spot == store.cursor
-    return _selected(line.text.copy(), is_here, width, brush, first=line.first)
+    return marked(line.text.copy(), is_here, width, brush, first=line.first)
 
 
 def middle(name: str, width: int) -> str:

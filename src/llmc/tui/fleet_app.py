@@ -9,6 +9,7 @@ from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
+from llmc.tui.form import LEAVE
 from llmc.tui.frame import TYPING_S
 from llmc.tui.lines import Lines
 from llmc.tui.typed import Typed
@@ -18,7 +19,7 @@ class FleetApp(Acting):
     """The fleet on one screen."""
 
     def on_key(self, event: events.Key) -> None:
-        if self.form.display:
+        if self.form.display and event.key != LEAVE:
             self.form.press(event.key, event.character)
             return
         event.prevent_default().stop()
@@ -27,7 +28,7 @@ class FleetApp(Acting):
             if event.character and event.character.isprintable() and event.character != " "
             else event.key
         )
-        if self.confirm is not None:
+        if self.confirm is not None and key != LEAVE:
             self._confirm_key(key)
             return
         if self._is_typing(event):
@@ -86,6 +87,11 @@ class FleetApp(Acting):
         elif self.view == "diff" and self.diff is not None:
             self.diff.cursor = event.index
             self._draw_content()
+        elif self.view == "roots":
+            self.roots.cursor = event.index
+            self._draw_content()
+            if event.again:
+                self.do_enter()
 
 
 def run(

@@ -6,6 +6,8 @@ from textual import events
 from textual.widgets import TextArea
 
 Send = Callable[[str], None]
+#: the key that no form and no question takes
+LEAVE = "ctrl+c"
 
 
 class Form(TextArea):
@@ -61,7 +63,7 @@ class Form(TextArea):
         return True
 
     async def _on_key(self, event: events.Key) -> None:
-        if not self.display:
+        if not self.display or event.key == LEAVE:
             event.prevent_default().stop()
             self._elsewhere(event)  # closed a moment ago: the key is the screen's
         elif self.press(event.key, event.character):

@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Container, Vertical
 from textual.timer import Timer
 
+from llmc.api.other_roots import OtherRoots, RootSeen
 from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.api.subscription import (
@@ -33,6 +34,7 @@ from llmc.tui.drawing import Brush
 from llmc.tui.form import Form
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
+from llmc.tui.root_list import RootList
 from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ DEAF_S = 0.3
 TYPING_S = 0.2
 #: a draft is saved this long after the last key
 SAVE_S = 0.5
+
+#: how a terminal reports the mouse: clicks, moves, and places beyond column 223
+MOUSE_MODES = (1000, 1003, 1015, 1006)
 
 TABS = ("screen", "task", "talk", "receipts")
 _TITLES = {"screen": "Screen", "task": "Task", "talk": "Talk", "receipts": "Receipts"}
@@ -80,7 +85,10 @@ class Frame(App[str | None]):
     ) -> None:
         super().__init__()
         self.project, self.subscription = project, subscription
-        self.brush, self.typed, self.roots = brush, typed, roots
+        self.brush, self.typed = brush, typed
+        self.roots = RootList(roots, str(project.root.path))
+        others = [path for path in roots if path != self.roots.shown]
+        self._others = OtherRoots(others, self._from_thread)
         remapped = project.config.ui.keys
         self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
         self.store = Store()
@@ -94,6 +102,7 @@ class Frame(App[str | None]):
         self.page_lines: list[Text] = []
         self.in_pane = False
         self.full = False
+        self.mouse_on = True
         self.diff: DiffView | None = None
         #: the status and commit of its worker when it was read
         self.diff_of = ("", "")
@@ -131,10 +140,16 @@ class Frame(App[str | None]):
         for change in self.subscription.listen(self._from_thread):
             self._told(change)
         self.redraw()
-        self.call_after_refresh(self.run_worker, later.load, thread=True)
+        self.call_after_refresh(self.run_worker, self._go_on, thread=True)
+
+    def _go_on(self) -> None:
+        """What the first frame did not wait for."""
+        later.load()
+        self._others.start()
 
     def on_unmount(self) -> None:
         self.subscription.stop()
+        self._others.stop()
 
     def _tick(self) -> None:
         """Ages grow; nothing is read."""
@@ -143,6 +158,11 @@ class Frame(App[str | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.redraw)
+
+    def on_lines_resized(self) -> None:
+        self._draw_list()
+        self._draw_content()
+        self._rested()
 
     def _place(self, width: int, height: int) -> None:
         """Choose the layout by the size of the terminal."""
@@ -167,17 +187,15 @@ class Frame(App[str | None]):
     def is_wide(self) -> bool:
         return self.query_one("#body").has_class("wide")
 
-    def _from_thread(self, change: Change) -> None:
-        try:
-            self.call_from_thread(self._told, change)
-        except RuntimeError:
-            pass  # the screen is closing
+    def _from_thread(self, change: Change | RootSeen) -> None:
+        self.call_later(self._told, change)  # does not wait: the screen may be waiting for this thread to end
 
-    def _told(self, change: Change) -> None:
+    def _told(self, change: Change | RootSeen) -> None:
         match change:
             case FleetSeen():
                 before = self._waiting()
                 self.store.update(change.fleet)
+                self.roots.update(RootSeen(self.roots.shown, change.fleet.counts))
                 if self.wanted and self.store.go_to(self.wanted):
                     self.wanted = ""
                 self._tell_news(before)
@@ -195,6 +213,9 @@ class Frame(App[str | None]):
             case Trouble():
                 self.trouble = change.text
                 self._draw_bars()
+            case RootSeen():
+                self.roots.update(change)
+                self.redraw()
 
     def on_key(self, event: events.Key) -> None:
         """A key that no form takes; fleet_app.py says what it does."""
@@ -253,6 +274,12 @@ class Frame(App[str | None]):
             content.show(len(diff.lines), lambda index, size: diff.text_of(index, size, self.brush))
             content.reveal(diff.cursor, context=2)
             return
+        if self.view == "roots":
+            content.show(
+                len(self.roots.paths), lambda index, size: self.roots.text_of(index, size, self.brush)
+            )
+            content.reveal(self.roots.cursor)
+            return
         lines = self.page_lines if self.view or self.tab != "screen" else self._screen_lines(width)
         content.show(len(lines), lambda index, size: lines[index].copy())
 
@@ -276,18 +303,18 @@ class Frame(App[str | None]):
 
     def _draw_bars(self) -> None:
         fleet, brush = self.store.fleet, self.brush
-        where = (
-            f" ({self.roots.index(fleet.root) + 1} of {len(self.roots)})"
-            if fleet and fleet.root in self.roots and len(self.roots) > 1
-            else ""
-        )
         self.query_one("#head", Bar).show(
-            lambda width: drawing.header(fleet, now_unix(), width, brush, self.trouble, where)
+            lambda width: drawing.header(fleet, now_unix(), width, brush, self.trouble, self._roots)
         )
         self.query_one("#tabs", Bar).show(self._tabs)
         self.query_one("#next", Bar).show(self._next)
         self.query_one("#said", Bar).show(self._said)
         self.query_one("#bar", Bar).show(self._bar)
+
+    def _roots(self, room: int) -> str:
+        if self.roots.several:
+            return self.roots.title(room, self.brush)
+        return self.roots.name(self.roots.shown)
 
     def _tabs(self, width: int) -> Text:
         theme = self.brush.theme
@@ -451,9 +478,17 @@ class Frame(App[str | None]):
         """Give the terminal to a program, and take it back after it."""
         with self.suspend():
             proc.run_attached(argv, env=env or dict(os.environ))
+        self._report_mouse()
         self.subscription.look_again()
         self.refresh(repaint=True, layout=True)
         self.redraw()
+
+    def _report_mouse(self) -> None:
+        """Tell the terminal whether to report the mouse: textual turns it on, and has no public call for the rest."""
+        if self._driver is not None:
+            letter = "h" if self.mouse_on else "l"
+            self._driver.write("".join(f"\x1b[?{mode}{letter}" for mode in MOUSE_MODES))
+            self._driver.flush()
 
     def _open_form(
         self,

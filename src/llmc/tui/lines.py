@@ -27,6 +27,9 @@ class Lines(ScrollView):
             super().__init__()
             self.lines, self.index, self.again = lines, index, again
 
+    class Resized(Message):
+        """There is another width to draw for."""
+
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.can_focus = False
@@ -74,6 +77,7 @@ class Lines(ScrollView):
     def on_resize(self, event: events.Resize) -> None:
         self._made.clear()
         self.virtual_size = Size(self.size.width, self._count)
+        self.post_message(self.Resized())
 
     def on_click(self, event: events.Click) -> None:
         index = round(self.scroll_offset.y) + event.y

@@ -21,6 +21,9 @@ class Moving(Frame):
         if self.view == "diff" and self.diff is not None:
             self.diff.move(by)
             self._draw_content()
+        elif self.view == "roots":
+            self.roots.move(by)
+            self._draw_content()
         elif self.view or self.in_pane:
             content.scroll_to(y=max(0, content.scroll_offset.y + by), animate=False)
         else:
@@ -58,11 +61,13 @@ class Moving(Frame):
 
     def do_fold(self) -> None:
         if self.view == "diff" and self.diff is not None:
-            self.diff.fold()
-            self._draw_content()
+            self.fold_diff()
         else:
             self.store.fold(folded=True)
             self._moved()
+
+    def fold_diff(self) -> None:
+        """The keys of the diff say how; diff_keys.py."""
 
     def do_unfold(self) -> None:
         self.store.fold(folded=False)
@@ -119,11 +124,22 @@ class Moving(Frame):
             self._show_page(later.pages.log_lines(self.said, width, self.brush), end=True)
 
     def do_roots(self) -> None:
-        if len(self.roots) < 2 or self.store.fleet is None:
+        if self._has_others():
+            self.roots.begin()
+            self._open("roots")
+
+    def do_next_root(self) -> None:
+        if self._has_others():
+            self.exit(self.roots.beside(1))
+
+    def do_previous_root(self) -> None:
+        if self._has_others():
+            self.exit(self.roots.beside(-1))
+
+    def _has_others(self) -> bool:
+        if not self.roots.several:
             self._say("", "no other root of yours is registered", PLAIN)
-            return
-        at = self.roots.index(self.store.fleet.root) if self.store.fleet.root in self.roots else -1
-        self.exit(self.roots[(at + 1) % len(self.roots)])
+        return self.roots.several
 
     def do_back(self) -> None:
         """One step back; never out of the screen."""
@@ -144,17 +160,17 @@ class Moving(Frame):
         else:
             self.exit(None)
 
+    def do_leave(self) -> None:
+        self.exit(None)
+
     def do_redraw(self) -> None:
         self.subscription.look_again()
         self.refresh(repaint=True, layout=True)
 
     def do_mouse(self) -> None:
-        driver = self._driver
-        on = getattr(self, "_mouse_on", True)
-        if driver is not None:
-            (driver._disable_mouse_support if on else driver._enable_mouse_support)()  # type: ignore[attr-defined]
-        self._mouse_on = not on
-        self._say("", "mouse off: the terminal selects text" if on else "mouse on", PLAIN)
+        self.mouse_on = not self.mouse_on
+        self._report_mouse()
+        self._say("", "mouse on" if self.mouse_on else "mouse off: the terminal selects text", PLAIN)
 
     def do_copy(self) -> None:
         entry = self.store.entry

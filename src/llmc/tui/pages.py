@@ -18,6 +18,7 @@ TITLES = {
     "goals": "Goals",
     "night": "Night",
     "events": "Events",
+    "roots": "Your roots: Enter opens one",
     "help": "Keys",
     "log": "This session's commands",
 }

@@ -1,0 +1,62 @@
+"""The roots of this user beside the one on the screen: how many need you in each, live.
+
+Each has a calm subscription: no screen is captured, and a busy root is looked at every two seconds.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from llmc.api import roots
+from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
+from llmc.api.views import Counts
+from llmc.base.errors import LlmcError
+
+#: the least time between two looks at a root
+PAUSE_S = 2.0
+#: without any change
+REST_S = 60.0
+
+
+class RootSeen(Struct, frozen=True):
+    """A root of this user."""
+
+    path: str
+    #: None: not read yet
+    counts: Counts | None = None
+    #: why it cannot be read
+    problem: str = ""
+
+
+class OtherRoots:
+    """Follows some roots, and tells each change to one listener, in threads of their own."""
+
+    def __init__(self, paths: list[str], listener: Callable[[RootSeen], None]) -> None:
+        self._paths, self._listener = paths, listener
+        self._subscriptions: list[Subscription] = []
+
+    def start(self) -> None:
+        for path in self._paths:
+            try:
+                project = roots.open_project(path)
+            except LlmcError as error:
+                self._listener(RootSeen(path, problem=error.message))
+                continue
+            hear = self._hearing(path)
+            self._subscriptions.append(Subscription(project, hear, pause_s=PAUSE_S, rest_s=REST_S).start())
+
+    def _hearing(self, path: str) -> Callable[[Change], None]:
+        def hear(change: Change) -> None:
+            match change:
+                case FleetSeen():
+                    self._listener(RootSeen(path, change.fleet.counts))
+                case Trouble() if change.text:
+                    self._listener(RootSeen(path, problem=change.text))
+
+        return hear
+
+    def stop(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._subscriptions.pop().stop()
