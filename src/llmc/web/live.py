@@ -1,7 +1,6 @@
 """One root, followed once for all browsers: the latest of everything, and a wake-up for every stream when it changes."""
 
 import asyncio
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable
 
@@ -48,14 +47,16 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first = asyncio.Event()
         self._subscription: Subscription | None = None
-        self._starting = threading.Lock()
 
-    async def start(self) -> None:
-        """Follow the root, and wait for the first look at it."""
+    def follow(self) -> None:
+        """Follow the root from now on."""
         if self._subscription is None:
             self._loop = asyncio.get_running_loop()
             self._subscription = Subscription(self.project, self._heard)
             self._subscription.start()
+
+    async def seen(self) -> None:
+        """Wait for the first look at the root."""
         async with asyncio.timeout(FIRST_LOOK_S):
             await self._first.wait()
 

@@ -106,6 +106,8 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        for live in self.lives.values():
+            live.follow()
         yield
         for live in self.lives.values():
             await asyncio.to_thread(live.stop)
@@ -119,7 +121,7 @@ class Site:
         found = next(iter(self.lives.values())) if key is None else self.lives.get(key)
         if found is None:
             raise NotFound(f"no root {key[:40]!r}", hint=f"Roots: {', '.join(self.lives)}")
-        await found.start()
+        await found.seen()
         return found
 
     async def thread(self, act: Callable[..., Found], *args: Any) -> Found:
