@@ -24,6 +24,7 @@ from bench import (
     status_json,
     submit_receipt,
     task_rescan,
+    web,
     worktree_reset,
 )
 from bench.machine import machine
@@ -47,6 +48,7 @@ BENCHES = {
         goals,
         growth,
         screen,
+        web,
     )
 }
 RESULTS = Path(__file__).parent / "results"

@@ -191,7 +191,9 @@ class Subscription:
         """
         root = self._project.root
         inboxes = [root.inbox / name for name in self._workers]
-        wanted = [path for path in (root.path, root.private, root.logs, root.reviews, *inboxes) if path.is_dir()]
+        wanted = [
+            path for path in (root.path, root.private, root.logs, root.reviews, *inboxes) if path.is_dir()
+        ]
         for path in [path for path in self._watches if path not in wanted]:
             self._watches.pop(path).close()
         new = [path for path in wanted if path not in self._watches]

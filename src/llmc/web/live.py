@@ -19,6 +19,11 @@ from llmc.api.subscription import (
 from llmc.api.views import Fleet
 from llmc.web.jobs import Job, Jobs
 
+#: the least time between two wake-ups of the streams
+PAUSE_S = 0.25
+#: the topic that changes when nothing else does, this often
+ALIVE = "alive"
+ALIVE_S = 20.0
 #: how long the first page waits for the first look at a root
 FIRST_LOOK_S = 20.0
 
@@ -28,6 +33,10 @@ class Waiter:
 
     def __init__(self, topics: frozenset[str], future: "asyncio.Future[None]") -> None:
         self.topics, self.future = topics, future
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class Live:
@@ -43,6 +52,9 @@ class Live:
         #: how often each topic has changed
         self.revisions: Counter[str] = Counter()
         self._waiters: set[Waiter] = set()
+        self._changed: set[str] = set()
+        self._waking: asyncio.TimerHandle | None = None
+        self._woken = 0.0
         self._looks: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first = asyncio.Event()
@@ -54,6 +66,7 @@ class Live:
             self._loop = asyncio.get_running_loop()
             self._subscription = Subscription(self.project, self._heard)
             self._subscription.start()
+            self._stay_alive()
 
     async def seen(self) -> None:
         """Wait for the first look at the root."""
@@ -92,12 +105,23 @@ class Live:
                 self.changed("fleet")
 
     def changed(self, *topics: str) -> None:
-        """Wake the streams that show one of these topics."""
+        """Wake the streams that show one of these topics, soon: changes in a short time are one wake-up."""
         self.revisions.update(topics)
+        self._changed.update(topics)
+        if self._waking is None:
+            loop = asyncio.get_running_loop()
+            self._waking = loop.call_at(max(loop.time(), self._woken + PAUSE_S), self._wake)
+
+    def _wake(self) -> None:
+        topics, self._changed = self._changed, set()
+        self._waking, self._woken = None, asyncio.get_running_loop().time()
         for waiter in [one for one in self._waiters if not one.topics.isdisjoint(topics)]:
             self._waiters.discard(waiter)
-            if not waiter.future.done():
-                waiter.future.set_result(None)
+            waiter.wake()
+
+    def _stay_alive(self) -> None:
+        self.changed(ALIVE)
+        asyncio.get_running_loop().call_later(ALIVE_S, self._stay_alive)
 
     def revision(self, topics: Iterable[str]) -> int:
         return sum(self.revisions[topic] for topic in topics)

@@ -1,19 +1,15 @@
-"""Server-sent events of one browser: all live elements at first, then those that change, at most four times a second.
+"""Server-sent events of one browser: all live elements at first, then those that change.
 
 A browser that slept or lost the connection asks again and gets everything, so it cannot miss a change.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from llmc.web.guard import Receive, Scope, Send
-from llmc.web.live import Live
+from llmc.web.live import ALIVE, Live, Waiter
 from llmc.web.pages import Page
-
-#: the least time between two messages
-PAUSE_S = 0.25
-#: without a change, a comment keeps proxies from closing the connection
-ALIVE_S = 20.0
 
 
 class Stream:
@@ -21,6 +17,8 @@ class Stream:
 
     def __init__(self, live: Live, page: Page, parts: Callable[[], Awaitable[dict[str, str]]]) -> None:
         self._live, self._page, self._parts = live, page, parts
+        self._topics = page.topics | {"job", "fleet", ALIVE}
+        self._waiter: Waiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [
@@ -30,6 +28,7 @@ class Stream:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         gone = asyncio.ensure_future(_disconnected(receive))
+        gone.add_done_callback(self._leave)
         self._live.look_at(self._page.screens)
         try:
             await self._follow(send, gone)
@@ -37,24 +36,23 @@ class Stream:
             self._live.look_away(self._page.screens)
             gone.cancel()
 
+    def _leave(self, _: object) -> None:
+        if self._waiter is not None:
+            self._waiter.wake()
+
     async def _follow(self, send: Send, gone: "asyncio.Future[None]") -> None:
-        topics = self._page.topics | {"job", "fleet"}
         sent: dict[str, str] = {}
         while not gone.done():
-            waiter = self._live.next_change(topics)
+            self._waiter = waiter = self._live.next_change(self._topics)
             try:
                 parts = await self._parts()
-                news = {name: html for name, html in parts.items() if sent.get(name) != html}
-                if news:
-                    sent |= news
-                    await send({"type": "http.response.body", "body": message(news), "more_body": True})
-                    await asyncio.wait({gone}, timeout=PAUSE_S)
-                while not waiter.future.done() and not gone.done():
-                    await asyncio.wait(
-                        {gone, waiter.future}, timeout=ALIVE_S, return_when=asyncio.FIRST_COMPLETED
-                    )
-                    if not waiter.future.done() and not gone.done():
-                        await send({"type": "http.response.body", "body": b": alive\n\n", "more_body": True})
+                news = tuple((name, html) for name, html in parts.items() if sent.get(name) != html)
+                sent.update(news)
+                # Without news, a comment keeps proxies from closing the connection.
+                body = message(news) if news else b": alive\n\n"
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                if not gone.done():
+                    await waiter.future
             finally:
                 self._live.forget(waiter)
 
@@ -64,10 +62,10 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def message(parts: dict[str, str]) -> bytes:
-    """One event that swaps these elements; each is in one morph, so that focus and scroll stay."""
+@lru_cache(maxsize=64)
+def message(parts: tuple[tuple[str, str], ...]) -> bytes:
+    """One event that swaps these elements, the same bytes for every browser; a morph keeps focus and scroll."""
     html = "".join(
-        f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{part}</hx-partial>'
-        for name, part in parts.items()
+        f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{part}</hx-partial>' for name, part in parts
     )
     return ("".join(f"data: {line}\n" for line in html.replace("\r", "").split("\n")) + "\n").encode()
