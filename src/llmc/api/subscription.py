@@ -111,6 +111,7 @@ class Subscription:
         self._hand_over = threading.Lock()
         self._log = EventLog(str(project.root.events))
         self._reader: LogReader | None = None
+        self._seq = 0
         self._known: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._landed: list[Row] = []
@@ -192,13 +193,18 @@ class Subscription:
         """Read what changed; returns whether to look again soon. Whatever fails is said, and tried again later."""
         try:
             soon = self._watch_directories()
-            self._reader = self._reader or self._log.reader(_midnight(now_unix()))
+            self._reader = self._reader or self._new_reader()
             self._events(list(rows_of(self._reader.lines())), first=not self._known and not self._landed)
             self._fleet()
         except Exception as error:
             self._say_trouble(_said(error))
+            self._reader = None
             return False
         return soon
+
+    def _new_reader(self) -> LogReader:
+        """From the start of the day; after trouble, from the last event that was told."""
+        return self._log.reader_after(self._seq) if self._seq else self._log.reader(_midnight(now_unix()))
 
     def _watch_directories(self) -> bool:
         """Watch the directories whose files say that something changed; returns whether one is new.
@@ -278,6 +284,7 @@ class Subscription:
         self._landed += [row for row in rows if row.get("action") in ("accepted", "undone")]
         told = tuple(map(event_line, rows[-EVENTS:] if first else rows))
         if told:
+            self._seq = max(self._seq, told[-1].seq)
             self._tell(Happened(told))
 
     def _screen_pause(self) -> float:
