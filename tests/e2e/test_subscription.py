@@ -108,3 +108,16 @@ def test_a_state_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: 
     wait_until(lambda: isinstance(listener.told[-1], FleetSeen))
     troubles = [change.text for change in listener.told if isinstance(change, Trouble)]
     assert troubles[-1] == ""
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_log_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: Listener) -> None:
+    """Break: let the thread end, so that the screen stays as it was without a word."""
+    log = fleet.root / "logs/events.jsonl"
+    fleet.llmc("down")
+    log.rename(log.with_name("away"))
+    log.mkdir()
+    wait_until(lambda: any(isinstance(change, Trouble) and change.text for change in listener.told))
+    log.rmdir()
+    log.with_name("away").rename(log)
+    wait_until(lambda: isinstance(listener.told[-1], FleetSeen))

@@ -3,7 +3,6 @@
 Each has a calm subscription: no screen is captured, and a busy root is looked at every two seconds.
 """
 
-import contextlib
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -35,9 +34,12 @@ class OtherRoots:
     def __init__(self, paths: list[str], listener: Callable[[RootSeen], None]) -> None:
         self._paths, self._listener = paths, listener
         self._subscriptions: list[Subscription] = []
+        self._ended = False
 
     def start(self) -> None:
         for path in self._paths:
+            if self._ended:
+                break
             try:
                 project = roots.open_project(path)
             except LlmcError as error:
@@ -45,6 +47,8 @@ class OtherRoots:
                 continue
             hear = self._hearing(path)
             self._subscriptions.append(Subscription(project, hear, pause_s=PAUSE_S, rest_s=REST_S).start())
+        if self._ended:
+            self.stop()
 
     def _hearing(self, path: str) -> Callable[[Change], None]:
         def hear(change: Change) -> None:
@@ -57,6 +61,7 @@ class OtherRoots:
         return hear
 
     def stop(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self._subscriptions.pop().stop()
+        """End them soon; a root that is slow to read holds up nobody."""
+        self._ended = True
+        for subscription in self._subscriptions:
+            subscription.end()

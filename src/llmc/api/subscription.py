@@ -21,6 +21,7 @@ from llmc.api.views import Fleet, Landed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.given import number, text
+from llmc.base.log_reader import LogReader
 from llmc.base.panes import Pane, find
 from llmc.base.tmux import Unknown
 from llmc.base.wake import Watch, open_watch
@@ -110,6 +111,8 @@ class Subscription:
         self._untold: list[Change] = []
         self._hand_over = threading.Lock()
         self._log = EventLog(str(project.root.events))
+        self._reader: LogReader | None = None
+        self._seq = 0
         self._known: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._landed: list[Row] = []
@@ -142,17 +145,22 @@ class Subscription:
                 return
         self._listener(change)
 
-    def stop(self) -> None:
-        """End it, and wait until nothing more is told."""
+    def end(self) -> None:
+        """End it soon."""
         self._ended = True
         self.look_again()
+
+    def stop(self) -> None:
+        """End it, and wait until nothing more is told."""
+        self.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(10)
 
     def look_again(self) -> None:
         """Look now, also where nothing changed."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._write_fd, b".")
+        with self._hand_over, contextlib.suppress(BlockingIOError):
+            if self._write_fd >= 0:
+                os.write(self._write_fd, b".")
 
     def watch_screens(self, *workers: str) -> None:
         """Capture the screens of these workers from now on, and no other."""
@@ -163,16 +171,14 @@ class Subscription:
             self.look_again()
 
     def _follow(self) -> None:
-        events = self._log.reader(_midnight(now_unix()))
         looked = captured = 0.0
         due = True
         try:
             while not self._ended:
                 now = time.monotonic()
                 if due and now - looked >= self._pause_s:
-                    looked, due = now, self._watch_directories()
-                    self._events(list(rows_of(events.lines())), first=not self._known and not self._landed)
-                    self._fleet()
+                    looked = now
+                    due = self._look()
                 if self._watched and now - captured >= self._screen_pause():
                     captured = now
                     self._screens()
@@ -182,7 +188,26 @@ class Subscription:
             for watch in self._watches.values():
                 watch.close()
             os.close(self._read_fd)
-            os.close(self._write_fd)
+            with self._hand_over:
+                os.close(self._write_fd)
+                self._write_fd = -1
+
+    def _look(self) -> bool:
+        """Read what changed; returns whether to look again soon. Whatever fails is said, and tried again later."""
+        try:
+            soon = self._watch_directories()
+            self._reader = self._reader or self._new_reader()
+            self._events(list(rows_of(self._reader.lines())), first=not self._known and not self._landed)
+            self._fleet()
+        except Exception as error:
+            self._say_trouble(_said(error))
+            self._reader = None
+            return False
+        return soon
+
+    def _new_reader(self) -> LogReader:
+        """From the start of the day; after trouble, from the last event that was told."""
+        return self._log.reader_after(self._seq) if self._seq else self._log.reader(_midnight(now_unix()))
 
     def _watch_directories(self) -> bool:
         """Watch the directories whose files say that something changed; returns whether one is new.
@@ -223,14 +248,10 @@ class Subscription:
         return True
 
     def _fleet(self) -> None:
-        try:
-            page = seeing.status_for_people(self._project, self._known)
-            fleet = views.fleet_of(
-                page.view, page.now, self._landings(), self._changed_lines(page.view["workers"])
-            )
-        except (LlmcError, seeing.Unreadable, OSError) as error:
-            self._say_trouble(getattr(error, "message", "") or str(error) or "the state cannot be read")
-            return
+        page = seeing.status_for_people(self._project, self._known)
+        fleet = views.fleet_of(
+            page.view, page.now, self._landings(), self._changed_lines(page.view["workers"])
+        )
         self._say_trouble("")
         self._workers = tuple(fleet.rows)
         self._tell(FleetSeen(fleet))
@@ -268,6 +289,7 @@ class Subscription:
         self._landed += [row for row in rows if row.get("action") in ("accepted", "undone")]
         told = tuple(map(event_line, rows[-EVENTS:] if first else rows))
         if told:
+            self._seq = max(self._seq, told[-1].seq)
             self._tell(Happened(told))
 
     def _screen_pause(self) -> float:
@@ -313,6 +335,14 @@ def _screen(worker: str, at: float, pane: Pane | None, text: str) -> Screen:
         return Screen(worker, at, (), "no running agent")
     lines = tuple(line.rstrip() for line in text.rstrip("\n").split("\n"))
     return Screen(worker, at, lines, "the agent has exited" if pane.dead else "")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, LlmcError):
+        return error.message
+    if isinstance(error, seeing.Unreadable):
+        return "the state cannot be read"
+    return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
 
 
 def event_line(row: Row) -> EventLine:

@@ -35,7 +35,7 @@ _INTERACTIVE = (
     "drill",
 )
 #: options with which a command goes on until the user ends it
-_ENDLESS = frozenset({"--follow", "--watch"})
+_ENDLESS = frozenset({"--follow", "-F", "--watch"})
 GET_IT = "pip install 'llmc[ui]'"
 #: a typed command may take long: an accept validates
 COMMAND_S = 3600.0
@@ -117,7 +117,8 @@ def _typed(project: Project) -> "Typed":
     def needs_terminal(line: str) -> bool:
         words = line.split()
         is_endless = not _ENDLESS.isdisjoint(words)
-        return bool(words) and (words[0] in _INTERACTIVE or words[:2] == ["config", "edit"] or is_endless)
+        is_one = words[:1] and words[0] in _INTERACTIVE
+        return bool(is_one or is_endless or words[:2] in (["config", "edit"], ["status", "-w"]))
 
     return Typed(argv, run, needs_terminal, lambda line: _completions(str(project.root.path), line))
 

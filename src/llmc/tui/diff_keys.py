@@ -15,6 +15,7 @@ from llmc.tui.moving import Moving
 
 if TYPE_CHECKING:
     from llmc.api.commenting import DiffFile, Page
+    from llmc.tui.diff_view import DiffView
 
 
 class Reviewing(Moving):
@@ -84,7 +85,7 @@ class Reviewing(Moving):
     def fold_diff(self) -> None:
         diff = self.diff
         if diff is not None:
-            self._with_texts([diff.unread] if diff.unread else [], diff.fold)
+            self._with_texts([diff.unread] if diff.unread else [], lambda now: now.fold())
 
     def do_more_context(self) -> None:
         self._widen(later.diff_view.CONTEXT_STEP)
@@ -96,24 +97,27 @@ class Reviewing(Moving):
         diff = self.diff
         if diff is not None:
             files = [one for one in diff.page.files if one.path not in diff.folded | diff.texts.keys()]
-            self._with_texts(files, lambda: diff.widen(by))
+            self._with_texts(files, lambda now: now.widen(by))
 
-    def _with_texts(self, files: "list[DiffFile]", act: Callable[[], None]) -> None:
-        """Read the lines that the diff leaves out of these files, then act."""
+    def _with_texts(self, files: "list[DiffFile]", act: "Callable[[DiffView], None]") -> None:
+        """Read the lines that the diff leaves out of these files, then act on the diff as it is then."""
         diff = self.diff
         if diff is None:
             return
+        page = diff.page
 
         def show(texts: dict[str, list[str]]) -> None:
-            diff.texts |= texts
-            act()
-            self._draw_content()
+            now = self.diff
+            if now is not None and now.page.review.result == page.review.result:
+                now.texts |= texts
+                act(now)
+                self._draw_content()
 
         def work() -> None:
             found: dict[str, list[str]] = {}
             for file in files:
                 try:
-                    found[file.path] = later.commenting.file_lines(diff.page, file)
+                    found[file.path] = later.commenting.file_lines(page, file)
                 except LlmcError:
                     found[file.path] = []  # deleted, or a nested repository
             self.call_from_thread(show, found)

@@ -51,7 +51,7 @@ class DiffView(Struct):
             known = {file.path for file in before.page.files}
             view.folded = {path for path in view.folded if path not in known} | before.folded
             if before.page.review.result == page.review.result:
-                view.context, view.opened, view.texts = before.context, before.opened, before.texts
+                view.context, view.opened, view.texts = before.context, set(before.opened), dict(before.texts)
         view.refresh()
         if before is not None and before.page.worker == page.worker:
             view.cursor = view._same_line(before)
