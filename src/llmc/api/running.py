@@ -21,8 +21,6 @@ from llmc.config import trust
 from llmc.config.paths import Root
 from llmc.daemon import control
 from llmc.daemon.auto import AutoOptions as AutoOptions
-from llmc.daemon.control import SERVING as SERVING
-from llmc.daemon.control import start_web as start_web
 from llmc.daemon.host import Host
 from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require

@@ -25,6 +25,8 @@ from llmc.hook_client import PORTABLE
 class Rank(IntEnum):
     """The lock order: a lock may only be taken while all locks held have a lower rank."""
 
+    #: held by the server of the web page while it runs
+    WEB_SERVER = -2
     #: one goal tick at a time
     TICK = -1
     #: one planner run at a time

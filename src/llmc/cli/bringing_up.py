@@ -11,6 +11,7 @@ from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import parse_end, project_of, root_of
 from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
+from llmc.cli.web import start_beside
 
 
 @click.command("up")
@@ -20,6 +21,7 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
     is_flag=True,
     help="Run the daemon in the background and return when all workers are ready",
 )
+@click.option("--web", is_flag=True, help="With --detach: start the web page too, and print a link to it")
 @click.option("--no-patrol", is_flag=True, help="Disable the patrol; react only to hooks")
 @click.option(
     "--auto",
@@ -62,6 +64,7 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
 def up(
     ctx: click.Context,
     detach: bool,
+    web: bool,
     no_patrol: bool,
     auto: bool,
     concurrency: int | None,
@@ -92,6 +95,10 @@ def up(
     named = [name for name, value in said.items() if value is not None]
     if named and not auto:
         raise UsageError(f"{named[0]} requires --auto", hint="Run: llmc up --auto --detach ...")
+    if web and (not detach or as_json):
+        raise UsageError(
+            "--web requires --detach, and prints a link for people", hint="Run: llmc up --detach --web"
+        )
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
@@ -102,7 +109,10 @@ def up(
     if done.ended is not None:
         return done.ended
     if done.ran_already:
-        return _show_started(done, as_json)
+        code = _show_started(done, as_json)
+        if web:
+            start_beside(project_of(ctx))
+        return code
     workers = done.workers
     if as_json:
         rows = [plain(worker, "name", "status", "error_reason") for worker in workers]
@@ -118,6 +128,8 @@ def up(
             say(f"  {worker.name}: {worker.status}")
     if not workers:
         say("no workers yet; next: llmc add adam")
+    if web:
+        start_beside(project_of(ctx))
     return _code(done)
 
 

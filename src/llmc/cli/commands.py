@@ -52,6 +52,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Run a demo on a sample repository",
     "uninstall": "Remove a root and everything llmc created for it",
     "report": "Report the status of your work (for agents)",
+    "service": "Print a systemd unit that keeps llmc running",
     "completion": "Print a shell completion script",
     "hook": "Receive a hook event from an agent (internal)",
 }
@@ -64,7 +65,7 @@ PLACES: dict[str, str] = {
         "llmc.cli.bringing_up": "up down",
         "llmc.cli.overseeing": "overseer",
         "llmc.cli.ui": "ui",
-        "llmc.cli.web": "web",
+        "llmc.cli.web": "web service",
         "llmc.cli.watching": "status wait events logs digest",
         "llmc.cli.directing": "start message answer hold release attach peek console",
         "llmc.cli.reviewing": "review reject",

@@ -1,18 +1,18 @@
 """`llmc web`: the fleet in a browser."""
 
+import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
 import click
 
-from llmc.api import roots
+from llmc.api import roots, web_process
 from llmc.api.roots import Project
-from llmc.api.running import SERVING, start_web
 from llmc.api.sign_ins import SignIns
 from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.arguments import project_of
-from llmc.cli.output import is_terminal, print_json, say
+from llmc.cli.output import is_terminal, note, print_json, say, say_lines
 
 GET_IT = "pip install 'llmc[web]'"
 PORT = 8765
@@ -40,6 +40,7 @@ PORT = 8765
 )
 @click.option("--sign-out", is_flag=True, help="Sign out every browser, and exit")
 @click.option("--detach", is_flag=True, help="Run in the background")
+@click.option("--stop", is_flag=True, help="Stop the server of this root, and exit")
 @click.option("--no-link", is_flag=True, hidden=True, help="Print no link: it would stay in a log")
 @click.option("--json", "as_json", is_flag=True, help="Print machine-readable output")
 @click.pass_context
@@ -52,6 +53,7 @@ def web(
     new_link: bool,
     sign_out: bool,
     detach: bool,
+    stop: bool,
     no_link: bool,
     as_json: bool,
 ) -> int:
@@ -72,19 +74,26 @@ def web(
         count = sign_ins.sign_out()
         print_json({"signed_out": count}) if as_json else say(f"signed out {count} browsers")
         return 0
+    if stop:
+        stopped = web_process.stop(project)
+        text = "stopped the web page" if stopped else "the web page was not running"
+        print_json({"stopped": stopped}) if as_json else say(text)
+        return 0
     if new_link:
-        _print_link(sign_ins, as_json)
+        _print_link(project, sign_ins, as_json)
         return 0
     if not is_installed():
         raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
     if detach:
         argv = ["--port", str(port), "--address", address, *(["--read-only"] if read_only else [])]
         argv += [word for name in allowed for word in ("--allow-host", name)]
-        pid = start_web(project, argv)
+        pid = web_process.start(project, argv)
         say(f"the web page is running (pid {pid})") if not as_json else None
-        _print_link(sign_ins, as_json)
+        _print_link(project, sign_ins, as_json)
         return 0
-    say_link = (lambda: say(SERVING)) if no_link else (lambda: _print_link(sign_ins, as_json))
+    say_link = (
+        (lambda: say(web_process.SERVING)) if no_link else (lambda: _print_link(project, sign_ins, as_json))
+    )
     return _serve(project, sign_ins, address, port, allowed, read_only, say_link)
 
 
@@ -108,20 +117,79 @@ def _serve(
         say_link()
 
     if address not in ("127.0.0.1", "::1", "localhost"):
-        say(f"warning: {address} is reachable from other machines, and the connection is not encrypted")
-    return run.serve(project, sign_ins, address, port, allowed, ready, read_only=read_only)
+        note(f"warning: {address} is reachable from other machines, and the connection is not encrypted")
+    with web_process.serving(project):
+        return run.serve(project, sign_ins, address, port, allowed, ready, read_only=read_only)
 
 
-def _print_link(sign_ins: SignIns, as_json: bool) -> None:
-    urls = sign_ins.serving()
+def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
+    urls = sign_ins.serving() if web_process.pid_of(project) is not None else ()
     if not urls:
         raise LlmcError("the web page is not running", hint="Start it: llmc web")
-    url = f"{urls[0]}/login?link={sign_ins.new_link()}"
+    secret = sign_ins.new_link()
+    links = [f"{url}/login?link={secret}" for url in urls]
     if as_json:
-        print_json({"url": url})
+        print_json({"url": links[0], "urls": links})
         return
-    say(f"Open this link to sign in. It works once, for 10 minutes:\n  {url}")
+    say("Open this link to sign in. It works once, for 10 minutes:")
+    for link in links:
+        say(f"  {link}")
     if is_terminal() and find_spec("segno") is not None:
         import segno
 
-        segno.make(url, error="l").terminal(out=sys.stdout, compact=True)
+        segno.make(links[0], error="l").terminal(out=sys.stdout, compact=True)
+
+
+def start_beside(project: Project) -> None:
+    """Start the page in the background with its default settings, unless it runs, and print a link."""
+    if not is_installed():
+        raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
+    if web_process.pid_of(project) is None:
+        web_process.start(project, [])
+    _print_link(project, SignIns(project.root), as_json=False)
+
+
+#: what a unit runs; each stays in the foreground
+_SERVICES = {
+    "web": ("llmc web page", ("web", "--no-link")),
+    "auto": ("llmc auto mode", ("up", "--auto")),
+    "overseer": ("llmc supervisor", ("overseer",)),
+}
+
+
+@click.command("service")
+@click.argument("what", type=click.Choice(list(_SERVICES)), default="web")
+@click.pass_context
+def service(ctx: click.Context, what: str) -> None:
+    """Print a systemd unit that keeps llmc running
+
+    The unit runs as you, for this root. Nothing is installed: save it and enable it.
+
+    \b
+    Examples:
+      llmc service web > ~/.config/systemd/user/llmc-web.service
+      systemctl --user enable --now llmc-web
+    """
+    project = project_of(ctx)
+    about, words = _SERVICES[what]
+    command = [sys.executable, "-m", "llmc", "--root", str(project.root.path), *words]
+    path = os.environ.get("PATH", os.defpath)
+    say_lines(f"""[Unit]
+Description={about} for {_quoted(str(project.root.path))}
+
+[Service]
+ExecStart={" ".join(_quoted(word) for word in command)}
+Environment={_quoted(f"PATH={path}")}
+Restart=on-failure
+KillMode=process
+
+[Install]
+WantedBy=default.target""")
+
+
+def _quoted(word: str) -> str:
+    """A word as systemd reads it."""
+    if word.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum():
+        return word.replace("%", "%%")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'

@@ -76,22 +76,6 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
     return record
 
 
-#: printed when the web page answers
-SERVING = "the web page is running"
-
-
-def start_web(project: Project, arguments: list[str]) -> int:
-    """Start `llmc web` in the background; returns its pid once it answers."""
-    argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "web", "--no-link", *arguments]
-    process, begin = spawn(project, argv, os.environ)
-    wait_until(
-        lambda: process.poll() is not None or SERVING in said(project, begin), READY_LIMIT_S, interval_s=0.02
-    )
-    if process.poll() is not None:
-        raise LlmcError(f"the web page did not start: {last_line(said(project, begin))}")
-    return process.pid
-
-
 def spawn(project: Project, argv: Sequence[str], env: Mapping[str, str]) -> tuple[proc.Child, int]:
     """Start a daemon in the background; returns its process, and where its output begins."""
     output = private_dir(project.root.logs) / OUTPUT

@@ -16,6 +16,7 @@ from llmc.base import proc
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.output import note, paint, say, say_lines
+from llmc.cli.web import GET_IT, is_installed
 from llmc.rehearsal import sample
 
 _LLMC = (sys.executable, "-m", "llmc")
@@ -170,6 +171,28 @@ def tell_by_hand(show: Show) -> None:
     show.llmc("status")
 
 
+#: what needs you on the web page: a review and a question
+ASKS = "Choose the colour of the greeting\n@ask Which colour should the greeting have?"
+
+
+def tell_web(show: Show) -> None:
+    """A living fleet in a browser: auto workers land tasks, one worker waits for a review, one asks a question."""
+    show.begin()
+    show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
+    sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
+    show.llmc("tasks", "import", "../plan")
+    show.title("Two workers of your own, and three auto workers")
+    for worker in ("adam", "baker"):
+        show.llmc("add", worker)
+    show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
+    for worker, text in (("adam", sample.prompt("warmer")), ("baker", ASKS)):
+        (show.source.parent / f"{worker}.md").write_text(text)
+        show.llmc("start", "--worker", worker, "--prompt-file", f"../{worker}.md")
+    show.title("The web page; press Ctrl-C to end the demo")
+    argv = [*_LLMC, "--root", str(show.root), "web", "--port", "0"]
+    proc.run_attached(argv, env=show.env)
+
+
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-demo-"
 
@@ -182,8 +205,9 @@ PREFIX = "llmc-demo-"
     default="scripted",
     help="Agent to run; `claude` uses the real client and bills your account",
 )
+@click.option("--web", is_flag=True, help="Show a living fleet in a browser, until you press Ctrl-C")
 @click.option("--keep", is_flag=True, help="Keep the fleet running after the demo")
-def demo(by_hand: bool, agent: str, keep: bool) -> None:
+def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     """Run a demo on a sample repository
 
     Requires no account or configuration, and does not touch your files.
@@ -192,6 +216,7 @@ def demo(by_hand: bool, agent: str, keep: bool) -> None:
     Examples:
       llmc demo              three auto workers land nine tasks
       llmc demo --by-hand    review and accept the work of three workers
+      llmc demo --web        the same in a browser
 
     By default, the agent is the scripted agent that ships with llmc. Everything else (tmux, git, hooks, receipts) is real.
     """
@@ -199,10 +224,14 @@ def demo(by_hand: bool, agent: str, keep: bool) -> None:
         raise UsageError(
             "--by-hand and --agent claude cannot be used together", hint="llmc demo --agent claude"
         )
+    if web and (by_hand or keep or agent != "scripted"):
+        raise UsageError("--web cannot be used with other options", hint="llmc demo --web")
+    if web and not is_installed():
+        raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     show = Show(directory, agent)
     try:
-        tell_by_hand(show) if by_hand else tell_auto(show)
+        (tell_web if web else tell_by_hand if by_hand else tell_auto)(show)
         if not keep:
             show.llmc("down")
     except BaseException:
