@@ -195,8 +195,10 @@ class Package:
 
 
 def words_of(folder: Path) -> set[str]:
-    """Every word of the templates: what they read of what they are given."""
-    return {word for path in folder.rglob("*.j2") for word in re.findall(r"[A-Za-z_]\w+", path.read_text())}
+    """Every word in the tags of the templates: what they read of what they are given."""
+    templates = [*folder.rglob("*.j2"), *folder.rglob("templates/**/*.html")]
+    tags = [tag for path in templates for tag in re.findall(r"\{[{%].*?[}%]\}", path.read_text(), re.DOTALL)]
+    return {word for tag in tags for word in re.findall(r"[A-Za-z_]\w*", tag)}
 
 
 def _module_name(folder: Path, path: Path) -> str:
