@@ -101,7 +101,8 @@ def _alone(project: Project) -> Iterator[None]:
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
                 raise Refused(
-                    f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for that command to finish."
+                    f"{path.stem.removeprefix('worker-')} is in use: {locks.holder(path)}",
+                    hint="Wait for that command to finish.",
                 )
         yield
 

@@ -94,9 +94,9 @@ def _finish(work: Round, assignment: Assignment, node: Node, merged: Merged) -> 
     crystal = of_merge(work.ids(), assignment, node, merged, work.crystals.get(node.node_id), work.now)
     assignment = ladder.progressed(assignment, min(merged.at, work.now), work.now)
     assignment = replace(assignment, last_observed_activity_at=min(merged.at, work.now))
-    work.move(assignment, S.DONE, f"landed as {merged.commit[:12]}", proof=crystal)
+    work.move(assignment, S.DONE, merged.told, proof=crystal)
     work.crystallize(crystal)
-    work.move_node(node, NodeStatus.DONE, f"landed as {merged.commit[:12]}", proof=crystal)
+    work.move_node(node, NodeStatus.DONE, merged.told, proof=crystal)
     work.crystallize_above(node.node_id)
 
 

@@ -58,6 +58,11 @@ class Merged(Struct, frozen=True):
     evidence: Evidence = field(default_factory=Evidence)
     summary: str = ""
 
+    @property
+    def told(self) -> str:
+        """As a reason, for people."""
+        return f"landed as {self.commit[:12]}" if self.commit else "completed without a new commit"
+
 
 class Signals(Struct, frozen=True):
     """Observations of one assignment; None: not known."""
@@ -117,7 +122,7 @@ def judge(
 ) -> Liveness:
     """Judge an assignment; before `granted_until`, after a clock jump, silence does not count."""
     if signals.merged is not None:
-        return Liveness(State.MERGED, f"landed as {signals.merged.commit[:12]}")
+        return Liveness(State.MERGED, signals.merged.told)
     if is_of_former_run(assignment, signals):
         signals = Signals()
     active_at = activity(assignment, signals, now)

@@ -261,7 +261,7 @@ def of_merge(
         node,
         now,
         summary=fit(merged.summary or (former.summary if former else "") or node.name, MAX_SUMMARY),
-        current_state=f"landed as {merged.commit[:12]}",
+        current_state=merged.told,
         decisions=(former.decisions if former else ())[:MAX_ENTRIES],
         open_questions=(former.open_questions if former else ())[:MAX_ENTRIES],
         evidence=joined_evidence((commits, merged.evidence, told)),
