@@ -122,3 +122,19 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
         "is not available to agents"
         in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
     )
+
+
+def test_a_person_changes_the_priority(scripted: Fleet) -> None:
+    """Break: write the metadata anew, and lose the label and the verify command."""
+    scripted.set_up(config=auto_config(scripted))
+    for subject in ("First", "Second"):
+        scripted.llmc("tasks", "add", subject, "--label", "io", "--verify", "true", "--priority", "2")
+    done = scripted.llmc("tasks", "edit", "2", "--priority", "0", "--json").json
+    shown = scripted.llmc("tasks", "show", "2", "--json").json
+    assert (shown["priority"], shown["label"], shown["verify"]) == (0, "io", "true")
+    assert "2" in json.dumps(done)
+    assert "task_prioritised" in scripted.llmc("events", "--json").out
+    scripted.llmc("tasks", "done", "2")
+    assert "is completed" in scripted.llmc("tasks", "edit", "2", "--priority", "1", code=3).err
+    assert "7" in scripted.llmc("tasks", "edit", "7", "--priority", "1", code=4).err
+    scripted.llmc("tasks", "edit", "1", "--priority", "99", code=2)

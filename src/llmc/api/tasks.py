@@ -22,6 +22,7 @@ from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
 from llmc.tasks.task_orders import approve as approve
 from llmc.tasks.task_orders import done as done
+from llmc.tasks.task_orders import prioritise as prioritise
 from llmc.tasks.task_orders import release as release
 from llmc.tasks.task_orders import requeue as requeue
 

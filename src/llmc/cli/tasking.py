@@ -331,6 +331,31 @@ def approve(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     return _each(project, task_ids, as_json, service.approve, "approved")
 
 
+@tasks.command("edit")
+@_ids(_in_state("ready", "waits", "proposed", "in_progress", "parked", "quarantined"))
+@click.option(
+    "--priority",
+    type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
+    required=True,
+    metavar="N",
+    help="New priority; 0 is highest",
+)
+@json_option
+@pass_project
+def edit(project: Project, task_ids: tuple[str, ...], priority: int, as_json: bool) -> int:
+    """Change the priority of tasks
+
+    \b
+    Example:
+      llmc tasks edit 7 8 --priority 1
+    """
+
+    def act(project: Project, task_id: str) -> Task:
+        return service.prioritise(project, task_id, priority)
+
+    return _each(project, task_ids, as_json, act, "edited")
+
+
 def _each(
     project: Project,
     task_ids: tuple[str, ...],

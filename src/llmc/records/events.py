@@ -85,6 +85,7 @@ ACTIONS: dict[str, str] = {
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
     "task_proposed": "a worker proposed a task, which needs `llmc tasks approve` (`task_id`, `subject`)",
     "task_received": "the task pool command returned a task (`task_id`, `subject`)",
+    "task_prioritised": "the user changed the priority of a task (`task_id`, `subject`, `priority`)",
     "task_approved": "the user approved a task proposed by a worker (`task_id`, `subject`)",
     "task_requeued": "the user requeued a task; its failed attempts no longer count (`task_id`, `subject`)",
     "task_done": "the user marked a task as done (`task_id`, `subject`)",

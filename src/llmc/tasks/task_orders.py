@@ -115,6 +115,17 @@ def approve(project: Project, task_id: str) -> Task:
     return approved
 
 
+def prioritise(project: Project, task_id: str, priority: int) -> Task:
+    """Change the priority of a task that is not completed; a worker that has it goes on."""
+    order = _Order(project, task_id)
+    task = order.source.one(order.key)
+    if order.state(task) == TaskStatus.COMPLETED:
+        raise order.refused(TaskStatus.COMPLETED)
+    changed = order.source.edit(order.key, partial(claims.prioritised, priority=priority))
+    order.report("task_prioritised", changed, f"priority {priority}, set by the user", priority=str(priority))
+    return changed
+
+
 def pending_again(project: Project, commit: str) -> tuple[str, str]:
     """Make the task that landed as this commit pending again; its id, and the outcome as text. Safe to repeat.
 

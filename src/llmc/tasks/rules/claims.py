@@ -170,6 +170,11 @@ def approved(task: Task, seen: Task) -> Task | None:
     return task.with_ours(hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget)
 
 
+def prioritised(task: Task, priority: int) -> Task:
+    """With another priority; everything else stays."""
+    return replace(task, metadata={**task.metadata, "priority": priority})
+
+
 def made_by_worker(task: Task, made: Made) -> Task | None:
     """Mark a task made by a worker in its file, for people and for other roots."""
     if not is_free(task):
