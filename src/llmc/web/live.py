@@ -21,6 +21,8 @@ from llmc.web.jobs import Job, Jobs
 
 #: the least time between two wake-ups of the streams
 PAUSE_S = 0.25
+#: a look at the root tells its events and its fleet one after the other
+GATHER_S = 0.02
 #: the topic that changes when nothing else does, this often
 ALIVE = "alive"
 ALIVE_S = 20.0
@@ -110,7 +112,7 @@ class Live:
         self._changed.update(topics)
         if self._waking is None:
             loop = asyncio.get_running_loop()
-            self._waking = loop.call_at(max(loop.time(), self._woken + PAUSE_S), self._wake)
+            self._waking = loop.call_at(max(loop.time() + GATHER_S, self._woken + PAUSE_S), self._wake)
 
     def _wake(self) -> None:
         topics, self._changed = self._changed, set()

@@ -47,6 +47,7 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         ws_max_size=MOST_MESSAGE,
         timeout_graceful_shutdown=1,
     )

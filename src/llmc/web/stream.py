@@ -11,6 +11,9 @@ from llmc.web.guard import Receive, Scope, Send
 from llmc.web.live import ALIVE, Live, Waiter
 from llmc.web.pages import Page
 
+#: without news, it keeps proxies from closing the connection
+COMMENT = b": alive\n\n"
+
 
 class Stream:
     """An ASGI answer."""
@@ -42,15 +45,17 @@ class Stream:
 
     async def _follow(self, send: Send, gone: "asyncio.Future[None]") -> None:
         sent: dict[str, str] = {}
+        alive = -1
         while not gone.done():
             self._waiter = waiter = self._live.next_change(self._topics)
             try:
                 parts = await self._parts()
                 news = tuple((name, html) for name, html in parts.items() if sent.get(name) != html)
                 sent.update(news)
-                # Without news, a comment keeps proxies from closing the connection.
-                body = message(news) if news else b": alive\n\n"
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+                if news or alive != self._live.revisions[ALIVE]:
+                    alive = self._live.revisions[ALIVE]
+                    body = message(news) if news else COMMENT
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
                 if not gone.done():
                     await waiter.future
             finally:
