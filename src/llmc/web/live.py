@@ -18,6 +18,7 @@ from llmc.api.subscription import (
     Trouble,
 )
 from llmc.api.views import Fleet
+from llmc.base.errors import LlmcError
 from llmc.web.jobs import Job, Jobs
 
 #: how long the first page waits for the first look at a root
@@ -56,8 +57,13 @@ class Live:
             self._loop = asyncio.get_running_loop()
             self._subscription = Subscription(self.project, self._heard)
             self._subscription.start()
-        async with asyncio.timeout(FIRST_LOOK_S):
-            await self._first.wait()
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._first.wait()
+        except TimeoutError as error:
+            raise LlmcError(
+                f"{self.project.root.path.name} does not answer", hint="Run `llmc doctor` there."
+            ) from error
 
     def stop(self) -> None:
         if self._subscription is not None:

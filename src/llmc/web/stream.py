@@ -4,9 +4,10 @@ A browser that slept or lost the connection asks again and gets everything, so i
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
-from llmc.web.guard import Receive, Scope, Send
+from llmc.web.guard import Receive, Scope, Send, TooLarge
 from llmc.web.live import Live
 from llmc.web.pages import Page
 
@@ -60,8 +61,9 @@ class Stream:
 
 
 async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    with contextlib.suppress(TooLarge):
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 def message(parts: dict[str, str]) -> bytes:
