@@ -76,8 +76,8 @@ def add(project: Project, name: str) -> tuple[str, Act]:
     return command, guarded(command, act)
 
 
-def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
-    """`commit`: what the user was asked about; another one is not landed."""
+def accept(project: Project, name: str, commit: str, *, only_seen: bool = False) -> tuple[str, Act]:
+    """`commit`: what the user was asked about; another one is not landed, nor with `only_seen` one that was reviewed before it changed."""
     command = command_line("accept", name, "--yes")
 
     def act(show: Show) -> Said:
@@ -88,7 +88,7 @@ def accept(project: Project, name: str, commit: str) -> tuple[str, Act]:
             )
             return Said(command, text, now_unix(), BAD)
         try:
-            done = acceptance.accept(project, name, show)
+            done = acceptance.accept(project, name, show, only_seen=only_seen)
         except Unseen as error:
             return failed(command, error, now_unix())
         except Waiting as waits:

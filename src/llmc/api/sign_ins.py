@@ -27,6 +27,8 @@ MOST_LINKS = 8
 MOST_BROWSERS = 50
 #: `seen_unix` is written this often
 SEEN_S = 3600.0
+#: a browser that was not seen for so long is signed out
+KEPT_S = 180 * 86400.0
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -56,6 +58,8 @@ class _File(msgspec.Struct, frozen=True):
 class SignIns:
     def __init__(self, root: Root) -> None:
         self._root = root
+        #: the file as it was read last, and what it was then
+        self._known: tuple[tuple[int, ...], _File] | None = None
 
     def serves(self, urls: tuple[str, ...]) -> None:
         """Remember where the server answers."""
@@ -79,6 +83,8 @@ class SignIns:
         """Sign a browser in; returns its cookie, None if the link is unknown, used or too old."""
         cookie, wanted, now = secrets.token_urlsafe(32), _hash(secret), now_unix()
         used = False
+        if not any(link.hash == wanted for link in self._read().links):
+            return None  # whoever guesses takes no lock and writes no file
 
         def use(file: _File) -> _File:
             nonlocal used
@@ -93,18 +99,33 @@ class SignIns:
 
     def browser(self, cookie: str) -> Browser | None:
         """The browser with this cookie."""
-        wanted, now = _hash(cookie), now_unix()
-        found = next((one for one in self._read().browsers if secrets.compare_digest(one.hash, wanted)), None)
-        if found is not None and now - found.seen_unix > SEEN_S:
-            self._change(
-                lambda file: replace(
-                    file,
-                    browsers=tuple(
-                        replace(one, seen_unix=now) if one.hash == wanted else one for one in file.browsers
-                    ),
-                )
+        return self._with(_hash(cookie))
+
+    def is_signed_in(self, browser: Browser) -> bool:
+        return self._with(browser.hash) is not None
+
+    def _with(self, wanted: str) -> Browser | None:
+        since = now_unix() - KEPT_S
+        return next(
+            (
+                one
+                for one in self._read().browsers
+                if secrets.compare_digest(one.hash, wanted) and one.seen_unix > since
+            ),
+            None,
+        )
+
+    def seen(self, browser: Browser) -> None:
+        """Note that a browser is in use."""
+        now = now_unix()
+
+        def note(file: _File) -> _File:
+            known = (
+                replace(one, seen_unix=now) if one.hash == browser.hash else one for one in file.browsers
             )
-        return found
+            return replace(file, browsers=tuple(known))
+
+        self._change(note)
 
     def sign_out(self, cookie: str | None = None) -> int:
         """Forget a browser, else every browser and link; returns how many browsers."""
@@ -129,7 +150,11 @@ class SignIns:
 
     def _read(self) -> _File:
         try:
-            return msgspec.json.decode(read_given(self._path), type=_File)
+            info = self._path.lstat()
+            is_now = (info.st_ino, info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+            if self._known is None or self._known[0] != is_now:
+                self._known = (is_now, msgspec.json.decode(read_given(self._path), type=_File))
+            return self._known[1]
         except FileNotFoundError:
             return _File()
         except (OSError, ValueError, RecursionError) as error:

@@ -237,7 +237,10 @@ class Subscription:
     def _wait(self, wait_s: float) -> bool:
         """Whether something changed, or someone wants a look."""
         watches = list(self._watches.values())
-        ready, _, _ = select.select([self._read_fd, *(watch.fileno() for watch in watches)], [], [], wait_s)
+        poll = select.poll()  # `select` knows no file above 1,023, and a server with many browsers has those
+        for fd in (self._read_fd, *(watch.fileno() for watch in watches)):
+            poll.register(fd, select.POLLIN)
+        ready = poll.poll(wait_s * 1000)
         if not ready or self._ended:
             return bool(ready)
         time.sleep(GATHER_S)  # a transaction writes several files

@@ -21,7 +21,8 @@ def _text(form: Form, what: str = "text") -> str:
 
 
 def accept(project: Project, worker: str, form: Form) -> Order:
-    return orders.accept(project, worker, form.get("commit", ""))
+    """Only the change that the user was asked about."""
+    return orders.accept(project, worker, _text(form, "commit"), only_seen=True)
 
 
 def reject(project: Project, worker: str, form: Form) -> Order:

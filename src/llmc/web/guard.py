@@ -4,14 +4,17 @@ Plain ASGI, so that a stream costs nothing here.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote
 
-from llmc.api.sign_ins import Browser, SignIns
+from llmc.api.sign_ins import SEEN_S, Browser, SignIns
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.text import printable, shortened
 from llmc.web.rules import access
 
 Scope = MutableMapping[str, Any]
@@ -22,6 +25,17 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: a body that takes longer to arrive is refused
 BODY_S = 20.0
+#: cookies of our name that are looked at: another server of this machine can set some, too
+MOST_COOKIES = 8
+#: addresses whose failed sign-ins are remembered
+MOST_ADDRESSES = 1000
+#: what every answer carries
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 
 class TooLarge(Exception):
@@ -36,17 +50,20 @@ class Guard:
     ) -> None:
         self._app, self._sign_ins, self._hosts = app, sign_ins, hosts
         self._cookie, self._read_only = cookie, read_only
-        #: when sign-ins failed
-        self.failures: deque[float] = deque(maxlen=access.MOST_FAILURES * 2)
+        #: when sign-ins failed, by address
+        self._failures: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        cookie = cookie_of(headers.get("cookie", ""), self._cookie)
-        browser = await asyncio.to_thread(self._sign_ins.browser, cookie) if cookie else None
-        length = headers.get("content-length", "0")
+        try:
+            browser = await self._browser(headers.get("cookie", ""))
+            unreadable = None
+        except LlmcError:  # where the file is concerns nobody who is not signed in
+            browser = None
+            unreadable = access.Refusal(503, "cannot read who is signed in: run `llmc web --link` to see why")
         asked = access.Asked(
             method=scope.get("method", "GET"),
             path=scope["path"],
@@ -54,7 +71,8 @@ class Guard:
             origin=headers.get("origin"),
             websocket=scope["type"] == "websocket",
             signed_in=browser is not None,
-            body_bytes=int(length) if length.isdigit() else 0,
+            embedded=access.is_embedded(headers),
+            body_bytes=access.body_bytes(headers.get("content-length", "0")),
         )
         # More than one Host or Origin: which one a proxy believed is unknown.
         names = [name for name, _ in scope["headers"]]
@@ -65,18 +83,53 @@ class Guard:
             else access.refusal(asked, self._hosts, read_only=self._read_only)
         )
         if refusal is not None:
+            refusal = unreadable if unreadable and refusal.status == 401 else refusal
             await self._refuse(scope, receive, send, asked, refusal)
             return
         scope["browser"], scope["guard"] = browser, self
-        policy = access.TAKE_OVER_POLICY if scope["path"].endswith("/take") else access.POLICY
-        await self._app(scope, _limited(receive), _with_headers(send, policy))
+        await self._app(scope, _limited(receive), self._while_signed_in(_with_headers(scope, send), browser))
+
+    async def _browser(self, cookies: str) -> Browser | None:
+        """Who has one of these cookies."""
+        found = (self._sign_ins.browser(cookie) for cookie in cookies_of(cookies, self._cookie))
+        browser = next((one for one in found if one is not None), None)
+        if browser is not None and now_unix() - browser.seen_unix > SEEN_S:
+            with contextlib.suppress(LlmcError):  # only a note
+                await asyncio.to_thread(self._sign_ins.seen, browser)
+        return browser
+
+    def _while_signed_in(self, send: Send, browser: Browser | None) -> Send:
+        """What lasts, a stream or a terminal, ends with the sign-in."""
+        ended = False
+
+        async def sending(message: Message) -> None:
+            nonlocal ended
+            lasts = message["type"] == "websocket.send" or message.get("more_body", False)
+            if ended:
+                return
+            if lasts and browser is not None and not self._is_signed_in(browser):
+                ended = True
+                message = (
+                    {"type": "websocket.close", "code": 1008, "reason": "signed out"}
+                    if message["type"] == "websocket.send"
+                    else {"type": "http.response.body", "body": b"", "more_body": False}
+                )
+            await send(message)
+
+        return sending
+
+    def _is_signed_in(self, browser: Browser) -> bool:
+        try:
+            return self._sign_ins.is_signed_in(browser)
+        except LlmcError:
+            return False
 
     async def _refuse(
         self, scope: Scope, receive: Receive, send: Send, asked: access.Asked, refusal: access.Refusal
     ) -> None:
         if asked.websocket:
             await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal.text[:120]})
+            await send({"type": "websocket.close", "code": 1008})
             return
         headers = [(b"content-type", b"text/plain; charset=utf-8")]
         status, body = refusal.status, f"{refusal.text}\n"
@@ -86,66 +139,74 @@ class Guard:
             query = scope["query_string"].decode("latin-1")
             target = asked.path + (f"?{query}" if query else "")
             status, body = 303, ""
-            headers.append((b"location", f"/login?next={quote(target, safe='/')}".encode()))
-        data = body.encode()
+            headers.append((b"location", f"/login?next={quote(target, safe='/', errors='replace')}".encode()))
+        data = body.encode(errors="replace")
         headers.append((b"content-length", str(len(data)).encode()))
         headers.append((b"connection", b"close"))
-        sender = _with_headers(send, access.POLICY)
+        sender = _with_headers(scope, send)
         await sender({"type": "http.response.start", "status": status, "headers": headers})
         await sender({"type": "http.response.body", "body": data})
 
-    def may_try(self) -> bool:
-        """Whether another sign-in may be tried now."""
-        return not access.too_many(self.failures, time.monotonic())
+    def may_try(self, address: str) -> bool:
+        """Whether another sign-in may be tried now from this address: nobody can lock another one out."""
+        return not access.too_many(self._failures.get(address, ()), time.monotonic())
 
-    def failed(self) -> None:
-        self.failures.append(time.monotonic())
+    def failed(self, address: str) -> None:
+        # The address that failed last is the newest.
+        times = self._failures.pop(address, deque(maxlen=access.MOST_FAILURES))
+        times.append(time.monotonic())
+        self._failures[address] = times
+        if len(self._failures) > MOST_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
 
 
-def cookie_of(header: str, name: str) -> str:
-    """The value of our cookie; "" if there is none."""
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+def cookies_of(header: str, name: str) -> list[str]:
+    """The values of our cookie. What other servers of this machine have set is in the same header, of any form."""
+    pairs = (piece.strip().partition("=") for piece in header.split(";"))
+    return [value for key, _, value in pairs if key == name and value][:MOST_COOKIES]
 
 
 def _limited(receive: Receive) -> Receive:
-    """The body, refused when it grows too large or comes too slowly."""
-    read = 0
-    begun = time.monotonic()
+    """The body, refused when it grows too large or comes too slowly. After it there is no limit: a stream waits for hours."""
+    read, ended = 0, False
+    until = asyncio.get_running_loop().time() + BODY_S
 
     async def limited() -> Message:
-        nonlocal read
-        message = await receive()
-        if message["type"] == "http.request":
-            read += len(message.get("body", b""))
-            if read > access.MOST_BODY_BYTES or time.monotonic() - begun > BODY_S:
-                raise TooLarge
+        nonlocal read, ended
+        if ended:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError as error:
+            raise TooLarge from error
+        read += len(message.get("body", b""))
+        ended = message["type"] != "http.request" or not message.get("more_body", False)
+        if read > access.MOST_BODY_BYTES:
+            raise TooLarge
         return message
 
     return limited
 
 
-def _with_headers(send: Send, policy: str) -> Send:
-    """Adds what every answer carries."""
+def _with_headers(scope: Scope, send: Send) -> Send:
+    """Adds what every answer carries; a policy of its own, and how long it may be kept, an answer says itself."""
+    kept = scope["path"].startswith("/static/")
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [
-                *message.get("headers", ()),
-                (b"content-security-policy", policy.encode()),
-                (b"x-content-type-options", b"nosniff"),
-                (b"referrer-policy", b"no-referrer"),
-                (b"cross-origin-opener-policy", b"same-origin"),
-                (b"cross-origin-resource-policy", b"same-origin"),
-            ]
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            if b"content-security-policy" not in names:
+                given.append((b"content-security-policy", access.POLICY.encode()))
+            if b"cache-control" not in names and not kept:
+                given.append((b"cache-control", b"no-store"))
+            message["headers"] = [*given, *_HEADERS]
         await send(message)
 
     return sending
 
 
 def named(browser: Browser | None, address: str) -> str:
-    """Who asked and from where, for the event log."""
-    return f"{browser.name if browser else 'unknown'}, {address}"
+    """Who asked and from where, for the event log. A proxy says the address: any text."""
+    return f"{browser.name if browser else 'unknown'}, {shortened(printable(address), 60)}"

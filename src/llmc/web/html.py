@@ -1,26 +1,31 @@
 """Templates and what they use. Everything is escaped; a control character draws as text, not as an effect."""
 
+import os
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from llmc.api.commenting import DiffRow, Kind
-from llmc.base.text import age, printable, shortened
+from llmc.base.text import age, printable, shortened, visible
 from llmc.web.rules import sgr
 
 HERE = Path(__file__).parent
+#: control characters, what turns the direction of text, and what is no UTF-8: in no page, wherever it comes from
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 #: lines of an agent's screen on a card
 PREVIEW_LINES = 3
 
 
 def text(value: object) -> Markup:
     """Text of agents and files, with control characters made visible."""
-    return Markup("\n").join(escape(printable(one)) for one in str(value).split("\n"))
+    return escape(visible(str(value)))
 
 
 def line(value: object, most: int = 200) -> Markup:
@@ -56,6 +61,11 @@ def words(row: DiffRow) -> Markup:
         pieces += [text(row.text[at:start]), Markup(f"<{tag}>{{}}</{tag}>").format(text(row.text[start:end]))]
         at = end
     return Markup("").join([*pieces, text(row.text[at:])])
+
+
+def file_key(path: str) -> str:
+    """A file's name as a form can carry it: a name may have bytes that are no text."""
+    return quote(os.fsencode(path))
 
 
 def clock(unix: float) -> str:
@@ -95,6 +105,7 @@ def make_environment() -> Environment:
     made.filters |= {
         "age": lambda unix, now: age(max(0.0, now - unix)),
         "clock": clock,
+        "file_key": file_key,
         "line": line,
         "pairs": pairs,
         "preview": preview,
@@ -110,4 +121,4 @@ environment = make_environment()
 
 
 def render(name: str, context: dict[str, Any]) -> str:
-    return environment.get_template(name).render(context)
+    return _ODD.sub("\ufffd", environment.get_template(name).render(context))

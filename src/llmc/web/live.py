@@ -17,6 +17,7 @@ from llmc.api.subscription import (
     Trouble,
 )
 from llmc.api.views import Fleet
+from llmc.base.errors import LlmcError
 from llmc.web.jobs import Job, Jobs
 
 #: the least time between two wake-ups of the streams
@@ -72,8 +73,13 @@ class Live:
 
     async def seen(self) -> None:
         """Wait for the first look at the root."""
-        async with asyncio.timeout(FIRST_LOOK_S):
-            await self._first.wait()
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._first.wait()
+        except TimeoutError as error:
+            raise LlmcError(
+                f"{self.project.root.path.name} does not answer", hint="Run `llmc doctor` there."
+            ) from error
 
     def stop(self) -> None:
         if self._subscription is not None:

@@ -5,6 +5,7 @@ A context is made in a thread of its own, since most read files or ask git.
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.config.durations import parse_duration
 from llmc.web import charts
 from llmc.web.live import Live
-from llmc.web.rules import graph
+from llmc.web.rules import access, graph
 
 Context = dict[str, Any]
 Query = Mapping[str, str]
@@ -150,12 +151,13 @@ def worker(live: Live, name: str, query: Query) -> Page:
 
 def review(live: Live, name: str, query: Query) -> Page:
     row_of(live, name)
-    since = int(query.get("since", "0")) if query.get("since", "0").isdigit() else 0
+    since = access.whole(query.get("since") or "0")
+    if since is None:
+        raise UsageError(f"since is not the number of a round: {query['since'][:20]!r}")
     view = "split" if query.get("view") == "split" else "unified"
 
     def context() -> Context:
         shown = commenting.page(live.project, name, since)
-        commenting.remember(live.project, shown)
         return {
             "row": row_of(live, name),
             "page": shown,
@@ -258,12 +260,20 @@ OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
 }
 
 
-def page_named(live: Live, name: str, worker_name: str, query: Query) -> Page:
-    """The page that a stream belongs to."""
+def job(live: Live, job_id: str) -> Page:
+    """One order, from its start to its end."""
+    found = live.jobs.get(job_id)
+    return Page("job_page", lambda: {"job": found}, ("job",), frozenset({"job"}))
+
+
+def page_named(live: Live, name: str, about: str, query: Query) -> Page:
+    """The page that a stream belongs to; `about`: its worker or order."""
     if name in OF_FLEET:
         return OF_FLEET[name](live, query)
     if name in ("worker", "review"):
-        return (worker if name == "worker" else review)(live, worker_name, query)
+        return (worker if name == "worker" else review)(live, about, query)
+    if name == "job_page":
+        return job(live, about)
     raise NotFound(f"no page {name[:40]!r}")
 
 
@@ -275,5 +285,10 @@ def shared(live: Live, page: str, *, read_only: bool) -> Context:
         "page_name": page,
         "read_only": read_only,
         "now": now_unix(),
-        "at": f"/r/{live.key}" if live.key else "",
+        "at": address(live),
     }
+
+
+def address(live: Live) -> str:
+    """What the addresses of a root begin with. Its name is any name of a directory."""
+    return f"/r/{quote(live.key, safe='')}" if live.key else ""

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import gc
+import resource
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llmc.api.roots import Project, open_project, roots_of_user
 from llmc.api.sign_ins import SignIns
@@ -20,6 +23,34 @@ MOST_ROOTS = 12
 MOST_MESSAGE = 200_000
 #: connections that wait to be accepted
 BACKLOG = 2048
+#: a connection on which nothing moves is looked at this often, and ended the second time
+QUIET_S = 15.0
+
+
+class Impatient(H11Protocol):
+    """Ends a connection whose request does not arrive, or whose answer is not read: each holds a file of ours."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._before: object = None
+        self._next_look = self.loop.call_later(QUIET_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if self.transport.get_protocol() is not self:
+            return  # a WebSocket has its own pings
+        unread = self.transport.get_write_buffer_size()
+        answers = self.cycle is not None and not self.cycle.response_complete
+        # An answer in the works, and all of it read so far: a stream without news.
+        now = None if answers and not unread else (self.cycle, unread)
+        if now is not None and now == self._before:
+            self.transport.abort()
+            return
+        self._before = now
+        self._next_look = self.loop.call_later(QUIET_S, self._look)
 
 
 def serve(
@@ -27,12 +58,13 @@ def serve(
     sign_ins: SignIns,
     address: str,
     port: int,
-    allowed: Iterable[str],
+    allowed: tuple[str, ...],
     ready: Callable[[str], None],
     *,
     read_only: bool = False,
 ) -> int:
     """Serve the page; `ready` gets its URL."""
+    _allow_many_files()
     listening = _listen(address, port)
     port = listening.getsockname()[1]
     site = Site(
@@ -44,10 +76,14 @@ def serve(
     )
     config = uvicorn.Config(
         site.app,
-        log_level="warning",
+        http=Impatient,
+        # Anybody who reaches the port can send what is not HTTP: no line in a log for each.
+        log_level="error",
         access_log=False,
+        # Without a proxy, nobody else says where a request comes from.
+        proxy_headers=bool(allowed),
+        forwarded_allow_ips="127.0.0.1,::1",
         server_header=False,
-        proxy_headers=False,
         ws_max_size=MOST_MESSAGE,
         timeout_graceful_shutdown=1,
     )
@@ -59,6 +95,12 @@ def serve(
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(server.serve(sockets=[listening]))
     return 0
+
+
+def _allow_many_files() -> None:
+    """As many connections as the system allows: 1,000 is the usual limit of open files."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(address: str, port: int) -> socket.socket:

@@ -5,9 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -19,12 +20,12 @@ from starlette.staticfiles import StaticFiles
 from llmc.api import commenting, orders
 from llmc.api.roots import Project
 from llmc.api.said import failed
-from llmc.api.sign_ins import SignIns
+from llmc.api.sign_ins import KEPT_S, SignIns
 from llmc.base.clock import now_unix
-from llmc.base.errors import Exit, LlmcError, NotFound
+from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
 from llmc.web import acts, pages, take
-from llmc.web.guard import Guard, TooLarge, cookie_of, named
-from llmc.web.html import HERE, render
+from llmc.web.guard import Guard, TooLarge, cookies_of, named
+from llmc.web.html import HERE, file_key, render
 from llmc.web.live import Live
 from llmc.web.rules import access
 from llmc.web.stream import Stream
@@ -33,8 +34,11 @@ Found = TypeVar("Found")
 
 #: pages are made in threads of their own, so that a slow git does not keep others waiting
 THREADS = 12
+#: fields of a form
+MOST_FIELDS = 100
 #: the parts that every page has
 COMMON = ("nav", "health", "said")
+#: what else fails (git, a lock) may work the next time
 _STATUS = {Exit.NOT_FOUND: 404, Exit.USAGE: 400, Exit.REFUSED: 409}
 
 
@@ -91,12 +95,12 @@ class Site:
             Route("/goals/answer", self.order_goal, methods=["POST"]),
             Route("/night.json", self.night_data),
             Route(review, self.review),
-            Route(f"{review}/files/{{number:int}}", self.review_file),
+            Route(f"{review}/files/{{number}}", self.review_file),
             Route(f"{review}/form", self.comment_form),
             Route(f"{review}/drafts", self.save_draft, methods=["POST"]),
             Route(f"{review}/drafts/{{comment}}", self.change_draft, methods=["PUT", "DELETE"]),
             Route(f"{review}/closed/{{comment}}", self.close_comment, methods=["POST"]),
-            Route(f"{review}/viewed/{{number:int}}", self.mark_viewed, methods=["POST"]),
+            Route(f"{review}/viewed/{{number}}", self.mark_viewed, methods=["POST"]),
             Route("/w/{worker}/take", self.take_over),
             WebSocketRoute("/w/{worker}/terminal", self.terminal),
             Route("/w/{worker}", self.worker),
@@ -124,13 +128,13 @@ class Site:
         await found.seen()
         return found
 
-    async def thread(self, act: Callable[..., Found], *args: Any) -> Found:
+    async def in_thread(self, act: Callable[..., Found], *args: Any) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._threads, act, *args)
 
     def _shared(self, live: Live, page: str) -> dict[str, Any]:
         roots = [
             (
-                key,
+                quote(key, safe=""),
                 other.project.root.path.name,
                 other.fleet.counts.need if other.fleet else None,
                 other is live,
@@ -147,11 +151,12 @@ class Site:
     # Pages, and their streams.
 
     async def show(self, request: Request, live: Live, page: pages.Page, **more: Any) -> Response:
-        context = {**self._shared(live, page.name), **await self.thread(page.context), **more}
+        context = {**self._shared(live, page.name), **await self.in_thread(page.context), **more}
         query = dict(request.query_params)
-        stream = {"page": page.name, "worker": request.path_params.get("worker", ""), **query}
-        body = await self.thread(render, f"{page.name}.html", {**context, "stream": stream, "query": query})
-        return HTMLResponse(body, headers={"cache-control": "no-store"})
+        about = request.path_params.get("worker") or request.path_params.get("job", "")
+        stream = {**query, "page": page.name, "about": about}
+        body = await self.in_thread(render, f"{page.name}.html", {**context, "stream": stream, "query": query})
+        return HTMLResponse(body)
 
     async def of_fleet(self, request: Request) -> Response:
         live = await self.live(request)
@@ -167,27 +172,25 @@ class Site:
         )
 
     async def review(self, request: Request) -> Response:
+        """The whole change. Only here it counts as seen: the stream of an open page does not draw the diff again."""
         live = await self.live(request)
-        return await self.show(
-            request, live, pages.review(live, request.path_params["worker"], request.query_params)
-        )
+        page = pages.review(live, request.path_params["worker"], request.query_params)
+        context = await self.in_thread(page.context)
+        answer = await self.show(request, live, replace(page, context=lambda: context))
+        if request.method == "GET":
+            await self.in_thread(commenting.remember, live.project, context["page"])
+        return answer
 
     async def job(self, request: Request) -> Response:
         live = await self.live(request)
-        job = live.jobs.get(request.path_params["job"])
-        page = pages.Page("job_page", lambda: {"job": job}, ("job",), frozenset({"job"}))
-        return await self.show(request, live, page)
+        return await self.show(request, live, pages.job(live, request.path_params["job"]))
 
     async def stream(self, request: Request) -> Stream:
         live = await self.live(request)
         query = dict(request.query_params)
-        name, worker = query.pop("page", "attention"), query.pop("worker", "")
-        if name == "job_page":
-            job = live.jobs.recent(1)
-            page = pages.Page(name, lambda: {"job": job[0] if job else None}, ("job",), frozenset({"job"}))
-        else:
-            page = pages.page_named(live, name, worker, query)
-        key = (live.key, name, worker, *(f"{one}={query[one]}" for one in sorted(query)))
+        name, about = query.pop("page", "attention"), query.pop("about", "")
+        page = pages.page_named(live, name, about, query)
+        key = (live.key, name, about, *(f"{one}={query[one]}" for one in sorted(query)))
         return Stream(live, page, lambda: self.parts(live, page, key))
 
     async def parts(self, live: Live, page: pages.Page, key: tuple[str, ...]) -> dict[str, str]:
@@ -197,7 +200,7 @@ class Site:
             known = self._cache.get(key)
             if known is not None and known[0] == revision:
                 return known[1]
-            made = await self.thread(self._made_parts, live, page)
+            made = await self.in_thread(self._made_parts, live, page)
             if len(self._cache) > 200:
                 self._cache.clear()
                 self._turns.clear()
@@ -216,7 +219,7 @@ class Site:
 
     async def night_data(self, request: Request) -> Response:
         live = await self.live(request)
-        context = await self.thread(pages.the_night(live, request.query_params).context)
+        context = await self.in_thread(pages.the_night(live, request.query_params).context)
         return Response(msgspec.json.encode(context["night"]), media_type="application/json")
 
     # Orders.
@@ -229,7 +232,7 @@ class Site:
         by = named(request.scope["browser"], request.client.host if request.client else "")
         hx = "hx-request" in request.headers
         try:
-            command, act = await self.thread(make, live.project, form)
+            command, act = await self.in_thread(make, live.project, form)
 
             def noted(show: Callable[[str], None]) -> Any:
                 orders.note(live.project, worker, command, by)
@@ -244,14 +247,14 @@ class Site:
         live.changed("job")
         if hx:
             return HTMLResponse(render("parts/said.html", self._shared(live, "")), 202)
-        at = f"/r/{live.key}" if live.key else ""
-        return RedirectResponse(f"{at}/jobs/{job.id}", 303)
+        return RedirectResponse(f"{pages.address(live)}/jobs/{job.id}", 303)
 
     async def order_worker(self, request: Request) -> Response:
         worker, verb = request.path_params["worker"], request.path_params["verb"]
         make = acts.OF_WORKER.get(verb)
         if make is None:
             raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(acts.OF_WORKER)}")
+        pages.row_of(await self.live(request), worker)
         return await self._order(request, lambda project, form: make(project, worker, form), worker)
 
     async def order_fleet(self, request: Request) -> Response:
@@ -268,8 +271,8 @@ class Site:
     async def review_file(self, request: Request) -> Response:
         """One file of a diff, for a reader who got there."""
         live = await self.live(request)
-        worker, number = request.path_params["worker"], request.path_params["number"]
-        context = await self.thread(pages.review(live, worker, request.query_params).context)
+        worker, number = request.path_params["worker"], number_of(request.path_params, "number")
+        context = await self.in_thread(pages.review(live, worker, request.query_params).context)
         files = context["page"].files
         if number >= len(files):
             raise NotFound("the change has fewer files now", hint="Reload the page.")
@@ -280,14 +283,14 @@ class Site:
             "file": files[number],
             "open": True,
         }
-        return HTMLResponse(await self.thread(render, "parts/diff_file.html", shown))
+        return HTMLResponse(await self.in_thread(render, "parts/diff_file.html", shown))
 
     async def comment_form(self, request: Request) -> Response:
         live = await self.live(request)
         query, worker = request.query_params, request.path_params["worker"]
         draft = None
         if query.get("comment"):
-            page = await self.thread(commenting.page, live.project, worker)
+            page = await self.in_thread(commenting.page, live.project, worker)
             draft = next((one for one in page.drafts if one.id == query["comment"]), None)
         shown = {**self._shared(live, ""), "worker": worker, "where": dict(query), "draft": draft}
         return HTMLResponse(render("parts/comment_form.html", shown))
@@ -298,15 +301,15 @@ class Site:
 
         def save() -> commenting.Comment:
             shown = commenting.page(live.project, worker)
-            file = next((one for one in shown.files if one.path == form.get("path")), None)
+            file = next((one for one in shown.files if file_key(one.path) == form.get("path")), None)
             if form.get("path") and file is None:
                 raise NotFound(f"the change has no file {form['path'][:80]!r} now", hint="Reload the page.")
-            row = int(form["row"]) if form.get("row", "").isdigit() else None
+            row = number_of(form, "row") if form.get("row") else None
             if file is not None and row is not None and row >= len(file.rows):
                 raise NotFound("the file has fewer lines now", hint="Reload the page.")
             return commenting.add(live.project, worker, file, row, form.get("text", ""))
 
-        comment = await self.thread(save)
+        comment = await self.in_thread(save)
         return self._comment(live, worker, comment)
 
     def _comment(self, live: Live, worker: str, comment: commenting.Comment) -> Response:
@@ -319,12 +322,12 @@ class Site:
         live, worker = await self.live(request), request.path_params["worker"]
         comment_id = request.path_params["comment"]
         if request.method == "DELETE":
-            await self.thread(commenting.delete, live.project, worker, comment_id)
+            await self.in_thread(commenting.delete, live.project, worker, comment_id)
             live.changed(f"review {worker}")
             return HTMLResponse("")
         form = await form_of(request)
-        rev = int(form["rev"]) if form.get("rev", "").isdigit() else None
-        edit = self.thread(commenting.edit, live.project, worker, comment_id, form.get("text", ""), rev)
+        rev = number_of(form, "rev")
+        edit = self.in_thread(commenting.edit, live.project, worker, comment_id, form.get("text", ""), rev)
         return self._comment(live, worker, await edit)
 
     async def close_comment(self, request: Request) -> Response:
@@ -334,32 +337,40 @@ class Site:
             is_closed = form.get("closed") != "no"
             return commenting.close(live.project, worker, request.path_params["comment"], is_closed=is_closed)
 
-        return self._comment(live, worker, await self.thread(close))
+        return self._comment(live, worker, await self.in_thread(close))
 
     async def mark_viewed(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
         def mark() -> None:
             files = commenting.page(live.project, worker).files
-            number = request.path_params["number"]
-            if number >= len(files) or files[number].path != form.get("path"):
+            number = number_of(request.path_params, "number")
+            if number >= len(files) or file_key(files[number].path) != form.get("path"):
                 raise NotFound("the change is another one now", hint="Reload the page.")
             commenting.mark_viewed(live.project, worker, files[number], is_viewed=form.get("viewed") == "yes")
 
-        await self.thread(mark)
+        await self.in_thread(mark)
         live.changed(f"review {worker}")
         return Response(status_code=204)
 
     # Take over.
 
     async def take_over(self, request: Request) -> Response:
+        if self.read_only:
+            raise Refused("this server is read-only")
         live = await self.live(request)
         worker = request.path_params["worker"]
         page = pages.Page("take", lambda: {"row": pages.row_of(live, worker)})
-        return await self.show(request, live, page)
+        answer = await self.show(request, live, page)
+        answer.headers["content-security-policy"] = access.TAKE_OVER_POLICY
+        return answer
 
     async def terminal(self, socket: Any) -> None:
-        live = await self.live(socket)
+        try:
+            live = await self.live(socket)
+        except LlmcError as error:
+            await socket.close(1008, take.reason(error.message))
+            return
         by = named(socket.scope["browser"], socket.client.host if socket.client else "")
         await take.over(socket, live.project, socket.path_params["worker"], by)
 
@@ -368,31 +379,32 @@ class Site:
     async def login(self, request: Request) -> Response:
         guard: Guard = request.scope["guard"]
         target = access.return_path(request.query_params.get("next", "/"))
-        if request.method == "GET":
+        if request.method != "POST":  # HEAD too: any page may send it
             shown = {"link": request.query_params.get("link", ""), "next": target, "problem": ""}
-            return HTMLResponse(render("login.html", shown), headers={"cache-control": "no-store"})
+            return HTMLResponse(render("login.html", shown))
         form = await form_of(request)
         target = access.return_path(form.get("next", "/"))
         problem, status = (
             "This link was used already, or is older than 10 minutes. Run `llmc web --link` for a new one.",
             403,
         )
-        if not guard.may_try():
+        address = request.client.host if request.client else ""
+        if not guard.may_try(address):
             problem, status, cookie = "Too many failed sign-ins. Wait a minute.", 429, None
         else:
             name = browser_name(request.headers.get("user-agent", ""))
-            cookie = await self.thread(self.sign_ins.use_link, form.get("link", ""), name)
+            cookie = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
             if cookie is None:
-                guard.failed()
+                guard.failed(address)
         if cookie is None:
             shown = {"link": "", "next": target, "problem": problem}
-            return HTMLResponse(render("login.html", shown), status, headers={"cache-control": "no-store"})
+            return HTMLResponse(render("login.html", shown), status)
         answer = RedirectResponse(target, 303)
         secure = request.headers.get("origin", "").startswith("https:")
         answer.set_cookie(
             self.cookie,
             cookie,
-            max_age=180 * 86400,
+            max_age=int(KEPT_S),
             httponly=True,
             samesite="strict",
             secure=secure,
@@ -401,7 +413,8 @@ class Site:
         return answer
 
     async def logout(self, request: Request) -> Response:
-        await self.thread(self.sign_ins.sign_out, cookie_of(request.headers.get("cookie", ""), self.cookie))
+        for cookie in cookies_of(request.headers.get("cookie", ""), self.cookie):
+            await self.in_thread(self.sign_ins.sign_out, cookie)
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(self.cookie)
         return answer
@@ -421,7 +434,7 @@ class Site:
 
     async def _error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, LlmcError)
-        status = _STATUS.get(error.exit_code, 500)
+        status = _STATUS.get(error.exit_code, 503)
         if "hx-request" in request.headers:
             shown = {"message": error.message, "hint": error.hint}
             return HTMLResponse(render("parts/problem.html", shown), status)
@@ -435,7 +448,7 @@ class Site:
 
 
 async def _too_large(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("the request is too large or too slow\n", 413)
+    return PlainTextResponse("the request is too large or too slow\n", 413, {"connection": "close"})
 
 
 def _verb(
@@ -449,8 +462,20 @@ def _verb(
 
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form."""
-    body = await request.body()
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError as error:
+        raise UsageError(f"the form has more than {MOST_FIELDS} fields") from error
+    # A browser sends every line end of a text as two characters.
+    return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+def number_of(fields: Mapping[str, str], name: str) -> int:
+    number = access.whole(fields.get(name, ""))
+    if number is None:
+        raise UsageError(f"{name} is not a number: {fields.get(name, '')[:20]!r}", hint="Reload the page.")
+    return number
 
 
 _SYSTEMS = ("iPhone", "iPad", "Android", "Windows", "Macintosh", "Linux")

@@ -4,10 +4,11 @@ A browser that slept or lost the connection asks again and gets everything, so i
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
-from llmc.web.guard import Receive, Scope, Send
+from llmc.web.guard import Receive, Scope, Send, TooLarge
 from llmc.web.live import ALIVE, Live, Waiter
 from llmc.web.pages import Page
 
@@ -63,8 +64,9 @@ class Stream:
 
 
 async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    with contextlib.suppress(TooLarge):
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from llmc.api import orders, workers
 from llmc.api.roots import Project
 from llmc.api.said import command_line
 from llmc.base.errors import LlmcError
+from llmc.base.text import printable
 
 #: a paste is not longer
 MOST_TYPED = 100_000
@@ -24,7 +25,7 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
     try:
         taken = await asyncio.to_thread(_take, project, worker, by)
     except LlmcError as error:
-        await socket.close(1011, f"{error.message} {error.hint}".strip()[:120])
+        await socket.close(1011, reason(f"{error.message} {error.hint}".strip()))
         return
     try:
         await socket.send_json({"columns": taken.columns, "lines": taken.lines})
@@ -33,6 +34,11 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
         await asyncio.to_thread(workers.hand_back, taken)
         with contextlib.suppress(RuntimeError):
             await socket.close()
+
+
+def reason(text: str) -> str:
+    """A text in the 123 bytes that a closing WebSocket may say."""
+    return printable(text).encode()[:120].decode(errors="ignore")
 
 
 def _take(project: Project, worker: str, by: str) -> workers.TakenOver:
@@ -48,6 +54,8 @@ async def _both_ways(socket: WebSocket, fd: int) -> None:
     def read() -> None:
         try:
             data = os.read(fd, 65536)
+        except BlockingIOError:
+            return
         except OSError:  # the terminal has ended
             data = b""
         shown.put_nowait(data)
@@ -67,8 +75,9 @@ async def _both_ways(socket: WebSocket, fd: int) -> None:
                 return
             data = message.get("bytes") or (message.get("text") or "").encode()
             if data and len(data) <= MOST_TYPED:
-                await asyncio.to_thread(_write, fd, data)
+                await _write(fd, data)
 
+    os.set_blocking(fd, False)
     loop.add_reader(fd, read)
     ways = [asyncio.ensure_future(show()), asyncio.ensure_future(type_in())]
     try:
@@ -81,6 +90,16 @@ async def _both_ways(socket: WebSocket, fd: int) -> None:
                 await way
 
 
-def _write(fd: int, data: bytes) -> None:
+async def _write(fd: int, data: bytes) -> None:
+    """Type, as fast as the pane reads. No thread: one that waits here would write to whatever has this number later."""
+    loop = asyncio.get_running_loop()
     while data:
-        data = data[os.write(fd, data) :]
+        try:
+            data = data[os.write(fd, data) :]
+        except BlockingIOError:
+            free = asyncio.Event()
+            loop.add_writer(fd, free.set)
+            try:
+                await free.wait()
+            finally:
+                loop.remove_writer(fd)

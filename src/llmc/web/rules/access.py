@@ -2,10 +2,11 @@
 
 Three doors, each closed on its own: the Host must be a name of this server (so a name that an attacker points at
 127.0.0.1 is refused), the Origin must be this server's (so another page cannot send anything), and a cookie that no other
-site can send proves the browser.
+site can send proves the browser. Another port of the same machine is the same site for a cookie, so what a browser says
+about the page that asks counts too: another origin may only link to us.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ _OPEN = ("/login", "/manifest.webmanifest", "/icon.svg")
 _SAFE = ("GET", "HEAD")
 #: a longer body is not read
 MOST_BODY_BYTES = 1_000_000
-#: failed sign-ins per minute, over all addresses: a proxy hides them
+#: failed sign-ins per minute from one address
 MOST_FAILURES = 10
 
 #: scripts and styles from our own files only; nothing embeds the page
@@ -36,6 +37,8 @@ class Asked(Struct, frozen=True):
     origin: str | None
     websocket: bool
     signed_in: bool
+    #: another origin asks, and not by a link that the user followed
+    embedded: bool = False
     #: as the client says it; 0 if it does not
     body_bytes: int = 0
 
@@ -58,6 +61,8 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
         return Refusal(403, "a change needs the Origin header of a browser")
     if asked.origin is not None and not _is_ours(asked.origin, asked.host):
         return Refusal(403, f"requests from {_shown(asked.origin)} are refused")
+    if asked.embedded:
+        return Refusal(403, "another page may link here, and nothing else")
     if asked.body_bytes > MOST_BODY_BYTES:
         return Refusal(413, f"the request is larger than {MOST_BODY_BYTES // 1000} kB")
     if is_open(asked.path):
@@ -67,6 +72,24 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
     if read_only and writes and asked.path != "/logout":
         return Refusal(403, "this server is read-only")
     return None
+
+
+def is_embedded(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another origin asks for a picture, a script, a frame or data. Old browsers do not say."""
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
+
+
+def body_bytes(header: str) -> int:
+    """The length that a client says; more than any limit if it is no number."""
+    length = whole(header)
+    return MOST_BODY_BYTES + 1 if length is None else length
+
+
+def whole(text: str) -> int | None:
+    """A number from outside; None if it is none, or has too many digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
 def is_open(path: str) -> bool:

@@ -51,9 +51,12 @@ def picture(tasks: Iterable[Mapping[str, Any]]) -> Picture | None:
         columns.setdefault(layer[id], []).append(id)
     places: dict[str, tuple[int, int]] = {}
     for column, ids in columns.items():
-        # below the tasks that it waits for, so that lines cross less
+        # beside the tasks that it waits for, so that lines cross less; in a circle not all have a place yet
         ids.sort(
-            key=lambda id: (sum(places[one][1] for one in after[id]) / (len(after[id]) or 1), _order(id))
+            key=lambda id: (
+                sum(places[one][1] for one in after[id] if one in places) / (len(after[id]) or 1),
+                _order(id),
+            )
         )
         for row, id in enumerate(ids):
             places[id] = (column * (BOX_WIDTH + GAP_X), row * (BOX_HEIGHT + GAP_Y))
@@ -77,7 +80,7 @@ def picture(tasks: Iterable[Mapping[str, Any]]) -> Picture | None:
 
 
 def _order(id: str) -> tuple[int, str]:
-    return (int(id) if id.isdigit() else 0, id)
+    return (int(id) if id.isdecimal() and len(id) < 10 else 0, id)
 
 
 def _layers(after: Mapping[str, list[str]]) -> dict[str, int]:

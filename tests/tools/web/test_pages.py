@@ -1,0 +1,211 @@
+"""Every page, on a root where agents, files and tasks are hostile: it answers, and nothing of theirs becomes markup."""
+
+import re
+
+import pytest
+
+from tests.support.repos import Mold, project_at
+from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
+
+FLEET = ["/", "/board", "/tasks", "/goals", "/night", "/night?since=24h", "/events", "/events?worker=w1"]
+WORKER = [
+    "/w/w1",
+    "/w/w1?tab=talk",
+    "/w/w1?tab=task",
+    "/w/w1?tab=log",
+    "/w/w1/review",
+    "/w/w1/review?view=split",
+    "/w/w1/review/files/0",
+    "/w/w1/review/form?path=f.py&row=1",
+    "/w/w1/take",
+    "/w/take",
+]
+STREAMS = [
+    "attention",
+    "board",
+    "tasks",
+    "goals",
+    "events",
+    "worker&about=w1",
+    "worker&about=w1&tab=log",
+    "review&about=w1",
+]
+
+
+@pytest.mark.parametrize("path", [*FLEET, *WORKER])
+def test_a_page_shows_hostile_text_as_text(hostile: Web, path: str) -> None:
+    """Break: `| safe` in a template; Markup in a filter; an attribute without quotes; a page without its escape."""
+    shown = hostile.get(path)
+    assert shown.status_code == 200, shown.text
+    assert faults(shown.text) == []
+    assert shown.headers["content-type"] == "text/html; charset=utf-8"
+    if path not in ("/w/w1/take", "/w/take", "/w/w1/review/form?path=f.py&row=1"):
+        assert "<pwn-el pwn-attr=1>" in Read(shown.text).text
+
+
+@pytest.mark.parametrize("page", STREAMS)
+def test_a_stream_swaps_in_the_same_text(hostile: Web, page: str) -> None:
+    """Break: leave a carriage return in a message: it starts a new field of an event."""
+    shown = hostile.streamed(f"/stream?page={page}")
+    assert faults(shown) == []
+    assert "<pwn-el pwn-attr=1>" in Read(shown).text or page.startswith("review")
+    assert set(re.findall(r'<hx-partial hx-target="#(\w+)"', shown)) >= {"nav", "health", "said"}
+
+
+def test_the_screen_of_an_agent_comes_by_the_stream(hostile: Web) -> None:
+    """Its colours are classes, and nothing else of it acts. Break: its title or its turned text as they are."""
+    hostile.place.live._looks.update(["w1"])
+    shown = hostile.get("/w/w1").text
+    assert faults(shown) == []
+    assert '<span class="fg1">red' in shown
+    assert "{{7*7}}" in Read(shown).text
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/nothing", "no page"),
+        ("/w/nobody", "no worker"),
+        ("/w/nobody/review", "no worker"),
+        ("/w/nobody/take", "no worker"),
+        ("/w/nobody/review/files/0", "no worker"),
+        ("/w/w1?tab=x", "no tab"),
+        ("/w/w1/review/files/99", "fewer files"),
+        ("/w/w1/review?since=7", "no round 7"),
+        ("/jobs/nojob", "no job"),
+        ("/r/nowhere/", "no root"),
+        ("/r/nowhere/board", "no root"),
+        ("/stream?page=x", "no page"),
+        ("/stream?page=job_page&about=x", "no job"),
+        ("/a/b/c/d", "no page"),
+        ("/static/nothing.js", "no page"),
+    ],
+)
+def test_what_is_not_there_is_said(hostile: Web, path: str, says: str) -> None:
+    shown = hostile.get(path)
+    assert shown.status_code == 404
+    assert says in Read(shown.text).text
+
+
+@pytest.mark.parametrize(
+    "evil", ["<pwn-el>", '"><pwn-el pwn-attr=1>', "%00", "..%2f..%2fetc", "\u202e", "x" * 3000, "%ff"]
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/{}",
+        "/w/{}",
+        "/w/{}/review",
+        "/jobs/{}",
+        "/r/{}/",
+        "/events?worker={}&action={}",
+        "/w/w1?tab={}",
+        "/login?link={}&next={}",
+    ],
+)
+def test_hostile_words_in_an_address(hostile: Web, path: str, evil: str) -> None:
+    shown = hostile.get(path.replace("{}", evil))
+    assert shown.status_code in (200, 400, 404)
+    assert faults(shown.text) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/w/w1/review?since=99999999999999999999",
+        "/w/w1/review?since=-1",
+        "/w/w1/review/files/x",
+        "/w/w1/review/files/-1",
+        f"/w/w1/review/files/{'9' * 5000}",
+        "/w/w1/review?since=²",
+        "/night?since=x",
+        f"/night?since={'9' * 400}d",
+    ],
+)
+def test_a_number_that_is_none(hostile: Web, path: str) -> None:
+    """Break: `int` of what a browser sent."""
+    assert hostile.get(path).status_code in (400, 404)
+
+
+def test_only_the_take_over_page_allows_styles_of_its_own(hostile: Web) -> None:
+    """xterm.js needs them; a worker may be called `take`. Break: decide by the end of the path."""
+    policies = {
+        path: hostile.get(path).headers["content-security-policy"] for path in (*FLEET, *WORKER, "/x/take")
+    }
+    assert [path for path, policy in policies.items() if "unsafe-inline" in policy] == ["/w/w1/take"]
+    assert all("script-src 'self';" in policy for policy in policies.values())
+
+
+def test_every_answer_carries_its_headers(hostile: Web) -> None:
+    """Break: set them in a page instead of at the door."""
+    for method, path in routes(hostile.place.site):
+        if method == "WS" or path.endswith(("/stream", "/logout")):
+            continue
+        headers = hostile.request(method, path).headers
+        assert headers["x-content-type-options"] == "nosniff", path
+        assert headers["referrer-policy"] == "no-referrer", path
+        assert "default-src 'none'" in headers["content-security-policy"], path
+        assert headers["cross-origin-resource-policy"] == "same-origin", path
+        assert headers.get("cache-control") == (None if path.startswith("/static/") else "no-store"), path
+        assert "server" not in headers
+
+
+def test_a_page_needs_no_script_to_show_or_to_order(web: Web) -> None:
+    """Every form has its own address and method. Break: only hx-post."""
+    for path in ("/", "/board", "/tasks", "/w/w1", "/w/w1/review"):
+        page = Read(web.get(path).text)
+        ordering = [
+            one
+            for tag, one in page.tags
+            if tag == "form" and "hx-post" in one and one.get("class") != "viewed"
+        ]
+        assert all((one.get("method"), one.get("action")) == ("post", one["hx-post"]) for one in ordering), (
+            path
+        )
+    assert web.order("/w/w1/hold").said.outcome == "w1: on hold"
+
+
+@pytest.mark.parametrize("make", [plain_root, hostile_root])
+def test_a_read_only_page_has_no_form_and_changes_nothing(mold: Mold, make: object) -> None:
+    """Break: leave `read_only` out of one template or of the door."""
+    project = project_at(mold.place(make) / "root")  # type: ignore[arg-type]
+    place = Place(project, read_only=True)
+    with place.served() as web:
+        before = project.root.events.read_bytes()
+        for path in [*FLEET, *WORKER]:
+            shown = web.get(path)
+            if path == "/w/w1/take":
+                assert shown.status_code == 409
+                continue
+            page = Read(shown.text)
+            changing = [one for tag, one in page.tags if tag == "form" and one.get("method") != "get"]
+            changing += [one for _, one in page.tags if {"hx-post", "hx-put", "hx-delete"} & set(one)]
+            assert changing == [] or path.startswith("/w/w1/review/form"), (path, changing)
+        for page in STREAMS:
+            assert "<form" not in web.streamed(f"/stream?page={page}")
+        for method, path in routes(place.site):
+            if method not in ("GET", "HEAD", "WS") and path not in ("/login", "/logout"):
+                assert web.request(method, path).status_code == 403, (method, path)
+        seen = [
+            line
+            for line in project.root.events.read_bytes().removeprefix(before).splitlines()
+            if b'"reviewed"' not in line
+        ]
+        assert seen == []
+
+
+def test_a_root_may_have_any_name(mold: Mold) -> None:
+    """Break: its name as it is in an address."""
+    folder = mold.place(plain_root)
+    project = project_at(folder / "root")
+    place = Place(project)
+    place.site.lives = {"root": place.live, 'a ?#"<b>%': type(place.live)('a ?#"<b>%', project)}
+    with place.served() as web:
+        page = Read(web.get("/").text)
+        (address,) = {one["href"] for tag, one in page.tags if tag == "a" and one["href"].startswith("/r/")}
+        other = web.get(address)
+        assert (other.status_code, faults(other.text)) == (200, [])
+        links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}
+        assert [web.get(link).status_code for link in links] == [200]
+        moved = web.post(f"{address}w/w1/hold").headers["location"]
+        assert web.get(moved).status_code == 200
