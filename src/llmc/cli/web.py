@@ -32,7 +32,7 @@ PORT = 8765
     "allowed",
     multiple=True,
     metavar="NAME",
-    help="Host name under which a proxy serves the page",
+    help="Accept requests for this host name, for example behind a proxy (repeatable)",
 )
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing")
 @click.option(

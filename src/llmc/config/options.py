@@ -40,7 +40,7 @@ def _must_match(wanted: str, problem: str) -> Callable[[str], str | None]:
 
 check_env_name = _must_match(
     r"[A-Za-z_][A-Za-z0-9_]*",
-    "an environment variable name must be letters, digits or underscores, not starting with a digit",
+    "an environment variable name may contain only letters, digits and underscores, and must not start with a digit",
 )
 check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
 #: the message does not repeat the value, which may be a secret

@@ -87,7 +87,7 @@ KEYS = (
     Key(("D",), "delete_draft", "", "Delete the draft on the line", DIFF),
     Key(("X",), "close", "", "Close the sent comment on the line, or open it again", DIFF),
     Key(("x",), "viewed", "viewed", "Mark the file as viewed, and fold it", DIFF),
-    Key(("f", "left", "right"), "fold", "", "Open or fold the unchanged lines, or the file", DIFF),
+    Key(("f", "left", "right"), "fold", "", "Fold or unfold the unchanged lines or the file", DIFF),
     Key(("}",), "more_context", "", "Show more unchanged lines around each change", DIFF),
     Key(("{",), "less_context", "", "Show fewer unchanged lines around each change", DIFF),
     Key(("F",), "fold_all", "", "Fold or unfold all files", DIFF),

@@ -87,7 +87,7 @@ excluded = 1
         'config.toml:4: defaults.skip_permissions: expected true or false, got "yes"',
         "config.toml:5: defaults.allowed_tools.1: expected a string, got 3",
         'config.toml:6: defaults.agent: expected "claude" or "scripted", got "codex"',
-        'config.toml:7: defaults.env."A B": an environment variable name must be letters, digits or underscores, not starting with a digit',
+        'config.toml:7: defaults.env."A B": an environment variable name may contain only letters, digits and underscores, and must not start with a digit',
         "config.toml:7: defaults.env.C: expected a string, got 3",
         'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; use a number of seconds (90) or a value such as "15m", "1h30m", "250ms" or "2d"',
         'config.toml:9: repos: unknown key; did you mean "repo"?',

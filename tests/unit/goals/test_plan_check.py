@@ -68,7 +68,7 @@ def test_the_documents_own_example_is_a_plan() -> None:
     [
         ("", "$: empty; expected JSON"),
         (f"```json\n{json.dumps(small_plan())}\n```", "$: wrapped in a Markdown fence"),
-        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: text before the JSON"),
+        (f"Here is the plan:\n{json.dumps(small_plan())}", "$: does not start with JSON"),
         (f"{json.dumps(small_plan())}\nGood luck!", "$: text after the JSON (line 2, column 1)"),
         (json.dumps(small_plan())[:-1], "$: not valid JSON"),
         (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not valid JSON: NaN is not a JSON number"),

@@ -118,7 +118,7 @@ def _not_json(text: str, error: json.JSONDecodeError) -> str:
     if not text.strip():
         return "empty; expected JSON"
     if not text.lstrip().startswith(("{", "[")):
-        return "text before the JSON; expected only JSON"
+        return "does not start with JSON; expected only JSON"
     if error.msg == "Extra data":
         return f"text after the JSON ({place}); expected only JSON"
     return f"not valid JSON: {error.msg} ({place})"

@@ -23,7 +23,7 @@ _ALL = (
           "the next task starts as usual", A, work.pool_is_empty),
     Drill("pool-repeats", "4", "the task pool command keeps returning an open task", "the task's ID", None,
           "the task is added once, claimed once and landed once", A, work.pool_repeats,
-          instead_of=H, because="an open task is claimed only once; if the tracker returns a completed task, that task runs again"),
+          instead_of=H, because="an open task is claimed only once; if the command returns a completed task, that task runs again"),
     Drill("agent-killed", "5", "an agent is killed while working", "the agent's process exits", LOOK_S,
           "the agent's work is saved; a new session runs the task again", A, work.agent_killed),
     Drill("agent-crashes", "6", "an agent crashes on every task", "a second task fails the same way", 60.0,
