@@ -42,7 +42,7 @@ def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
 def test_a_drill(scripted: Fleet, name: str) -> None:
     """Break: whatever the drill is about; each was seen to fail when its part of llmc was taken out."""
     report = drill(scripted, name)
-    assert report["outcome"] == "passed", report
+    assert report["outcome"] == "passed", json.dumps(report, indent=1)
     assert report["lost"] == []
 
 
@@ -52,7 +52,7 @@ def test_a_drill(scripted: Fleet, name: str) -> None:
 def test_a_night_in_minutes(scripted: Fleet, seed: int) -> None:
     """Break: anything that loses a task, lands one twice, or ends the supervisor for a fault that it can mend."""
     report = drill(scripted, "night", "--seed", str(seed), "--minutes", "4")
-    assert report["outcome"] == "passed", report
+    assert report["outcome"] == "passed", json.dumps(report, indent=1)
 
 
 #: who makes each row good, by the document; and where the drill shows that llmc does it otherwise
