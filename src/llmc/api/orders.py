@@ -96,7 +96,11 @@ def accept(project: Project, name: str, commit: str, *, only_seen: bool = False)
         branch = project.config.repo.default_branch
         if not done.commit:
             return Said(command, f"nothing to land: {branch} has every change of {name}", now_unix(), GOOD)
-        late = f" ({name} made more commits while its work was landing; they are in the trash)" if done.late else ""
+        late = (
+            f" ({name} made more commits while its work was landing; they are in the trash)"
+            if done.late
+            else ""
+        )
         return Said(command, f"{done.commit[:9]} on {branch}: {done.subject}{late}", now_unix(), GOOD)
 
     return command, guarded(command, act)

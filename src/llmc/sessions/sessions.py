@@ -45,6 +45,8 @@ _MISLEADING = (
 
 #: how long an agent may take to record that its turn was interrupted
 INTERRUPTED_S = 0.5
+#: how long tmux may take to notice that a program has ended
+NOTICED_S = 3.0
 
 
 def start(project: Project, name: str) -> None:
@@ -213,7 +215,7 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     yet, and an interrupt would send it.
     """
     record = intake.apply_pending(project, name)
-    pane = answered(project.pane(record), name, hint="")
+    pane = _after_its_end(project, record, answered(project.pane(record), name, hint=""))
     if isinstance(pane, Pane) and pane.dead and record.status.is_live:
         record = intake.apply_exit(project, record)
     if record.status.is_live:
@@ -230,6 +232,20 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     processes.kill(tool_children(record.instance))
     _close_panes(project, record)
     intake.apply_pending(project, name)
+
+
+def _after_its_end(project: Project, record: WorkerRecord, pane: Pane | None) -> Pane | None:
+    """The pane; if its program has just ended, wait until tmux knows the exit code, or that end would be told by no event."""
+    if pane is None or pane.dead or processes.is_alive(pane.pid):
+        return pane
+    found: list[Pane | None] = [pane]
+
+    def is_known() -> bool:
+        found[:] = [answered(project.pane(record), record.name, hint="")]
+        return found[0] is None or found[0].dead
+
+    processes.wait_until(is_known, NOTICED_S, interval_s=0.05)
+    return found[0]
 
 
 def interrupt(project: Project, record: WorkerRecord, pane: Pane) -> None:

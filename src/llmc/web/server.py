@@ -155,7 +155,9 @@ class Site:
         query = dict(request.query_params)
         about = request.path_params.get("worker") or request.path_params.get("job", "")
         stream = {**query, "page": page.name, "about": about}
-        body = await self.in_thread(render, f"{page.name}.html", {**context, "stream": stream, "query": query})
+        body = await self.in_thread(
+            render, f"{page.name}.html", {**context, "stream": stream, "query": query}
+        )
         return HTMLResponse(body)
 
     async def of_fleet(self, request: Request) -> Response:
