@@ -44,6 +44,8 @@ class Live:
         self.jobs = Jobs(lambda job: self._from_thread("job", f"job {job.id}"))
         #: how often each topic has changed
         self.revisions: Counter[str] = Counter()
+        #: the server stops: every stream ends now
+        self.ended = False
         self._waiters: set[Waiter] = set()
         self._looks: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,6 +105,10 @@ class Live:
             self._waiters.discard(waiter)
             if not waiter.future.done():
                 waiter.future.set_result(None)
+
+    def end_streams(self) -> None:
+        self.ended = True
+        self.changed("fleet")
 
     def revision(self, topics: Iterable[str]) -> int:
         return sum(self.revisions[topic] for topic in topics)

@@ -41,7 +41,7 @@ class Stream:
     async def _follow(self, send: Send, gone: "asyncio.Future[None]") -> None:
         topics = self._page.topics | {"job", "fleet"}
         sent: dict[str, str] = {}
-        while not gone.done():
+        while not gone.done() and not self._live.ended:
             waiter = self._live.next_change(topics)
             try:
                 parts = await self._parts()
@@ -58,6 +58,7 @@ class Stream:
                         await send({"type": "http.response.body", "body": b": alive\n\n", "more_body": True})
             finally:
                 self._live.forget(waiter)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _disconnected(receive: Receive) -> None:
