@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -259,6 +260,7 @@ def test_nobody_but_a_proxy_says_where_a_request_comes_from(scripted: Fleet) -> 
 @pytest.mark.soak
 def test_a_thousand_streams(scripted: Fleet) -> None:
     """And the fleet is still followed: files above 1,023. Break: `select.select` in the subscription."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     scripted.set_up("adam")
     with serving(scripted) as server:
         server.text("/board")

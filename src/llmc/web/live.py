@@ -138,5 +138,9 @@ class Live:
             self._subscription.watch_screens(*self._looks)
         self.screens = {name: screen for name, screen in self.screens.items() if name in self._looks}
 
+    def newest_events(self) -> list[EventLine]:
+        """A copy, for a page that is made in a thread."""
+        return list(self.events)[::-1]
+
     def job_of(self, worker: str) -> Job | None:
         return self.jobs.latest(worker)

@@ -66,6 +66,7 @@ def test_without_a_cookie_there_is_only_the_sign_in(hostile: Web) -> None:
             assert status(other, method, path) == wanted, (method, path)
             shown = other.request(method if method != "WS" else "GET", path, headers={"hx-request": "true"})
             assert (shown.status_code, "w1" in shown.text) == (401, False), path
+    assert status(hostile, "WS", "/w/w1/terminal") == 101  # the others were refused for a reason
     moved = other.get("/w/w1/review?since=1&view=split").headers["location"]
     assert moved == "/login?next=/w/w1/review%3Fsince%3D1%26view%3Dsplit"
 

@@ -245,4 +245,5 @@ def test_a_browser_is_named_by_what_it_says_and_its_address_by_the_connection(we
     other.sign_in()
     job = other.ended(other.post("/w/w1/hold").headers["location"].rpartition("/")[2])
     assert job.by == "Safari on iPhone, testclient"
+    assert [row["by"] for row in web.events("web_signed_in")] == ["browser, testclient", job.by]
     assert web.cookies[COOKIE] != other.cookies[COOKIE]
