@@ -94,6 +94,9 @@ class Web(TestClient):
         other.portal = self.portal
         return other
 
+    def websocket_connect(self, url: str, *args: Any, **more: Any) -> Any:
+        return super().websocket_connect(f"ws://{HOST}{url}", *args, **more)
+
     def order(self, path: str, **fields: str) -> Any:
         """Order something, and wait for its end; returns the job."""
         done = self.post(path, data=fields)

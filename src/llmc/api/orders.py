@@ -136,6 +136,12 @@ def _receipt(command: str, receipt: Receipt, more: str = "") -> Said:
     return Said(command, text, now_unix(), tone)
 
 
+def note_sign_in(project: Project, by: str) -> None:
+    """Record who signed in to the web page: a stolen link shows."""
+    with project.store.transaction() as tx:
+        tx.emit("web_signed_in", by=by)
+
+
 def note(project: Project, worker: str, command: str, by: str) -> None:
     """Record who ordered something from a browser, before it is done."""
     with project.store.transaction() as tx:

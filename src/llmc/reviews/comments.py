@@ -4,6 +4,7 @@ A request is in the file before it is typed, and marked as sent after its receip
 worker's own record says whether it arrived.
 """
 
+import json
 from collections.abc import Callable
 
 import msgspec
@@ -14,6 +15,7 @@ from llmc.base.errors import Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_given, write_atomic
 from llmc.base.locks import Rank, lock
+from llmc.base.text import json_text
 from llmc.config.paths import Root
 from llmc.landing import review
 from llmc.landing.review import Review
@@ -57,7 +59,8 @@ def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) 
             talk = Talk(task=task_of(record))
         talk = act(_settled(project, record, talk))
         path = private_dir(project.root.reviews) / f"{record.name}.json"
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(replace(file, talk=talk)), indent=1))
+        # Not msgspec: names of files and lines of a diff may have bytes that are no UTF-8.
+        write_atomic(path, json_text(msgspec.to_builtins(replace(file, talk=talk)), indent=1).encode())
         return talk
 
 
@@ -123,7 +126,7 @@ def _settled(project: Project, record: WorkerRecord, talk: Talk) -> Talk:
 def _read(root: Root, worker: str) -> _File:
     path = root.reviews / f"{worker}.json"
     try:
-        return msgspec.json.decode(read_given(path), type=_File)
+        return msgspec.convert(json.loads(read_given(path)), type=_File)
     except FileNotFoundError:
         return _File()
     except (OSError, ValueError, RecursionError) as error:

@@ -87,7 +87,11 @@ class Guard:
             await self._refuse(scope, receive, send, asked, refusal)
             return
         scope["browser"], scope["guard"] = browser, self
-        await self._app(scope, _limited(receive), self._while_signed_in(_with_headers(scope, send), browser))
+        sender = self._while_signed_in(_with_headers(scope, send), browser)
+        if asked.websocket:
+            await self._app(scope, self._typed(receive, browser), sender)
+        else:
+            await self._app(scope, _limited(receive), sender)
 
     async def _browser(self, cookies: str) -> Browser | None:
         """Who has one of these cookies."""
@@ -118,7 +122,20 @@ class Guard:
 
         return sending
 
-    def _is_signed_in(self, browser: Browser) -> bool:
+    def _typed(self, receive: Receive, browser: Browser | None) -> Receive:
+        """What comes through a WebSocket, until the sign-in ends."""
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive" and not self._is_signed_in(browser):
+                return {"type": "websocket.disconnect", "code": 1008}
+            return message
+
+        return received
+
+    def _is_signed_in(self, browser: Browser | None) -> bool:
+        if browser is None:
+            return False
         try:
             return self._sign_ins.is_signed_in(browser)
         except LlmcError:

@@ -81,7 +81,8 @@ class Jobs:
 
     def latest(self, worker: str) -> Job | None:
         """The last order for a worker."""
-        return next((job for job in reversed(self._jobs.values()) if job.worker == worker), None)
+        return next((job for job in self.recent(len(self._jobs)) if job.worker == worker), None)
 
     def recent(self, count: int) -> list[Job]:
+        """The newest first. Pages read them in threads of their own, so this is a copy."""
         return list(reversed(self._jobs.values()))[:count]

@@ -54,6 +54,8 @@ class Live:
         self.jobs = Jobs(lambda job: self._from_thread("job", f"job {job.id}"))
         #: how often each topic has changed
         self.revisions: Counter[str] = Counter()
+        #: the server stops: every stream ends now
+        self.ended = False
         self._waiters: set[Waiter] = set()
         self._changed: set[str] = set()
         self._waking: asyncio.TimerHandle | None = None
@@ -131,6 +133,10 @@ class Live:
         self.changed(ALIVE)
         asyncio.get_running_loop().call_later(ALIVE_S, self._stay_alive)
 
+    def end_streams(self) -> None:
+        self.ended = True
+        self.changed("fleet")
+
     def revision(self, topics: Iterable[str]) -> int:
         return sum(self.revisions[topic] for topic in topics)
 
@@ -158,6 +164,10 @@ class Live:
         if self._subscription is not None:
             self._subscription.watch_screens(*self._looks)
         self.screens = {name: screen for name, screen in self.screens.items() if name in self._looks}
+
+    def newest_events(self) -> list[EventLine]:
+        """A copy, for a page that is made in a thread."""
+        return list(self.events)[::-1]
 
     def job_of(self, worker: str) -> Job | None:
         return self.jobs.latest(worker)

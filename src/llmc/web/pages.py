@@ -135,7 +135,7 @@ def worker(live: Live, name: str, query: Query) -> Page:
             "screen": live.screens.get(name),
             "talk": workers.talk(live.project, name) if tab == "talk" else (),
             "details": workers.details(live.project, name) if tab == "task" else None,
-            "events": [one for one in reversed(live.events) if one.worker == name] if tab == "log" else (),
+            "events": [one for one in live.newest_events() if one.worker == name] if tab == "log" else (),
             "job": live.job_of(name),
         }
 
@@ -241,7 +241,7 @@ def events(live: Live, query: Query) -> Page:
     def context() -> Context:
         shown = [
             one
-            for one in reversed(live.events)
+            for one in live.newest_events()
             if all(getattr(one, key) == value for key, value in wanted.items())
         ]
         return {"events": shown, "wanted": wanted, "jobs": live.jobs.recent(20)}

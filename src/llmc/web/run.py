@@ -53,6 +53,18 @@ class Impatient(H11Protocol):
         self._next_look = self.loop.call_later(QUIET_S, self._look)
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """A stream has no end to wait for."""
+        for live in self._site.lives.values():
+            live.end_streams()
+        await super().shutdown(sockets)
+
+
 def serve(
     project: Project,
     sign_ins: SignIns,
@@ -87,7 +99,7 @@ def serve(
         ws_max_size=MOST_MESSAGE,
         timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, site)
     shown = "127.0.0.1" if address in ("0.0.0.0", "::") else f"[{address}]" if ":" in address else address
     gc.collect()
     gc.freeze()

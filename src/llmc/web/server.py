@@ -401,6 +401,9 @@ class Site:
         if cookie is None:
             shown = {"link": "", "next": target, "problem": problem}
             return HTMLResponse(render("login.html", shown), status)
+        with contextlib.suppress(LlmcError):  # a state that cannot be read is no reason to stay outside
+            by = named(self.sign_ins.browser(cookie), address)
+            await self.in_thread(orders.note_sign_in, next(iter(self.lives.values())).project, by)
         answer = RedirectResponse(target, 303)
         secure = request.headers.get("origin", "").startswith("https:")
         answer.set_cookie(

@@ -47,7 +47,7 @@ class Stream:
     async def _follow(self, send: Send, gone: "asyncio.Future[None]") -> None:
         sent: dict[str, str] = {}
         alive = -1
-        while not gone.done():
+        while not gone.done() and not self._live.ended:
             self._waiter = waiter = self._live.next_change(self._topics)
             try:
                 parts = await self._parts()
@@ -61,6 +61,7 @@ class Stream:
                     await waiter.future
             finally:
                 self._live.forget(waiter)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _disconnected(receive: Receive) -> None:

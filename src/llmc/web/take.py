@@ -31,7 +31,8 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
         await socket.send_json({"columns": taken.columns, "lines": taken.lines})
         await _both_ways(socket, taken.fd)
     finally:
-        await asyncio.to_thread(workers.hand_back, taken)
+        # Whatever ends this: the worker is given back.
+        await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(workers.hand_back, taken)))
         with contextlib.suppress(RuntimeError):
             await socket.close()
 

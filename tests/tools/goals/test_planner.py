@@ -152,7 +152,9 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert failed.text == (
         "the planner did not return a valid answer in 3 attempts; last problem: $: does not start with JSON; expected only JSON"
     )
-    assert [one.problems for one in failed.attempts] == [("$: does not start with JSON; expected only JSON",)] * 3
+    assert [one.problems for one in failed.attempts] == [
+        ("$: does not start with JSON; expected only JSON",)
+    ] * 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
     assert isinstance(once, PlanFailed)

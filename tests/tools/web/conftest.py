@@ -1,7 +1,6 @@
-"""A root full of hostile text, made once for a file; and one for tests that change it."""
+"""A root full of hostile text, made and served once for a file; and one for tests that change it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,23 +9,24 @@ from tests.support.web import Place, Web, hostile_root, hostile_screen, plain_ro
 
 
 @pytest.fixture(scope="module")
-def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     folder = tmp_path_factory.mktemp("hostile")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("TMUX_TMPDIR", str(tmp_path_factory.mktemp("tmux")))
         hostile_root(folder)
-    return folder / "root"
+        with Place(project_at(folder / "root")).served() as web:
+            yield web
 
 
 @pytest.fixture
-def hostile(hostile_folder: Path) -> Iterator[Web]:
-    """A signed-in browser; every screen and the last order are hostile, too."""
-    place = Place(project_at(hostile_folder))
-    with place.served() as web:
-        web.get("/board")
-        assert web.portal is not None
-        web.portal.call(place.live._apply, hostile_screen("w1"))
-        yield web
+def hostile(hostile_web: Web) -> Web:
+    """A signed-in browser; the screen of an agent is hostile, too."""
+    live = hostile_web.place.live
+    hostile_web.get("/board")
+    assert hostile_web.portal is not None
+    hostile_web.portal.call(live._apply, hostile_screen("w1"))
+    return hostile_web
 
 
 @pytest.fixture

@@ -1,0 +1,283 @@
+"""`llmc web` as a process of its own, on loopback: bad clients, signals, and a root that breaks under it."""
+
+import contextlib
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import psutil
+import pytest
+
+from llmc.web import run
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
+#: the server, less patient than for people
+IMPATIENT = """
+import runpy, sys
+from llmc.web import guard, run
+run.QUIET_S = guard.BODY_S = {quiet}
+sys.argv[0] = "llmc"
+runpy.run_module("llmc", run_name="__main__")
+"""
+
+
+class Server:
+    """The process, and one browser that signed in."""
+
+    def __init__(self, fleet: Fleet, *args: str, quiet: float = run.QUIET_S) -> None:
+        self.errors = (fleet.dir / "web.err").open("w+")
+        argv = [
+            sys.executable,
+            "-c",
+            IMPATIENT.format(quiet=quiet),
+            "--root",
+            str(fleet.root),
+            "web",
+            "--port",
+            "0",
+            "--json",
+            *args,
+        ]
+        self.process = subprocess.Popen(
+            argv,
+            cwd=fleet.source,
+            env=fleet.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+        )
+        assert self.process.stdout is not None
+        said = b""
+        while not said.rstrip().endswith(b"}"):
+            line = self.process.stdout.readline()
+            assert line, self.said()
+            said += line
+        link = urlsplit(json.loads(said)["url"])
+        here = json.loads((fleet.root / ".llmc/web.json").read_bytes())["serves"][-1]
+        self.port = int(urlsplit(here).port or 0)
+        self.host = f"127.0.0.1:{self.port}"
+        form = urlencode({"link": link.query.partition("=")[2]})
+        done = self.ask("POST", "/login", body=form, cookie="")
+        assert done.status == 303, done.status
+        self.cookie = str(done.headers["set-cookie"]).partition(";")[0]
+
+    def said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def ask(self, method: str, path: str, *, body: str | None = None, cookie: str | None = None) -> Any:
+        """One request; its answer was read."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"origin": f"http://{self.host}", "cookie": self.cookie if cookie is None else cookie}
+        if body is not None:
+            headers["content-type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()  # type: ignore[attr-defined]
+        connection.close()
+        return answer
+
+    def text(self, path: str) -> str:
+        return str(self.ask("GET", path).text)
+
+    def stream(self, page: str = "attention") -> socket.socket:
+        """A connection on which a stream has begun."""
+        made = socket.create_connection(("127.0.0.1", self.port), 20)
+        head = f"GET /stream?page={page} HTTP/1.1\r\nHost: {self.host}\r\nCookie: {self.cookie}\r\n\r\n"
+        made.sendall(head.encode())
+        return made
+
+    def files(self) -> int:
+        return psutil.Process(self.process.pid).num_fds()
+
+    def ends(self, sent: int, within_s: float) -> int:
+        begun = time.monotonic()
+        self.process.send_signal(sent)
+        code = self.process.wait(20)
+        assert time.monotonic() - begun < within_s
+        return code
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        assert "Traceback" not in self.said(), self.said()
+        self.errors.close()
+
+
+@contextlib.contextmanager
+def serving(fleet: Fleet, *args: str, quiet: float = run.QUIET_S) -> Iterator[Server]:
+    server = Server(fleet, *args, quiet=quiet)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def until_closed(one: socket.socket) -> None:
+    """Read until the other end has closed."""
+    one.settimeout(20)
+    with contextlib.suppress(ConnectionResetError):
+        while one.recv(65536):
+            pass
+
+
+def test_slow_clients_are_ended_and_nobody_waits_for_them(scripted: Fleet) -> None:
+    """Headers that trickle, a body that trickles, an answer that is not read. Break: `http="auto"`, no limit at all."""
+    scripted.set_up("adam")
+    with serving(scripted, quiet=0.4) as server:
+        server.text("/")
+        before = server.files()
+        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+        for one in slow[:10]:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-")  # and never the end
+        for one in slow[10:20]:
+            head = f"POST /login HTTP/1.1\r\nHost: {server.host}\r\nOrigin: http://{server.host}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nlink="
+            one.sendall(head.encode())
+        unread = []
+        for _ in range(10):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            one.connect(("127.0.0.1", server.port))
+            one.sendall(f"GET /static/vendor/xterm.js HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode() * 20)
+            unread.append(one)
+        begun = time.monotonic()
+        assert "What needs you" in server.text("/")
+        assert time.monotonic() - begun < 5
+        for one in slow:
+            until_closed(one)
+        wait_until(lambda: server.files() <= before + 2)
+        for one in (*slow, *unread):
+            one.close()
+
+
+def test_what_is_not_http_leaves_no_trace(scripted: Fleet) -> None:
+    """Break: a line in the log for each: whoever reaches the port fills the disk."""
+    scripted.set_up()
+    with serving(scripted) as server:
+        for sent in (b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"x" * 200_000, b"GET http://attacker.example/ HTTP/1.1\r\nHost: attacker.example\r\n\r\n"):  # fmt: skip
+            one = socket.create_connection(("127.0.0.1", server.port))
+            with one, contextlib.suppress(ConnectionError):
+                one.sendall(sent)
+                one.shutdown(socket.SHUT_WR)
+                until_closed(one)
+        assert server.said() == ""
+        assert server.text("/board")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_once_with_streams_open(scripted: Fleet, sent: int) -> None:
+    """Break: wait for every answer to end: a stream has none."""
+    scripted.set_up("adam")
+    with serving(scripted) as server:
+        streams = [server.stream() for _ in range(5)]
+        assert all(one.recv(15) == b"HTTP/1.1 200 OK" for one in streams)
+        code = server.ends(sent, 3.0)
+        assert code in (0, -sent)
+        for one in streams:
+            one.close()
+
+
+def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> None:
+    """Break: let the subscription end with the first error; an empty fleet for one that cannot be read."""
+    scripted.set_up("adam", "baker")
+    scripted.up("--no-patrol")
+    scripted.llmc(
+        "start", "--worker", "adam", "--prompt", f"Do it\n@sh echo 1 > f; git add f; {COMMIT} -m Work"
+    )
+    scripted.wait("adam", "needs_review")
+    with serving(scripted) as server:
+        assert "daemon running" in server.text("/board")
+        scripted.kill_daemon()
+        wait_until(lambda: "daemon not running" in server.text("/board"))
+        scripted.tmux("kill-server")
+        assert server.ask("GET", "/w/adam").status == 200
+        assert "adam" in server.text("/")
+        assert "not running" in _ordered(server, "/w/adam/message", text="hello")
+        state = scripted.root / "state.json"
+        good = state.read_bytes()
+        for bad in (b"garbage", b"", b"{}", b'{"workers": 1}'):
+            _put(state, bad)
+            wait_until(lambda: "state.json" in server.text("/board"))
+            told = server.ask("GET", "/w/adam/review")
+            assert (told.status, "state.json" in told.text) == (503, True)
+            assert server.ask("POST", "/w/adam/hold", body="").status == 303
+        _put(state, good)
+        wait_until(lambda: "state.json" not in server.text("/board"))
+        assert "adam" in server.text("/board")
+        assert "on hold" in _ordered(server, "/w/baker/hold")
+
+
+def _put(path: Path, data: bytes) -> None:
+    new = path.with_name("new-state")
+    new.write_bytes(data)
+    os.replace(new, path)
+
+
+def _ordered(server: Server, path: str, **fields: str) -> str:
+    """The page of an order that has ended."""
+    job = server.ask("POST", path, body=urlencode(fields)).headers["location"]
+    wait_until(lambda: "running …" not in server.text(job))
+    return server.text(job)
+
+
+def test_nobody_but_a_proxy_says_where_a_request_comes_from(scripted: Fleet) -> None:
+    """Break: believe X-Forwarded-For of everybody on this machine."""
+    scripted.set_up("adam")
+    cases: list[tuple[tuple[str, ...], str]] = [
+        ((), "127.0.0.1"),
+        (("--allow-host", "box.ts.net"), "100.64.0.9"),
+    ]
+    for number, (more, address) in enumerate(cases, 1):
+        with serving(scripted, *more) as server:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            headers = {
+                "origin": f"http://{server.host}",
+                "cookie": server.cookie,
+                "x-forwarded-for": "100.64.0.9",
+            }
+            connection.request("POST", "/w/adam/hold", headers=headers)
+            assert connection.getresponse().status == 303
+            connection.close()
+            wait_until(lambda many=number: len(scripted.events("web_ordered")) == many)
+            assert scripted.events("web_ordered")[-1]["by"] == f"browser, {address}"
+
+
+@pytest.mark.soak
+def test_a_thousand_streams(scripted: Fleet) -> None:
+    """And the fleet is still followed: files above 1,023. Break: `select.select` in the subscription."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    scripted.set_up("adam")
+    with serving(scripted) as server:
+        server.text("/board")
+        streams = [server.stream() for _ in range(1100)]
+        assert all(one.recv(15) == b"HTTP/1.1 200 OK" for one in streams)
+        process = psutil.Process(server.process.pid)
+        print("memory", process.memory_info().rss >> 20, "MB, files", process.num_fds())
+        scripted.llmc("add", "baker")
+        wait_until(lambda: "baker" in server.text("/board"))
+        scripted.llmc("hold", "baker")
+        begun = time.monotonic()
+        for one in streams:
+            one.settimeout(20)
+            seen = b""
+            while b"baker" not in seen:
+                seen += one.recv(1 << 20)
+        print("all told after", time.monotonic() - begun, "s")
+        assert server.ends(signal.SIGTERM, 5.0) in (0, -signal.SIGTERM)
+        for one in streams:
+            one.close()

@@ -1,0 +1,117 @@
+"""What a browser orders of real agents: a task, a review in two rounds, a landing, and the terminal itself."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.websockets import WebSocketDisconnect
+
+from llmc.repo.project import open_project
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+from tests.support.web import Place, Read, Web
+
+COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
+REDO = f"@on-reject sed -i s/one/two/ g.py && git add -A && {COMMIT} --amend --no-edit"
+WORK = f"Do it\n{REDO}\n@sh printf 'one\\n' > g.py; git add -A; {COMMIT} -m Work"
+
+
+@pytest.fixture
+def web(scripted: Fleet) -> Iterator[Web]:
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    with Place(open_project(str(scripted.root))).served() as made:
+        yield made
+
+
+def field(page: str, action: str, name: str) -> str:
+    """The value of a hidden field of the form with this address."""
+    read = Read(page)
+    at = next(n for n, (tag, one) in enumerate(read.tags) if tag == "form" and one.get("action") == action)
+    return next(one["value"] for tag, one in read.tags[at:] if tag == "input" and one.get("name") == name)
+
+
+def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) -> None:
+    """Break: remember a change as seen when the stream of a page draws its head again; accept what was not seen."""
+    started = web.order("/w/adam/start", text=WORK.replace("\n", "\r\n"))
+    assert "acknowledged" in started.said.outcome
+    scripted.wait("adam", "needs_review")
+    wait_until(lambda: "/w/adam/accept" in web.get("/").text)
+    first = field(web.get("/w/adam/review").text, "/w/adam/accept", "commit")
+    for fields in ({"path": "g.py", "row": "1", "text": "Make it two"}, {"text": "And tell me why"}):
+        assert web.post("/w/adam/review/drafts", data=fields).status_code == 200
+    sent = web.order("/w/adam/reject")
+    assert "acknowledged" in sent.said.outcome, sent.said
+    (turn,) = [turn for turn in scripted.user_turns() if "Make it two" in turn]
+    assert "And tell me why" in turn
+    wait_until(lambda: scripted.record("adam")["commit_sha"] != first)
+    scripted.wait("adam", "needs_review")
+
+    # An open page has the new commit in its button, and still the old diff.
+    again = wait_until(lambda: stream_commit(web, first))
+    unseen = web.order("/w/adam/accept", commit=again)
+    assert "differs from the one you reviewed" in unseen.said.outcome, unseen.said
+    stale = web.order("/w/adam/accept", commit=first)
+    assert "has moved on since you were asked" in stale.said.outcome
+    assert scripted.log() == ["First commit"]
+
+    assert "two" in web.get("/w/adam/review").text
+    landed = web.order("/w/adam/accept", commit=again)
+    assert landed.said.tone == "good", landed.said
+    assert scripted.log() == ["Work", "First commit"]
+    commit = scripted.events("accepted")[-1]["commit"]
+    assert web.post("/fleet/undo", data={"commit": first}).status_code == 400
+    assert web.order("/fleet/undo", commit=commit).said.tone == "good"
+    ordered = [(row["command"].split()[1], row["by"]) for row in scripted.events("web_ordered")]
+    assert [verb for verb, _ in ordered] == ["start", "reject", "accept", "accept", "accept", "undo"]
+    assert {by for _, by in ordered} == {"browser, testclient"}
+
+
+def stream_commit(web: Web, before: str) -> str:
+    """The commit that the streamed head of a review would accept, once it is another one."""
+    found = field(web.streamed("/stream?page=review&about=adam"), "/w/adam/accept", "commit")
+    return found if found != before else ""
+
+
+def shown_until(socket: Any, text: bytes) -> None:
+    seen = b""
+    while text not in seen:
+        seen += socket.receive_bytes()
+
+
+def test_a_terminal_is_typed_in_and_given_back(scripted: Fleet, web: Web) -> None:
+    """Break: leave out the note of who took over; keep the socket of a browser that was signed out."""
+    with web.websocket_connect("/w/adam/terminal") as socket:
+        size = json.loads(socket.receive_text())
+        assert size["columns"] > 20
+        assert scripted.events("web_ordered")[-1]["command"] == "llmc attach adam"
+        socket.send_text("typed-by-hand")
+        shown_until(socket, b"typed-by-hand")
+        wait_until(lambda: "typed-by-hand" in scripted.screen("adam"))
+        assert scripted.tmux("list-clients").strip()
+        web.place.sign_ins.sign_out()
+        socket.send_text("-and-more")
+        with pytest.raises(WebSocketDisconnect):
+            shown_until(socket, b"more than is ever shown")
+    wait_until(lambda: not scripted.tmux("list-clients").strip())
+    assert "-and-more" not in scripted.screen("adam")
+
+
+def test_a_terminal_that_is_not_there(scripted: Fleet, web: Web) -> None:
+    """Break: an error before the socket is open ends the request with a traceback."""
+    for path, closes in (("/w/nobody/terminal", 1011), ("/r/nowhere/w/adam/terminal", 1008)):
+        with pytest.raises(WebSocketDisconnect) as ended, web.websocket_connect(path) as socket:
+            socket.receive_text()
+        assert ended.value.code == closes
+    assert scripted.events("web_ordered") == []
+
+
+def test_a_paste_larger_than_the_terminal_takes(scripted: Fleet, web: Web) -> None:
+    """Break: write in a thread that waits for the pane for ever."""
+    with web.websocket_connect("/w/adam/terminal") as socket:
+        socket.receive_text()
+        for _ in range(4):
+            socket.send_bytes(b"y" * 90_000)
+    wait_until(lambda: not scripted.tmux("list-clients").strip())
+    assert web.get("/board").status_code == 200

@@ -1,0 +1,249 @@
+"""Orders from a browser: each reaches its operation, is in the event log with who and from where, and makes one job."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from llmc.api import commenting, tasks
+from llmc.api.said import Said
+from llmc.web import acts
+from tests.support.repos import run_git
+from tests.support.web import COOKIE, Read, Web, faults
+
+ORDERS: list[tuple[str, dict[str, str], str, str]] = [
+    ("/w/w1/hold", {}, "llmc hold w1", "w1: on hold"),
+    ("/w/w1/message", {"text": "hello"}, "llmc message w1 hello", "status is offline"),
+    ("/w/w1/answer", {"text": "2"}, "llmc answer w1 2", "w1"),
+    ("/w/w1/start", {"text": "do it"}, "llmc start --worker w1 --prompt 'do it'", "w1"),
+    ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no", "w1"),
+    ("/w/w1/accept", {"commit": "0" * 40}, "llmc accept w1 --yes", "nothing landed"),
+    ("/fleet/add", {"name": "w9"}, "llmc add w9", "added w9"),
+    ("/fleet/start", {"text": "do it"}, "llmc start --new --prompt 'do it'", ""),
+    ("/tasks/add", {"text": "A task\r\nwith detail"}, "llmc tasks add 'A task\nwith detail'", "added task 1"),
+    ("/tasks/approve", {"task": "7"}, "llmc tasks approve 7", "no task 7"),
+    ("/tasks/requeue", {"task": "7"}, "llmc tasks requeue 7", "no task 7"),
+    ("/goals/answer", {"question": "S1.1.1", "text": "yes"}, "llmc answer S1.1.1 yes", "S1.1.1"),
+]
+
+
+def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
+    """Break: note an order after it was done; leave out the address; `with_options` without its options."""
+    for number, (path, fields, command, outcome) in enumerate(ORDERS):
+        job = web.order(path, **fields)
+        assert (job.command, outcome in job.said.outcome) == (command, True), (path, job.said)
+        assert "unexpected error" not in job.said.outcome, job.said
+        noted = web.events("web_ordered")
+        assert len(noted) == number + 1
+        assert noted[-1]["command"] == command.replace("\n", " ")
+        assert (noted[-1]["by"], noted[-1]["worker"]) == (
+            "browser, testclient",
+            "w1" if "/w/" in path else None,
+        )
+        page = web.get(f"/jobs/{job.id}")
+        assert command.split("\n")[0] in Read(page.text).text
+    covered = {path.split("/")[-1] for path, *_ in ORDERS}
+    assert covered == {*acts.OF_WORKER, *acts.OF_FLEET, *acts.OF_TASKS} - {"undo"}
+    (task,) = tasks.board(web.place.project, recent=9).found.tasks.values()
+    assert (task.subject, task.description) == ("A task", "with detail")
+    assert "w9" in web.place.project.store.read().workers
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "says"),
+    [
+        ("/w/w1/message", {"text": "  "}, 400, "text is empty"),
+        ("/w/w1/accept", {}, 400, "commit is empty"),
+        ("/fleet/undo", {"commit": "x"}, 404, "nothing to undo"),
+        ("/w/w1/nothing", {}, 404, "no order"),
+        ("/fleet/nothing", {}, 404, "no order"),
+        ("/tasks/nothing", {}, 404, "no order"),
+        ("/w/nobody/hold", {}, 404, "no worker"),
+        ("/w/..%2f..%2fx/hold", {}, 404, ""),
+        ("/w/w1/message", {f"field{n}": "x" for n in range(101)}, 400, "more than 100 fields"),
+    ],
+)
+def test_what_cannot_be_ordered_is_said_and_makes_no_job(
+    web: Web, path: str, fields: dict[str, str], status: int, says: str
+) -> None:
+    """Break: a job for a worker that is none: its name, of any length, is then in the event log."""
+    web.get("/")
+    done = web.post(path, data=fields)
+    assert done.status_code == status, done.text
+    assert says in Read(done.text).text
+    assert (web.place.live.jobs.recent(9), web.events("web_ordered")) == ([], [])
+    short = web.post(path, data=fields, headers={"hx-request": "true"})
+    assert says in Read(short.text).text
+    assert faults(short.text) == []
+
+
+class Slow:
+    """An order that takes until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.ran = threading.Event(), 0
+        monkeypatch.setitem(acts.OF_WORKER, "message", self.order)
+
+    def order(self, project: Any, worker: str, form: acts.Form) -> acts.Order:
+        def act(show: Any) -> Said:
+            self.ran += 1
+            show("half <b>way</b>")
+            assert self.go.wait(10)
+            if form["text"] == "fails":
+                raise ValueError("<pwn-el> broke")
+            return Said("llmc message", "done", 1.0)
+
+        return f"llmc message {worker} {form['text']}", act
+
+
+def test_two_equal_orders_are_one_job_and_another_one_is_refused(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two browsers, or a second tap. Break: a job for each; one that waits behind the other."""
+    slow = Slow(monkeypatch)
+    first = web.post("/w/w1/message", data={"text": "a"}).headers["location"]
+    other = web.stranger()
+    other.sign_in()
+    assert other.post("/w/w1/message", data={"text": "a"}).headers["location"] == first
+    refused = other.post("/w/w1/message", data={"text": "b"})
+    assert (refused.status_code, "w1 is busy: llmc message w1 a" in Read(refused.text).text) == (409, True)
+    said = other.post("/w/w1/message", data={"text": "b"}, headers={"hx-request": "true"})
+    assert "w1 is busy" in Read(said.text).text
+    taken = web.post("/w/take/message", data={"text": "b"})  # another worker need not wait
+    assert taken.status_code == 303
+    slow.go.set()
+    web.ended(first.rpartition("/")[2])
+    web.ended(taken.headers["location"].rpartition("/")[2])
+    assert slow.ran == 2
+    assert web.post("/w/w1/message", data={"text": "b"}).headers["location"] != first
+
+
+def test_an_order_that_breaks_ends_with_what_it_said(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: let the thread die: the worker would be busy for ever."""
+    slow = Slow(monkeypatch)
+    slow.go.set()
+    job = web.order("/w/w1/message", text="fails")
+    assert (job.said.outcome, job.said.tone) == ("unexpected error: ValueError: <pwn-el> broke", "bad")
+    page = web.get(f"/jobs/{job.id}").text
+    assert faults(page) == []
+    assert "half <b>way</b>" in Read(page).text
+    assert web.order("/w/w1/message", text="x").said.outcome == "done"
+
+
+def test_the_page_of_an_order_goes_on_showing_that_order(web: Web) -> None:
+    """Break: stream the last order of all: the outcome of another one would be read as that of this one."""
+    first = web.order("/w/w1/hold")
+    web.order("/fleet/add", name="w8")
+    page = web.get(f"/jobs/{first.id}").text
+    (address,) = (one["hx-sse:connect"] for _, one in Read(page).tags if "hx-sse:connect" in one)
+    shown = web.streamed(address)
+    job = shown[shown.index('<section id="job"') :]
+    assert "llmc hold w1" in job
+    assert "w8" not in job
+
+
+def test_a_filter_holds_for_what_comes_later(web: Web) -> None:
+    """Break: take `worker` of the filter for the worker of the page."""
+    web.order("/w/w1/hold")
+    web.order("/w/take/hold")
+    page = web.get("/events?worker=take").text
+    (address,) = (one["hx-sse:connect"] for _, one in Read(page).tags if "hx-sse:connect" in one)
+    shown = web.streamed(address)
+    events = shown[shown.index('<section id="events"') :]
+    assert ">take</a>" in events
+    assert ">w1</a>" not in events
+    other = Read(web.get("/w/w1?worker=take&page=board&about=take").text)
+    (address,) = (one["hx-sse:connect"] for _, one in other.tags if "hx-sse:connect" in one)
+    assert "about=w1" in address
+    assert "page=worker" in address
+
+
+# Comments of a review.
+
+
+def test_drafts_are_kept_changed_and_deleted(web: Web) -> None:
+    """Break: an edit without its revision; a stale one that wins."""
+    at = "/w/w1/review"
+    made = web.post(f"{at}/drafts", data={"path": "f.py", "row": "3", "text": "Why\r\n<b>this</b>?"})
+    assert made.status_code == 200, made.text
+    assert faults(made.text) == []
+    (draft,) = commenting.page(web.place.project, "w1").drafts
+    assert (draft.text, draft.rev) == ("Why\n<b>this</b>?", 1)
+    assert draft.anchor is not None
+    web.post(f"{at}/drafts", data={"text": "On the whole"})
+    web.post(f"{at}/drafts", data={"path": "f.py", "text": "On the file"})
+
+    assert web.put(f"{at}/drafts/{draft.id}", data={"text": "Second", "rev": "1"}).status_code == 200
+    stale = web.put(f"{at}/drafts/{draft.id}", data={"text": "Stale", "rev": "1"})
+    assert (stale.status_code, "changed elsewhere" in stale.text) == (409, True)
+    for rev in ("", "x", "-1", "²"):
+        assert web.put(f"{at}/drafts/{draft.id}", data={"text": "No revision", "rev": rev}).status_code == 400
+    texts = [one.text for one in commenting.page(web.place.project, "w1").drafts]
+    assert texts == ["Second", "On the whole", "On the file"]
+    shown = Read(web.get(at).text).text
+    assert all(text in shown for text in texts)
+    form = web.get(f"{at}/form?comment={draft.id}")
+    assert 'name="rev" value="2"' in form.text
+
+    assert web.delete(f"{at}/drafts/{draft.id}").status_code == 200
+    assert web.delete(f"{at}/drafts/{draft.id}").status_code == 404
+    assert web.post(f"{at}/closed/c2", data={}).status_code == 409  # a draft is not sent yet
+    assert len(commenting.page(web.place.project, "w1").drafts) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"path": "nothing.py", "row": "1", "text": "x"}, 404),
+        ({"path": "f.py", "row": "999", "text": "x"}, 404),
+        ({"path": "f.py", "row": "-1", "text": "x"}, 400),
+        ({"path": "f.py", "row": "9" * 5000, "text": "x"}, 400),
+        ({"path": "f.py", "row": "²", "text": "x"}, 400),
+        ({"path": "f.py", "row": "1", "text": ""}, 400),
+        ({"path": "../../f.py", "text": "x"}, 404),
+        ({"text": "x" * 30_000}, 400),
+    ],
+)
+def test_a_comment_on_nothing_is_refused(web: Web, fields: dict[str, str], status: int) -> None:
+    assert web.post("/w/w1/review/drafts", data=fields).status_code == status
+    assert commenting.page(web.place.project, "w1").drafts == []
+
+
+def test_a_file_with_any_name_can_be_marked_and_commented(web: Web) -> None:
+    """Break: the name as it is in a form: bytes that are no UTF-8 come back as others."""
+    worktree = web.place.project.root.path / ".worktrees/w1"
+    (worktree / "a\udcff\n\"'<b>").write_text("x\n")
+    run_git(worktree, "add", "-A")
+    run_git(worktree, "commit", "-q", "-m", "A name")
+    page = Read(web.get("/w/w1/review").text)
+    keys = [one["value"] for tag, one in page.tags if tag == "input" and one.get("name") == "path"]
+    assert len(keys) == 2
+    for number, key in enumerate(keys):
+        marked = web.post(f"/w/w1/review/viewed/{number}", data={"path": key, "viewed": "yes"})
+        assert marked.status_code == 204, marked.text
+        assert web.post("/w/w1/review/drafts", data={"path": key, "row": "1", "text": "x"}).status_code == 200
+    assert web.post("/w/w1/review/viewed/0", data={"path": keys[1], "viewed": "yes"}).status_code == 404
+    shown = commenting.page(web.place.project, "w1")
+    assert shown.viewed == {file.path for file in shown.files}
+
+
+def test_a_diff_hides_nothing(web: Web) -> None:
+    """Text that turns or hides other text is written out. Break: `printable` for a line of a diff, which leaves it out."""
+    worktree = web.place.project.root.path / ".worktrees/w1"
+    (worktree / "t.py").write_text("if a:\u202e # yes\u2066\n\tok\u200b\x1b[8m\n")
+    run_git(worktree, "add", "-A")
+    run_git(worktree, "commit", "-q", "-m", "Hidden")
+    for view in ("unified", "split"):
+        shown = Read(web.get(f"/w/w1/review?view={view}").text).text
+        assert "if a:<U+202E> # yes<U+2066>" in shown
+        assert "\tok<U+200B>^[[8m" in shown
+
+
+def test_a_browser_is_named_by_what_it_says_and_its_address_by_the_connection(web: Web) -> None:
+    other = web.stranger()
+    other.headers["user-agent"] = "Mozilla/5.0 (iPhone; <script>) Safari/604.1"
+    other.sign_in()
+    job = other.ended(other.post("/w/w1/hold").headers["location"].rpartition("/")[2])
+    assert job.by == "Safari on iPhone, testclient"
+    assert [row["by"] for row in web.events("web_signed_in")] == ["browser, testclient", job.by]
+    assert web.cookies[COOKIE] != other.cookies[COOKIE]
