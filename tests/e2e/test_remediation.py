@@ -114,7 +114,7 @@ def test_what_can_happen_to_a_remediation(scripted: Fleet) -> None:
 
     hangs = Remedy(scripted, "@hang", limit_s=1).done()
     assert hangs["outcome"] == "timeout"
-    assert hangs["said"][-1] == "\x1b[33m⚠ Remediation issue: not finished after 1 s\x1b[0m"
+    assert hangs["said"][-1] == "\x1b[33m⚠ Remediation issue: the agent did not finish within 1 s\x1b[0m"
     assert "\ntimeout\n" in Path(hangs["log"]).read_text()
 
     limited = Remedy(scripted, "@limit 100").done()

@@ -222,7 +222,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"the run's budget is used up, so no new tasks are started: {words}"
+            said = f"no new tasks are started because of the run's budget: {words}"
             tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 

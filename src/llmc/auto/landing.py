@@ -217,7 +217,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source or for its worker."""
     task = assignment_of(record)
     if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
-        reason = f"the goal withdrew the task while it was waiting to land: {task.unlanded}"
+        reason = f"the goal withdrew the task after its work failed to land: {task.unlanded}"
         return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
     if task.unlanded:  # its work was rejected: the worker hears that before anything else lands
         return _return_unlanded(run, project, record, task.unlanded)

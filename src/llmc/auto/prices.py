@@ -21,7 +21,7 @@ from llmc.repo.project import Project
 def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     """Fetch an http or https URL."""
     if not url.startswith(("https://", "http://")):
-        raise UsageError(f"not a file or an http(s) URL: {url}", hint="Pass a file or an https URL.")
+        raise UsageError(f"unsupported URL: {url}", hint="Pass a file or an http or https URL.")
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "llmc"})
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:

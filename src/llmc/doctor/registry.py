@@ -155,5 +155,5 @@ def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
         text = check.fix(project, worker.record)
         starts = check.starts and (worker.pane is not PaneState.NONE or project.daemon_runs())
     if starts and (problem := fleet.bring_up(project, name)):
-        return f"{text}, but the agent did not start: {problem}"
+        return f"{text}; the agent did not start: {problem}"
     return text

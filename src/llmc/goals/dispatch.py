@@ -158,7 +158,7 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
     if source.books().is_completed(task):
         return True
     if source.books().kept_back(task) != claims.WITHDRAWN:
-        source.write("withdrawn", Claim("", task, ""), reason="its goal no longer needs this task")
+        source.write("withdrawn", Claim("", task, ""), reason="the goal no longer needs this task")
     with contextlib.suppress(NotFound):
         source.edit(task, claims.withdrawn)
     claim = source.books().claim_on(task)
@@ -245,7 +245,11 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
     ways = channels_of(settings) if "goal_asked" in settings.on else {}
     wanted = context.channel if context is not None else ""
     if wanted in ("", "notify"):
-        return "sent to all notification channels" if ways else "no notification channel is configured"
+        return (
+            "sent to all notification channels"
+            if ways
+            else "no notification channel is configured for questions"
+        )
     if wanted == "inbox":
         return "not sent to notification channels (--reply-to inbox)"
     if wanted not in ways:

@@ -144,7 +144,7 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "auto_failed":
             return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task)]
         case "goal_asked":
-            title = f"Goal needs your answer: {row.get('work_node_id') or row.get('goal_id')}"
+            title = f"Goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
             where = row.get("deliver")
             facts |= where if isinstance(where, dict) else {}

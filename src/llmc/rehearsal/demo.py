@@ -172,23 +172,23 @@ def tell_by_hand(show: Show) -> None:
 
 
 #: what needs you on the web page: a review and a question
-ASKS = "Choose the colour of the greeting\n@ask Which colour should the greeting have?"
+ASKS = "Choose the color of the greeting\n@ask Which color should the greeting have?"
 
 
 def tell_web(show: Show) -> None:
-    """A living fleet in a browser: auto workers land tasks, one worker waits for a review, one asks a question."""
+    """A running fleet in a browser: auto workers land tasks, one worker waits for a review, one asks a question."""
     show.begin()
     show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
     sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
     show.llmc("tasks", "import", "../plan")
-    show.title("Two workers of your own, and three auto workers")
+    show.title("Two manual workers and three auto workers start")
     for worker in ("adam", "baker"):
         show.llmc("add", worker)
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
     for worker, text in (("adam", sample.prompt("warmer")), ("baker", ASKS)):
         (show.source.parent / f"{worker}.md").write_text(text)
         show.llmc("start", "--worker", worker, "--prompt-file", f"../{worker}.md")
-    show.title("The web page; press Ctrl-C to end the demo")
+    show.title("The web page shows the fleet; press Ctrl-C to end the demo")
     argv = [*_LLMC, "--root", str(show.root), "web", "--port", "0"]
     proc.run_attached(argv, env=show.env)
 
@@ -205,7 +205,7 @@ PREFIX = "llmc-demo-"
     default="scripted",
     help="Agent to run; `claude` uses the real client and bills your account",
 )
-@click.option("--web", is_flag=True, help="Show a living fleet in a browser, until you press Ctrl-C")
+@click.option("--web", is_flag=True, help="Show a running fleet in a browser until you press Ctrl-C")
 @click.option("--keep", is_flag=True, help="Keep the fleet running after the demo")
 def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     """Run a demo on a sample repository
@@ -216,7 +216,7 @@ def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     Examples:
       llmc demo              three auto workers land nine tasks
       llmc demo --by-hand    review and accept the work of three workers
-      llmc demo --web        the same in a browser
+      llmc demo --web        watch a running fleet in a browser
 
     By default, the agent is the scripted agent that ships with llmc. Everything else (tmux, git, hooks, receipts) is real.
     """

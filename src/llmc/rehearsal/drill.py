@@ -20,7 +20,9 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("drill")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
-@click.option("--all", "everything", is_flag=True, help="Run every drill (takes several minutes)")
+@click.option(
+    "--all", "everything", is_flag=True, help="Run every drill except `night` (takes several minutes)"
+)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 16),
@@ -52,7 +54,7 @@ def drill(
     Examples:
       llmc drill                   list the drills
       llmc drill agent-killed      run one drill
-      llmc drill --all --jobs 4    run every drill
+      llmc drill --all --jobs 4    run every drill except night
       llmc drill night --seed 7    run a fleet with a fault every few seconds
 
     Each drill causes a real failure in a scratch root with the scripted agent and its own tmux server, and checks that

@@ -94,7 +94,7 @@ class Supervisor:
         identity = self._daemon.identity if self._daemon else None
         self._journal.begin(identity, before.remediations)
         self._say(
-            f"supervisor {os.getpid()} for {self._project.root.path}; press Ctrl-C to stop the supervisor and the daemon"
+            f"supervisor {os.getpid()} started for {self._project.root.path}; press Ctrl-C to stop the supervisor and the daemon"
         )
         if identity is not None:
             self._say(f"took over daemon {identity.pid}")
@@ -167,7 +167,7 @@ class Supervisor:
         looks = Watch(self._project, daemon, tail, settings)
         while not self._stop.is_set():
             if jump := looks.clock_jump():
-                text = f"{jump}: timeouts are suspended for one full interval"
+                text = f"{jump}; all timeouts start over"
                 self._say(text)
                 self._journal.log(text)
             failure = decide.judge(daemon.identity, looks.look(), settings)
@@ -300,7 +300,7 @@ class Supervisor:
         self._close_session()
         self._journal.end(Exit.DONE, "stopped on request")
         self._journal.auto_not_wanted()
-        self._say("the daemon and the supervisor stopped")
+        self._say("the daemon and the supervisor have stopped")
         return Exit.DONE
 
     def _end(self, ended: decide.End) -> int:

@@ -40,7 +40,7 @@ def test_a_file_is_fetched_and_a_failure_is_said(address: str) -> None:
         download(f"{address}/other", 1000)
     with pytest.raises(LlmcError, match="larger than"):
         download(f"{address}/prices.json", len(BODY) - 1)
-    with pytest.raises(UsageError, match=r"not a file or an http\(s\) URL"):
+    with pytest.raises(UsageError, match=r"unsupported URL"):
         download("file:///etc/passwd", 1000)
     with pytest.raises(LlmcError, match="cannot fetch"):
         download("http://127.0.0.1:1/prices.json", 1000)

@@ -142,6 +142,6 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
     ready = why_node(replaced(view, assignments={}), view.nodes["S1.1.1"]).data["next"]["what"]
     assert "at the next tick" in ready, "not at once, though workers are idle"
-    assert "to tick now: llmc goal tick" in ready
+    assert "to run a tick now: llmc goal tick" in ready
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
     assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]

@@ -65,12 +65,12 @@ def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
     """Break that fails it: look at the limit before the end of the turn."""
     busy, done = overseer(Status.WORKING), overseer(Status.NEEDS_INPUT, reason="stopped_clean")
     assert verdict(busy) is None
-    assert verdict(busy, spent_s=10.0) == End(Outcome.TIMEOUT, "not finished after 10 s")
+    assert verdict(busy, spent_s=10.0) == End(Outcome.TIMEOUT, "the agent did not finish within 10 s")
     assert verdict(busy, stopping=True) == End(Outcome.INTERRUPTED)
     assert verdict(done, spent_s=11.0, stopping=True) == End(Outcome.COMPLETED)
     asks = verdict(overseer(Status.NEEDS_INPUT, reason="permission"), spent_s=10.0)
     assert asks == End(
-        Outcome.TIMEOUT, "not finished after 10 s; the agent is waiting for an answer (permission)"
+        Outcome.TIMEOUT, "the agent did not finish within 10 s; it is waiting for an answer (permission)"
     )
 
 

@@ -82,7 +82,7 @@ def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
 
 def _skipped(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for path, text in seen:
-        yield fixable(text, ", which moves them to logs/bad-rows.log", subject=path)
+        yield fixable(text, ", which moves unreadable rows to logs/bad-rows.log", subject=path)
 
 
 def _put_rows_aside(project: Project, path: str) -> str:

@@ -122,7 +122,7 @@ def _configure(project: Project, _: str) -> str:
 def _shared(_: Facts, seen: tuple[bool, ...]) -> Iterator[Finding]:
     if any(seen):
         text = "the root's clone shares object files with the source, so a write in one changes both"
-        yield fixable(text, ", which copies them")
+        yield fixable(text, ", which gives the clone its own copies")
 
 
 def _undone(at: Sight) -> list[tuple[str, str]]:
@@ -138,7 +138,7 @@ def _undone(at: Sight) -> list[tuple[str, str]]:
 
 def _planted(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for key, text in seen:
-        fix = "check what the agents are doing, then run `llmc doctor --repair` to remove this finding"
+        fix = "check what the agents are doing, then run `llmc doctor --repair` to dismiss this finding"
         yield Finding(text, fix, subject=key, repairable=True)
 
 
@@ -219,8 +219,9 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
     """Why nothing can land, and the fix."""
     source, branch = at.project.source, at.project.config.repo.default_branch
     set_source = "set the new location: `llmc config set repo.source PATH`"
+    set_branch = "set the branch that work lands on: `llmc config set repo.default_branch BRANCH`"
     if not branch:
-        yield "repo.default_branch is not set", "run `llmc config set repo.default_branch main`"
+        yield "repo.default_branch is not set", set_branch
         return
     try:
         has_branch = True
@@ -241,8 +242,7 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
     except LlmcError as error:
         yield f"cannot reach the source {source}: {error.message}", "run `llmc doctor` again"
     if not has_branch:
-        fix = "set the branch that work lands on: `llmc config set repo.default_branch BRANCH`"
-        yield f"the source has no branch {branch!r}", fix
+        yield f"the source has no branch {branch!r}", set_branch
 
 
 # fmt: off
@@ -267,9 +267,9 @@ CHECKS = (
     Check("git_lock", "git", "the root's clone or the source has a stale git lock",
         look=lambda at: git_locks.git_locks(at.project, at.state), judge=_left_lock, fix=_drop_lock,
         turn=Turn.ROOT, needs=("clone",)),
-    Check("branch", "git", "a branch `llmc/...` does not belong to any worker", look=_branches, judge=_unowned,
+    Check("branch", "git", "an `llmc/...` branch does not belong to any worker", look=_branches, judge=_unowned,
         fix=_remove_branch, turn=Turn.BRANCHES, needs=("clone", "config", "state")),
-    Check("source", "source", "nothing can land because the source or its branch is missing or unreachable", look=_source,
+    Check("source", "source", "the source or its default branch is missing or unreachable", look=_source,
         judge=lambda _, seen: (Finding(text, fix) for text, fix in seen), needs=("config",)),
 )
 # fmt: on

@@ -47,7 +47,7 @@ def _trust(at: Sight) -> list[str]:
 
 def _canary(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.canary is not None and not facts.canary.passed:
-        fix = facts.canary.fix or "run it again with `llmc up --auto --detach`"
+        fix = facts.canary.fix or "run `llmc up --auto --detach` to run the canary again"
         yield Finding(f"the last canary failed: {facts.canary.summary}", fix)
 
 

@@ -80,7 +80,7 @@ def _not_started(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.pane is PaneState.ALIVE and worker.settings_problem:
-        yield fixable(worker.settings_problem, "; takes effect when the agent restarts")
+        yield fixable(worker.settings_problem, "; the fix takes effect when the agent restarts")
 
 
 def _register_hooks(project: Project, record: WorkerRecord) -> str:
@@ -96,7 +96,7 @@ def _error(worker: WorkerFacts) -> Iterator[Finding]:
 def _reset(project: Project, record: WorkerRecord) -> str:
     done = reset.reset_worker(project, record.name)
     kept = f"; to restore its work: llmc trash restore {trash.short(done.pinned)}" if done.pinned else ""
-    problem = f", but the agent did not start: {done.problem}" if done.problem else ""
+    problem = f"; the agent did not start: {done.problem}" if done.problem else ""
     return f"{done.status} at {done.base[:12]}{kept}{problem}"
 
 
@@ -106,7 +106,7 @@ def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     if record.accept is not None and not worker.daemon_runs:
         stopped = f"`llmc accept` was interrupted at step {record.accept.step!r}"
         text = "accepted work is waiting to land" if record.accept.step == "wait" else stopped
-        yield Finding(text, f"run `llmc accept {record.name}` to finish it")
+        yield Finding(text, f"run `llmc accept {record.name}` to finish landing")
 
 
 def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:

@@ -132,13 +132,13 @@ def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and daemon.other_pid:
         text = f"daemon.json names process {daemon.other_pid}, but {daemon.holder} holds the lock"
-        yield Finding(text, f"kill {daemon.other_pid}, then run `llmc up --detach`")
+        yield Finding(text, f"run `kill {daemon.other_pid}`, then `llmc up --detach`")
 
 
 def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     problem = facts.daemon.socket_problem
     if facts.daemon.runs and problem:
-        text = f"hooks cannot wake the daemon ({problem}), so it handles hook events only on patrol"
+        text = f"hooks cannot wake the daemon ({problem}), so it handles hook events only during patrols"
         yield Finding(text, "restart the daemon: `llmc down`, then `llmc up --detach` with the same options")
 
 

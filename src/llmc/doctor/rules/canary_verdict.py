@@ -112,7 +112,7 @@ PROBES: tuple[Probe, ...] = (
         "ready",
         lambda seen: seen.ready,
         lambda seen: (
-            "the client started but did not run the SessionStart hook; it may show a dialog, be logged out or have hooks off"
+            "the client started but did not run the SessionStart hook; it may be waiting at a dialog, be logged out or have hooks disabled"
         ),
         BY_HAND,
     ),

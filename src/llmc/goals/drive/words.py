@@ -26,7 +26,7 @@ MAX_HANDOFFS = 8
 _CUT = " [...]"
 _NOT_TRIED = ("escalate", "reminder", "withdraw")
 _TAKEN_OVER = (
-    "Another worker started this task and did not finish. Its unfinished work is in the trash and was not merged."
+    "Another worker started this task but did not finish it. Its unfinished work is in the trash and was not merged."
     " Check the current state of the repository; when in doubt, start over."
 )
 

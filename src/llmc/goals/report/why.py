@@ -43,7 +43,7 @@ _STEPS = {
 }
 
 
-_AT_A_TICK = "sent at the next tick with free capacity (to tick now: llmc goal tick)"
+_AT_A_TICK = "sent at the next tick with free capacity (to run a tick now: llmc goal tick)"
 
 
 class Clock(Struct, frozen=True):
@@ -231,7 +231,7 @@ def why_goal(view: GoalView, percent: int) -> Why:
     most = list(found.holds_up.items())[:MAX_SHOWN]
     lines = [f"{view.goal.goal_id} ({view.goal.status}) {percent}%: {view.goal.title}"]
     if not view.nodes:
-        lines.append(f"  no plan yet; to plan it: llmc goal plan {view.goal.goal_id}")
+        lines.append(f"  no plan yet; to create one: llmc goal plan {view.goal.goal_id}")
     if view.goal.status is GoalStatus.PAUSED:
         lines.append(
             f"  nothing is sent while the goal is paused; to resume it: llmc goal resume {view.goal.goal_id}"

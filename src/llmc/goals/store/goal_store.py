@@ -64,7 +64,7 @@ def is_damage(error: BaseException) -> bool:
 def busy(path: Path, busy_s: float) -> LockTimeout:
     return LockTimeout(
         f"the goal database is locked: {writer_of(path)} has been writing for over {busy_s:g} s",
-        hint="Wait until that process finishes or kill it by its PID, then run your command again.",
+        hint="Wait for that process to finish or stop it, then run the command again.",
     )
 
 

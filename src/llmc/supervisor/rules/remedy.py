@@ -92,8 +92,8 @@ def _why(record: WorkerRecord) -> str:
 
 
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
-    waits = f"; the agent is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
-    return f"not finished after {limit_s:g} s{waits}"
+    waits = f"; it is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
+    return f"the agent did not finish within {limit_s:g} s{waits}"
 
 
 def printable(text: str) -> str:
