@@ -17,7 +17,7 @@ ACTIONS: dict[str, str] = {
     "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
     "held": "the user put a worker on hold: llmc does not type into its pane, land its work or reset it",
     "released": "the user released a held worker",
-    "web_ordered": "a browser ordered something on the web page (`command`: the same as a command line, `by`: browser and address)",
+    "web_ordered": "the user ran a command from the web page (`command`: the equivalent command line, `by`: the browser and its address)",
     "prompt_pending": "a prompt was recorded and is about to be typed (`prompt_id`)",
     "prompt_delivered": "llmc sent a prompt, or failed to send it (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent received a prompt that llmc did not send",
