@@ -54,7 +54,7 @@ def _left(member: Member) -> str:
 def _right(others: list[str], itself: bool) -> str:
     count = len(others) + itself
     if not count:
-        return "nothing waits for you"
+        return "nothing needs you"
     named = " ".join(printable(who) for who in others[:NAMED])
     total = "1 needs you" if count == 1 else f"{count} need you"
     return f"{named} · {total}" if named else total

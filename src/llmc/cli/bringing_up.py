@@ -21,7 +21,7 @@ from llmc.cli.web import start_beside
     is_flag=True,
     help="Run the daemon in the background and return when all workers are ready",
 )
-@click.option("--web", is_flag=True, help="With --detach: start the web page too, and print a link to it")
+@click.option("--web", is_flag=True, help="With --detach: also start the web page and print a link to it")
 @click.option("--no-patrol", is_flag=True, help="Disable the patrol; react only to hooks")
 @click.option(
     "--auto",
@@ -97,7 +97,7 @@ def up(
         raise UsageError(f"{named[0]} requires --auto", hint="Run: llmc up --auto --detach ...")
     if web and (not detach or as_json):
         raise UsageError(
-            "--web requires --detach, and prints a link for people", hint="Run: llmc up --detach --web"
+            "--web requires --detach and cannot be used with --json", hint="Run: llmc up --detach --web"
         )
     options = None
     if auto:

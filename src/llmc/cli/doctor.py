@@ -22,7 +22,7 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
 
     Without options, doctor only reports problems. --repair skips workers that are on hold, attached or being accepted,
     and moves everything it removes to the trash. --rebuild keeps a copy of the old state.json. Exits with 0 if no
-    problems are left, else with 1.
+    problems are left, and with 1 otherwise.
 
     \b
     Examples:

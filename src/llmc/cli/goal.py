@@ -82,8 +82,8 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="CHANNEL[:TO]",
             help="Where to send questions in addition to the inbox: a channel from [notify], `notify` for all channels, or `inbox` for none [default: notify]",
         ),
-        click.option("--reply-thread", default="", help="With --reply-to: thread on that channel"),
-        click.option("--reply-account", default="", help="With --reply-to: account on that channel"),
+        click.option("--reply-thread", default="", help="With --reply-to: thread on that channel to post in"),
+        click.option("--reply-account", default="", help="With --reply-to: account to use on that channel"),
         click.option(
             "--budget",
             metavar="DOLLARS",

@@ -138,7 +138,7 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
 def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_json: bool) -> None:
     """Answer an open question
 
-    Only questions of goals. `llmc answer` also answers workers.
+    Answers only questions from goals; `llmc answer` also answers workers.
 
     \b
     Example:

@@ -71,7 +71,7 @@ def review(
     Examples:
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
-      llmc review adam --comments    # your comments on lines, sent or not
+      llmc review adam --comments    # your comments, sent or not
     """
     name = reviews.choose(project, worker)
     if comments:
@@ -122,7 +122,7 @@ def _show_comments(page: commenting.Page, as_json: bool) -> None:
         )
         say(f"{one.comment.id}  {state}  {where}  {in_line(one.comment.text)}".replace("    ", "  "))
     if not page.comments:
-        say(f"no comments on {page.worker}; press c on a line of the diff in `llmc ui`")
+        say(f"no comments on {page.worker}; to add one, press c on a line of the diff in `llmc ui`")
     elif page.drafts:
         note(f"next: llmc reject {page.worker} --comments")
 
@@ -282,7 +282,10 @@ _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
     "--file", "-f", "file", metavar="FILE", help="Read the message from FILE (- for standard input)"
 )
 @click.option(
-    "--comments", "comments", is_flag=True, help="Send all comments on lines, with the message if given"
+    "--comments",
+    "comments",
+    is_flag=True,
+    help="Send all your draft comments, with the message if there is one",
 )
 @json_option
 @pass_project

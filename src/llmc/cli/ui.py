@@ -42,16 +42,14 @@ COMMAND_S = 3600.0
 
 
 @click.command("ui")
-@click.option(
-    "--theme", type=click.Choice(["dark", "light"]), help="Colors [default: the `ui.theme` setting]"
-)
+@click.option("--theme", type=click.Choice(["dark", "light"]), help="Color theme [default: ui.theme]")
 @click.option("--ascii", "only_ascii", is_flag=True, help="Draw with ASCII characters only")
-@click.option("--plain", is_flag=True, help="Append lines instead of drawing a screen, for screen readers")
+@click.option("--plain", is_flag=True, help="Print lines instead of drawing a screen, for screen readers")
 @click.pass_context
 def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> int:
     """Show the fleet on an interactive screen
 
-    Press ? for the keys. Without textual (pip install 'llmc[ui]'), shows `llmc status --watch` instead.
+    Press ? to list the keys. Without textual (pip install 'llmc[ui]'), shows `llmc status --watch` instead.
 
     \b
     Examples:
@@ -60,7 +58,7 @@ def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> 
     """
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError(
-            "llmc ui needs a terminal", hint="Use `llmc status`, or `llmc status --json` in a script."
+            "`llmc ui` requires a terminal", hint="Use `llmc status`, or `llmc status --json` in a script."
         )
     project = project_of(ctx)
     if plain:
@@ -70,7 +68,7 @@ def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> 
     if not is_installed():
         from llmc.cli.watching import status
 
-        note(f"The interactive screen needs textual: {GET_IT}")
+        note(f"the interactive screen requires textual; to install it: {GET_IT}")
         ctx.invoke(status, watch=True)
         return Exit.DONE
     return _show(project, theme, only_ascii)
@@ -110,7 +108,7 @@ def _typed(project: Project) -> "Typed":
         try:
             words = argv(line)
         except ValueError as error:
-            return Exit.USAGE, f"cannot read the command: {error}"
+            return Exit.USAGE, f"cannot parse the command: {error}"
         done = proc.run(words, env=dict(os.environ), timeout_s=COMMAND_S, check=False)
         return done.returncode, done.stdout + done.stderr
 

@@ -24,7 +24,7 @@ PORT = 8765
     type=click.IntRange(0, 65535),
     default=PORT,
     show_default=True,
-    help="Port to listen on; 0 for any",
+    help="Port to listen on; 0 chooses a free port",
 )
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on")
 @click.option(
@@ -34,15 +34,17 @@ PORT = 8765
     metavar="NAME",
     help="Accept requests for this host name, for example behind a proxy (repeatable)",
 )
-@click.option("--read-only", is_flag=True, help="Show everything, change nothing")
+@click.option("--read-only", is_flag=True, help="Disable all actions on the page")
 @click.option(
-    "--link", "new_link", is_flag=True, help="Print a new sign-in link for the running server, and exit"
+    "--link", "new_link", is_flag=True, help="Print a new sign-in link for the running server and exit"
 )
-@click.option("--sign-out", is_flag=True, help="Sign out every browser, and exit")
-@click.option("--detach", is_flag=True, help="Run in the background")
-@click.option("--stop", is_flag=True, help="Stop the server of this root, and exit")
-@click.option("--no-link", is_flag=True, hidden=True, help="Print no link: it would stay in a log")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable output")
+@click.option("--sign-out", is_flag=True, help="Sign out every browser and exit")
+@click.option("--detach", is_flag=True, help="Run the server in the background")
+@click.option("--stop", is_flag=True, help="Stop this root's server and exit")
+@click.option(
+    "--no-link", is_flag=True, hidden=True, help="Do not print a sign-in link, to keep it out of logs"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 @click.pass_context
 def web(
     ctx: click.Context,
@@ -59,7 +61,8 @@ def web(
 ) -> int:
     """Show the fleet in a browser
 
-    Prints a link that signs one browser in; it works once. The server needs no daemon, and stops with Ctrl-C.
+    Prints a link that signs in one browser and works once. The server also works without the daemon. Press Ctrl-C to
+    stop the server.
 
     \b
     Examples:
@@ -72,7 +75,9 @@ def web(
     sign_ins = SignIns(project.root)
     if sign_out:
         count = sign_ins.sign_out()
-        print_json({"signed_out": count}) if as_json else say(f"signed out {count} browsers")
+        print_json({"signed_out": count}) if as_json else say(
+            f"signed out {count} {'browser' if count == 1 else 'browsers'}"
+        )
         return 0
     if stop:
         stopped = web_process.stop(project)
@@ -125,13 +130,13 @@ def _serve(
 def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
     urls = sign_ins.serving() if web_process.pid_of(project) is not None else ()
     if not urls:
-        raise LlmcError("the web page is not running", hint="Start it: llmc web")
+        raise LlmcError("the web page is not running", hint="Run `llmc web` to start it.")
     secret = sign_ins.new_link()
     links = [f"{url}/login?link={secret}" for url in urls]
     if as_json:
         print_json({"url": links[0], "urls": links})
         return
-    say("Open this link to sign in. It works once, for 10 minutes:")
+    say("Open this link to sign in. It works once and expires in 10 minutes:")
     for link in links:
         say(f"  {link}")
     if is_terminal() and find_spec("segno") is not None:
@@ -163,7 +168,7 @@ _SERVICES = {
 def service(ctx: click.Context, what: str) -> None:
     """Print a systemd unit that keeps llmc running
 
-    The unit runs as you, for this root. Nothing is installed: save it and enable it.
+    The unit runs as your user, for this root. Save the output as a unit file, then enable the unit.
 
     \b
     Examples:

@@ -213,7 +213,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "Time that an agent's background processes may keep running after it stops with commits",
+            "Time that background processes may keep running after their agent stops with commits",
             ge=0,
         ),
     ] = 60.0
@@ -448,14 +448,14 @@ class Overseer(Table, frozen=True, kw_only=True):
 class Ui(Table, frozen=True, kw_only=True):
     """The interactive screen, `llmc ui`."""
 
-    theme: Annotated[Literal["dark", "light"], option("Colors of the screen")] = "dark"
+    theme: Annotated[Literal["dark", "light"], option("Color theme of `llmc ui`")] = "dark"
     glyphs: Annotated[
         Literal["auto", "unicode", "ascii"],
-        option("Symbols of the statuses; auto asks the locale and the terminal"),
+        option("Status symbols in `llmc ui`; auto chooses them by locale and terminal"),
     ] = "auto"
     keys: Annotated[
         dict[NonEmpty, NonEmpty],
-        option("Keys by action, in place of the default keys; `?` in the screen lists the actions"),
+        option("Keys for actions in `llmc ui`, replacing the default keys"),
     ] = {}
 
 

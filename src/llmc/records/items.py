@@ -31,7 +31,7 @@ KINDS: dict[str, str] = {
     # of a worker
     "review": "a worker's commits are waiting for review",
     "input": "a worker stopped without a commit and needs a message",
-    "question": "a worker asked a question, needs a permission, or ran `llmc report blocked`",
+    "question": "a worker asked a question, needs permission, or ran `llmc report blocked`",
     "dialog": "the client has an open dialog that the next message would answer",
     "held": "a worker is on hold; severity `notice` for the first hour, then `waiting`",
     "offline": "a worker with a task has no running agent",

@@ -64,7 +64,7 @@ class Transaction:
 
     def update(self, name: str, **fields: Any) -> WorkerRecord:
         """Change fields other than the status."""
-        assert "status" not in fields, "a status changes through move() only"
+        assert "status" not in fields, "a status can be changed only with move()"
         return self.put(replace(self.worker(name), **fields))
 
     def move(self, name: str, change: transitions.Step, **event: Any) -> WorkerRecord:

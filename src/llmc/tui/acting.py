@@ -17,12 +17,12 @@ class Acting(Reviewing):
             return
         row = entry.row
         if row.status != "needs_review":
-            asks = "asks a question; A answers it" if row.look.name == "asks" else f"is {row.status}"
-            self._say("", f"{name} {asks}: there is nothing to accept yet", PLAIN)
+            asks = "asks a question (A answers it)" if row.look.name == "asks" else f"is {row.status}"
+            self._say("", f"nothing to accept yet: {name} {asks}", PLAIN)
             return
         commit = later.workers.commit_of(self.project, name)
         if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
-            self._say("", f"{name} has changed since you opened this diff; it is read again", PLAIN)
+            self._say("", f"{name} has changed since you opened this diff; reloading the diff", PLAIN)
             self.read_diff(name)
             return
         size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
@@ -32,7 +32,7 @@ class Acting(Reviewing):
         self._ask(
             question,
             "land",
-            "takes back with: llmc undo",
+            "revert later with: llmc undo",
             lambda: self._run(name, later.orders.accept(self.project, name, commit)),
             look=self.view != "diff",
         )
@@ -44,11 +44,11 @@ class Acting(Reviewing):
             self.said.append(failed("llmc undo", error, now_unix()))
             return
         subject = next((line for line in target.prompt.splitlines() if line.strip()), "")
-        question = f"Revert {target.commit[:9]} of {target.worker}?  {subject}"
+        question = f"Revert {target.commit[:9]} from {target.worker}?  {subject}"
         self._ask(
             question,
             "revert",
-            "its task can be run again",
+            "you can then run its task again",
             lambda: self._run(target.worker, later.orders.undo(self.project, target)),
         )
 

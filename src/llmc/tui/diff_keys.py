@@ -24,7 +24,7 @@ class Reviewing(Moving):
         if not name:
             return
         self.view, self.diff = "diff", None
-        self.page_lines = [Text(f" reading the changes of {name} ...", style=self.brush.theme.muted)]
+        self.page_lines = [Text(f" loading {name}'s changes ...", style=self.brush.theme.muted)]
         self.redraw()
         self.read_diff(name)
 
@@ -61,7 +61,7 @@ class Reviewing(Moving):
 
     def _jump(self, what: str, by: int) -> None:
         if self.diff is not None and not self.diff.jump(what, by):
-            self._say("", f"no {'more' if by > 0 else 'earlier'} {what}", PLAIN)
+            self._say("", f"no {'next' if by > 0 else 'previous'} {what}", PLAIN)
         self._draw_content()
 
     def do_next_hunk(self) -> None:
@@ -158,11 +158,11 @@ class Reviewing(Moving):
         line, draft, name = diff.line, diff.draft, diff.page.worker
         if line.kind == "unchanged":
             self._say(
-                "", "this line is not part of the diff; comment on a changed line or one near it", PLAIN
+                "", "this line is not part of the diff; comment on a changed line or a line near one", PLAIN
             )
             return
         if line.kind == "comment" and draft is None:
-            self._say("", "this comment was sent; write another one on its line", PLAIN)
+            self._say("", "this comment was already sent; comment on its line instead", PLAIN)
             return
         saved: list[str] = [draft.id] if draft else []
         file = diff.file
@@ -240,7 +240,10 @@ class Reviewing(Moving):
             self.do_diff()
             return
         drafts = self.diff.page.drafts if self.diff is not None else []
-        title = f"{len(drafts)} comments to {name}; add a general remark, or just Enter:"
+        many = "1 comment" if len(drafts) == 1 else f"{len(drafts)} comments"
+        title = (
+            f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"
+        )
         self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
 
     def _send_comments(self, name: str, text: str) -> None:

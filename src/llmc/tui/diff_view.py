@@ -122,14 +122,14 @@ class DiffView(Struct):
         review, page = self.page.review, self.page
         found = [f"warning: {text}" for text in review.warnings]
         if review.conflicts:
-            found.append(f"conflicts with the default branch in {len(review.conflicts)} files")
+            found.append(f"conflicts with the default branch in {_files(len(review.conflicts))}")
         if review.so_far:
-            dirty = f", uncommitted {len(review.dirty)} files" if review.dirty else ""
-            found.append(f"so far: the worker is {review.so_far}{dirty}")
+            dirty = f"; uncommitted changes in {_files(len(review.dirty))}" if review.dirty else ""
+            found.append(f"unfinished work: the worker is {review.so_far}{dirty}")
         elif review.dirty:
-            found.append(f"uncommitted changes in {len(review.dirty)} files will not land")
+            found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
         if page.by_rebase:
-            found.append(f"{len(page.by_rebase)} files changed only by the rebase are hidden")
+            found.append(f"not shown: {_files(len(page.by_rebase))} changed only by the rebase")
         if not page.files:
             found.append("no changes" if not page.since else f"nothing changed since round {page.since}")
         return found
@@ -336,6 +336,10 @@ class DiffView(Struct):
         text.append(f"{in_line(comment.text)}", style=theme.text)
         text.append(f"{where}  {clock(comment.at_unix)}", style=theme.muted)
         return text
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def _drawn(text: str) -> str:

@@ -62,7 +62,7 @@ def header(
     """The first line: the root, the daemon, and the counts. `roots`: the root, and others as far as there is room."""
     theme = brush.theme
     if fleet is None:
-        return Text(shortened(printable(trouble or "reading the fleet ..."), width), style=theme.muted)
+        return Text(shortened(printable(trouble or "loading the fleet ..."), width), style=theme.muted)
     counts, health = fleet.counts, fleet.health
     dot = f" {brush.dot} "
     left = Text()
@@ -135,7 +135,7 @@ def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequen
     text = Text(f" {TITLES[section]} {count}", style=f"bold {theme.muted}")
     spot = None
     if section == NEEDS and not entries and not store.filter:
-        text.append("  nothing waits for you", style=theme.muted)
+        text.append("  nothing needs you", style=theme.muted)
     if entries and entries[0].spot.kind == "section":
         spot = entries[0].spot
         if section == LANDED and entries[0].landed is not None:

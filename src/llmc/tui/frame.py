@@ -374,14 +374,15 @@ class Frame(App[str | None]):
         theme = self.brush.theme
         if self.confirm is not None:
             text = Text(f" {printable(self.confirm.question)} ", style=f"bold {theme.text}")
-            look = "  d look first" if self.confirm.look else ""
+            look = "  d view diff" if self.confirm.look else ""
             if self.confirm.listens:  # not before: a key that repeats must not confirm
-                text.append(f" y {self.confirm.yes}{look}  Esc back", style=brush_bold(theme.text))
+                text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=brush_bold(theme.text))
             text.append(f"   {self.confirm.way_back}", style=theme.muted)
             return text
         if self.form.display:
             return Text(
-                f" {printable(self.form_title)}  Enter sends, Alt+Enter new line, Esc back", style=theme.muted
+                f" {printable(self.form_title)}  Enter submits, Alt+Enter adds a line, Esc goes back",
+                style=theme.muted,
             )
         if self.store.filter:
             return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=brush_bold(theme.text))
@@ -438,7 +439,7 @@ class Frame(App[str | None]):
     def _worker_or_say(self, what: str) -> str:
         name = self.store.worker
         if not name:
-            self._say("", f"no worker is selected; move to one to {what}", PLAIN)
+            self._say("", f"no worker is selected; select one to {what}", PLAIN)
         return name
 
     def _run(self, name: str, made: tuple[str, Act], then: Callable[[Said], None] | None = None) -> None:

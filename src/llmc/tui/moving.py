@@ -56,7 +56,7 @@ class Moving(Frame):
         if self.view:
             self.do_back()
         if not self.store.next_that_needs():
-            self._say("", "nothing waits for you", PLAIN)
+            self._say("", "nothing needs you", PLAIN)
         self._moved()
 
     def do_fold(self) -> None:
@@ -138,7 +138,7 @@ class Moving(Frame):
 
     def _has_others(self) -> bool:
         if not self.roots.several:
-            self._say("", "no other root of yours is registered", PLAIN)
+            self._say("", "you have no other registered root", PLAIN)
         return self.roots.several
 
     def do_back(self) -> None:
@@ -170,7 +170,7 @@ class Moving(Frame):
     def do_mouse(self) -> None:
         self.mouse_on = not self.mouse_on
         self._report_mouse()
-        self._say("", "mouse on" if self.mouse_on else "mouse off: the terminal selects text", PLAIN)
+        self._say("", "mouse on" if self.mouse_on else "mouse off; the terminal can now select text", PLAIN)
 
     def do_copy(self) -> None:
         entry = self.store.entry

@@ -18,7 +18,7 @@ TITLES = {
     "goals": "Goals",
     "night": "Night",
     "events": "Events",
-    "roots": "Your roots: Enter opens one",
+    "roots": "Your roots (Enter opens one)",
     "help": "Keys",
     "log": "This session's commands",
 }
@@ -94,7 +94,7 @@ def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
     first = drawing.clock(found.starts[0]) if found.starts else ""
     lines = [
         Text(
-            f"since {first}, {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",
+            f"since {first}: {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",
             style="bold",
         ),
         Text(""),
@@ -124,8 +124,8 @@ def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
 
 
 LANE_WORDS = {
-    "works": "works",
-    "asks": "waits for you",
+    "works": "working",
+    "asks": "needs you",
     "idle": "idle",
     "broken": "error",
     "offline": "offline",
@@ -164,7 +164,9 @@ def help_lines(where: str, brush: Brush) -> list[Text]:
     return [
         *lines,
         Text(""),
-        Text("  Shift and the mouse select text in most terminals; M turns the mouse off."),
+        Text(
+            "  To select text with the mouse, hold Shift (in most terminals) or press M to turn the mouse off."
+        ),
     ]
 
 

@@ -10,7 +10,7 @@ from llmc.api.views import Fleet
 from llmc.base import proc
 from llmc.tui.typed import Typed
 
-HELP = "Type a number for an item, a command (`accept adam`), `list`, or `quit`."
+HELP = "Type the number of an item, a command such as `accept adam`, `list` or `quit`."
 
 
 class Plain:
@@ -44,7 +44,7 @@ class Plain:
                 self._fleet = change.fleet
                 self._say_news(change.fleet, first)
             case Trouble() if change.text:
-                self._say(f"trouble: {change.text}")
+                self._say(f"error: {change.text}")
 
     def _say_news(self, fleet: Fleet, first: bool) -> None:
         now = {item.key: f"{item.who}: {item.sentence}" for item in fleet.items if item.severity != "notice"}
@@ -57,7 +57,7 @@ class Plain:
                 self._say(f"{list(now).index(key) + 1}. {text}")
         for key in before:
             if key not in now:
-                self._say(f"done: {before[key]}")
+                self._say(f"resolved: {before[key]}")
 
     def _list(self) -> None:
         fleet = self._fleet
@@ -65,9 +65,8 @@ class Plain:
             return
         counts = fleet.counts
         daemon = "daemon up" if fleet.health.daemon else "daemon not running"
-        self._say(
-            f"{fleet.name}: {daemon}. {counts.need} need you, {counts.working} working, {counts.idle} idle."
-        )
+        need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
+        self._say(f"{fleet.name}: {daemon}. {need}, {counts.working} working, {counts.idle} idle.")
         for number, text in enumerate(self._said.values(), 1):
             self._say(f"{number}. {text}")
         for name in fleet.working:

@@ -69,7 +69,7 @@ def test_get_of_an_unset_worker_model_is_the_inherited_one(file: Path) -> None:
         ("defaults.modle", 'did you mean "model"?'),
         ("default.model", 'did you mean "defaults"?'),
         ("workers.zed.model", '"workers.zed" is not configured'),
-        ("workers.Zed.model", "a worker name must be"),
+        ("workers.Zed.model", "a worker name must start"),
         ("defaults.env.B", '"defaults.env.B" is not configured'),
         ("defaults.model.x", "defaults.model is not a table"),
     ],

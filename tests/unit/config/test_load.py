@@ -92,7 +92,7 @@ excluded = 1
         'config.toml:8: defaults.start_stagger_s: "soon" is not a duration; use a number of seconds (90) or a value such as "15m", "1h30m", "250ms" or "2d"',
         'config.toml:9: repos: unknown key; did you mean "repo"?',
         "config.toml:11: trash.keep_days: expected a whole number, got 3.5",
-        "config.toml:12: workers.Bad: a worker name must be 1 to 31 lowercase letters, digits or dashes, starting with a letter",
+        "config.toml:12: workers.Bad: a worker name must start with a lowercase letter, contain only lowercase letters, digits and dashes, and have at most 31 characters",
         "config.toml:14: workers.adam.model: expected a string, got 3",
         'config.toml:15: workers.adam.role: unknown key; did you mean "role_prompt"?',
         'config.toml:16: workers.adam.excluded: unknown key; did you mean "excluded_from_pool"?',
@@ -246,7 +246,7 @@ def test_good_worker_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "A", "2a", "-a", "a_b", "a.b", "a/b", "a\n", "ä", "a" * 32])
 def test_bad_worker_names(name: str) -> None:
     """Fails when the pattern is matched without its end: "a\\n" would pass."""
-    assert "a worker name must be" in (check_worker_name(name) or "")
+    assert "a worker name must start" in (check_worker_name(name) or "")
 
 
 @pytest.mark.parametrize("name", ["overseer", "auto-1", "auto-10"])
