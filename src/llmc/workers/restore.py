@@ -339,7 +339,7 @@ def plan(project: Project, days: int) -> Plan:
                 doubts[entry.name] = "not in the event log"
             elif log_s < limit_s:
                 doubts[entry.name] = (
-                    f"the event log covers only {format_duration(log_s)} since the entry was made"
+                    f"the event log covers only {format_duration(log_s)} since the entry was created"
                 )
     return Plan(tuple(old), doubts)
 

@@ -152,7 +152,9 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert failed.text == (
         "the planner did not return a valid answer in 3 attempts; last problem: $: does not start with JSON; expected only JSON"
     )
-    assert [one.problems for one in failed.attempts] == [("$: does not start with JSON; expected only JSON",)] * 3
+    assert [one.problems for one in failed.attempts] == [
+        ("$: does not start with JSON; expected only JSON",)
+    ] * 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
     assert isinstance(once, PlanFailed)
@@ -201,7 +203,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
         Failure.MISSING,
-        "Set defaults.agent_command to the path of the client.",
+        "Set defaults.agent_command to the path of the `claude` program.",
     )
     nowhere = plan_goal(PlannerSetup(cwd=tmp_path / "gone", command="true"), goal())
     assert isinstance(nowhere, PlanFailed)

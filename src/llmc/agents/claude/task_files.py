@@ -61,7 +61,7 @@ class BadTask(ValueError):
 def parse(stem: str, raw: object) -> Task:
     """The task in a file `<stem>.json`."""
     if not is_id(stem):
-        raise BadTask("the file name is not a valid task id")
+        raise BadTask("the file name is not a valid task ID")
     if not isinstance(raw, dict):
         raise BadTask("not a JSON object")
     for name in ("id", "subject", "description", "status"):
@@ -113,9 +113,9 @@ def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
     if value is None:
         raise BadTask(f"`{name}` is missing")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadTask(f"`{name}` is not a list of task ids")
+        raise BadTask(f"`{name}` is not a list of task IDs")
     if odd := next((item for item in value if not is_id(item)), ""):
-        raise BadTask(f"`{name}` contains {odd[:80]!r}, which is not a valid task id")
+        raise BadTask(f"`{name}` contains {odd[:80]!r}, which is not a valid task ID")
     return tuple(TaskId(item) for item in value)
 
 
