@@ -142,7 +142,7 @@ def test_the_clients_lock_is_waited_for(files: TaskFiles, monkeypatch: pytest.Mo
     assert (found.status, found.subject) == (TaskStatus.COMPLETED, "by the client")
     monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.1)
     lock.mkdir()
-    with pytest.raises(LockTimeout, match="task 3 is locked by Claude Code"):
+    with pytest.raises(LockTimeout, match="task 3 has been locked by Claude Code"):
         files.change("3", done)
     assert lock.exists()
 

@@ -347,7 +347,7 @@ class TaskFiles:
         except OSError as error:
             raise explain(error, f"cannot lock the task list {self.directory}") from error
         try:
-            _wait(lambda: _flock(fd), "the task list is locked by another llmc process")
+            _wait(lambda: _flock(fd), "the task list has been locked by another llmc process")
             yield
         finally:
             os.close(fd)
@@ -356,7 +356,7 @@ class TaskFiles:
     def _clients(self, lock: str, what: str) -> Iterator[None]:
         """The client's own lock."""
         path = self.directory / lock
-        _wait(lambda: _make(path), f"{what} is locked by Claude Code")
+        _wait(lambda: _make(path), f"{what} has been locked by Claude Code")
         try:
             yield
         finally:
