@@ -185,7 +185,7 @@ def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
     fleet.llmc("up", "--detach")
     assert agent.lives
     said = fleet.llmc("down")
-    assert "panes that you opened keep running" in said.err
+    assert "panes that you opened are still running" in said.err
     assert not agent.lives
     assert own.lives
     assert shell.lives

@@ -244,7 +244,7 @@ def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "rebasing", "it has just written"
     age(scripted)
     failed = scripted.wait("adam", "error")
-    assert "no progress in the rebase for" in failed["error_reason"]
+    assert "the rebase has made no progress for" in failed["error_reason"]
     assert failed["cause"] == "git"
     assert len(scripted.events("rebase_stalled")) == 1
     shown = scripted.root / "logs/daemon.out"

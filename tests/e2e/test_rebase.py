@@ -79,7 +79,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert refused.json["conflicts"] == ["a.txt"]
     assert refused.json["status"] == "rebasing"
     assert (
-        "conflicts with main in a.txt; adam is resolving them. Run `llmc accept adam` again when"
+        "conflicts with main in a.txt; adam is resolving the conflicts. Run `llmc accept adam` again when"
         in refused.err
     )
     done = fleet.wait("adam", "needs_review")
@@ -145,7 +145,7 @@ def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
     else:
         running.commit("new.txt" if kind == "add/add" else "a.txt", "main\n", "Theirs")
     rebased = running.llmc("rebase", "adam", code=1)
-    assert "adam is resolving them" in rebased.err
+    assert "adam is resolving the conflicts" in rebased.err
     assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     (prompt,) = conflict_prompts(running)
     assert f"({shown}, " in prompt

@@ -272,7 +272,7 @@ def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
         terminal.sees("carol · Greet people · needs_review", "1 needs you")
         assert fleet.status("carol")["attached"]
         terminal.press("C-b", "Space")
-        terminal.sees("nothing else waits for you")
+        terminal.sees("nothing else is waiting for you")
         fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
         terminal.sees("baker · 2 need you")
         terminal.press("C-b", "d")

@@ -84,7 +84,8 @@ def _since(
     sent = next((one for one in talk.settled_rounds(said) if one.number == number), None)
     if sent is None:
         raise NotFound(
-            f"there is no round {number} of {shown.worker}", hint=f"The current round is {said.round}."
+            f"no review round {number} for {shown.worker}",
+            hint=f"Choose a round before the current one ({said.round}).",
         )
     before = comments.tree_of_round(project, shown, sent)
     files = files_of(git.diff(shown.worktree, before, shown.result))

@@ -27,7 +27,7 @@ def message(project: Project, name: str, text: str) -> tuple[str, Act]:
 
     def act(show: Show) -> Said:
         receipt, cancelled = workers.message(project, name, text)
-        return _receipt(command, receipt, "; the accept was cancelled" if cancelled else "")
+        return _receipt(command, receipt, f"; cancelled `llmc accept {name}`" if cancelled else "")
 
     return command, guarded(command, act)
 
@@ -83,9 +83,7 @@ def accept(project: Project, name: str, commit: str, *, only_seen: bool = False)
     def act(show: Show) -> Said:
         now = workers.commit_of(project, name)
         if commit and now != commit:
-            text = (
-                f"{name} has moved on since you were asked: {now[:9]} instead of {commit[:9]}; nothing landed"
-            )
+            text = f"{name} changed before you confirmed: its commit is now {now[:9]}, not {commit[:9]}; nothing landed"
             return Said(command, text, now_unix(), BAD)
         try:
             done = acceptance.accept(project, name, show, only_seen=only_seen)
@@ -95,7 +93,9 @@ def accept(project: Project, name: str, commit: str, *, only_seen: bool = False)
             return Said(command, waits.message, now_unix(), PLAIN)
         branch = project.config.repo.default_branch
         if not done.commit:
-            return Said(command, f"nothing to land: {branch} has every change of {name}", now_unix(), GOOD)
+            return Said(
+                command, f"nothing to land: every change from {name} is already on {branch}", now_unix(), GOOD
+            )
         late = (
             f" ({name} made more commits while its work was landing; they are in the trash)"
             if done.late

@@ -46,7 +46,7 @@ def require_state(project: Project) -> None:
 def chosen_workers(project: Project, worker: str | None, every: bool) -> list[str]:
     """The given worker, or all of them."""
     if bool(worker) == every:
-        problem = "a worker and --all cannot be used together" if every else "no worker given"
+        problem = "a worker and --all cannot be used together" if every else "no worker specified"
         raise UsageError(problem, hint="Specify a worker, or pass --all.")
     return [require_worker(project, worker)] if worker else worker_names(project)
 

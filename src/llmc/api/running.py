@@ -136,7 +136,7 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
     if is_auto is None and project.daemon_runs():
         raise Refused(f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Try again.")
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
-        again = "Run `llmc down`, then this command again."
+        again = "Run `llmc down`, then run this command again."
         raise Refused(f"auto mode is already running ({pid}), so {named[0]} would have no effect", hint=again)
     return is_auto is False
 
@@ -146,7 +146,7 @@ def _change_over(project: Project, tell: Tell) -> None:
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before stopping a daemon for one that cannot start
     pid = holder(project.root.lock("daemon"))
-    tell(f"stopping the daemon, which runs without auto mode ({pid}); its agents keep running")
+    tell(f"stopping the daemon ({pid}), which is running without auto mode; its agents keep running")
     control.hand_over(project)
 
 
@@ -231,7 +231,7 @@ def _check_room(project: Project, tell: Tell) -> None:
     if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
         free = available // 2**20
         need = "agent needs" if count == 1 else "agents need"
-        tell(f"warning: {count} {need} about {count * 250} MB of memory, but only {free} MB are free")
+        tell(f"warning: {count} {need} about {count * 250} MB of memory, but only {free} MB is available")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(

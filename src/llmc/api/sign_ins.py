@@ -159,8 +159,8 @@ class SignIns:
             return _File()
         except (OSError, ValueError, RecursionError) as error:
             raise Refused(
-                f"cannot read the sign-ins of the web page: {self._path}: {error}",
-                hint="Remove the file; every browser then has to sign in again.",
+                f"cannot read the web page's sign-in file {self._path}: {error}",
+                hint="Remove the file; every browser must then sign in again.",
             ) from error
 
 

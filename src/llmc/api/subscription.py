@@ -317,7 +317,7 @@ def capture(project: Project, workers: Sequence[str]) -> list[Screen]:
         records = project.store.read().workers
         found = project.tmux.panes()
         if isinstance(found, Unknown):
-            return [Screen(name, at, (), "tmux does not answer") for name in workers]
+            return [Screen(name, at, (), "tmux did not answer") for name in workers]
         panes = {
             record.name: find(found, record.name, record.session_id, record.pane_id, record.instance)
             for record in records.values()

@@ -49,7 +49,7 @@ class TaskBoard(Struct, frozen=True):
         if word and kept is not None:
             return gist(kept.reason)
         if self.found.states.get(task.id) == graph.QUESTION:
-            return f"a task with this number was completed before. To run this one: llmc tasks requeue {task.id}. To mark it as completed: llmc tasks done {task.id}"
+            return f"a task with this ID was already completed. To run this one: llmc tasks requeue {task.id}. To mark this one done: llmc tasks done {task.id}"
         return ""
 
     def maker(self, task: Task) -> dict[str, str]:

@@ -255,9 +255,12 @@ def _fact(worker: Raw, item: Item | None) -> str:
     if worker["attached"]:
         return "attached"
     if worker["status"] == "rebasing":
-        return f"resolving conflicts in {len(worker['conflicted_files'])} files"
+        count = len(worker["conflicted_files"])
+        return f"resolving conflicts in {count} {'file' if count == 1 else 'files'}"
     if item is None and worker["status"] in ("reviewing", "rejected"):
-        return {"reviewing": "reviews its own work", "rejected": "works on your comments"}[worker["status"]]
+        return {"reviewing": "reviewing its own work", "rejected": "working on your comments"}[
+            worker["status"]
+        ]
     return ""
 
 

@@ -26,7 +26,7 @@ def serving(project: Project) -> Iterator[None]:
         if not is_ours:
             raise Refused(
                 f"the web page is already running: {locks.holder(project.root.lock('web-server'))}",
-                hint="For a link: llmc web --link. To stop it: llmc web --stop",
+                hint="To sign in: llmc web --link. To stop the web page: llmc web --stop",
             )
         yield
 
@@ -59,5 +59,5 @@ def stop(project: Project) -> bool:
         return False
     os.kill(pid, signal.SIGTERM)
     if not wait_until(lambda: pid_of(project) != pid, STOP_S):
-        raise LlmcError(f"process {pid}, which serves the web page, does not stop", hint=f"kill -9 {pid}")
+        raise LlmcError(f"the web page (pid {pid}) did not stop within {STOP_S:g} s", hint=f"kill -9 {pid}")
     return True

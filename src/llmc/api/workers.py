@@ -100,7 +100,7 @@ def _pick(project: Project, held: ExitStack, new: bool, tell: Tell) -> str:
     except NotFound as error:
         if not new:
             raise NotFound(
-                error.message, hint=f"{error.hint} To add one automatically: llmc start --new ..."
+                error.message, hint=f"{error.hint} To add one and start the task on it: llmc start --new ..."
             ) from error
     name = _add_one(project, tell)
     held.enter_context(project.worker_lock(name))

@@ -61,7 +61,7 @@ STATUS_LINE = (
     *("bind-key", "-T", "prefix", "Space", "if-shell", "-F", f"#{{{NEXT}}}"),
     *(
         f"run-shell -C \"switch-client -t '#{{{NEXT}}}'\"",
-        "display-message 'nothing else waits for you'",
+        "display-message 'nothing else is waiting for you'",
         ";",
     ),
 )

@@ -150,7 +150,8 @@ def finish_undo(project: Project, log: logging.Logger) -> None:
     with _not_fatal(log, "undo_failed"):
         done = undo.resume(project, work.open_again)
         if done is not None:
-            said = f"finished the interrupted undo of {done.commit[:12]}; {done.returned}"
+            returned = f"; {done.returned}" if done.returned else ""
+            said = f"finished the interrupted undo of {done.commit[:12]}{returned}"
             log.info(said, extra={"action": "undo_finished"})
             rebase.wake_queued(project)
 

@@ -154,7 +154,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
             after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
     if failed and after.status is Status.NEEDS_REVIEW:
         failed.message = failed.message.replace(
-            "; nothing landed", ", but the work was rebased and is in needs_review"
+            "; nothing landed", ", but the work was rebased and is waiting for review"
         )
         raise failed
     return after
@@ -280,7 +280,7 @@ def _gave_trouble(
     if files:
         return LlmcError(
             f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)} but cannot resolve the conflicts while its status is {record.status}",
-            hint="Run `llmc up --detach`, then try again; the worker will resolve the conflicts.",
+            hint="Run `llmc up --detach`, then run the command again; the worker will resolve the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
@@ -444,9 +444,9 @@ def tell(project: Project, name: str) -> LlmcError:
     files = project.store.worker(name).conflicted_files or record.conflicted_files
     branch = project.config.repo.default_branch
     if record.validation_output:
-        problem, does = f"{name} fails validation on top of {branch}", "is fixing it"
+        problem, does = f"{name} fails validation on top of {branch}", "is fixing the failure"
     else:
-        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving them"
+        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving the conflicts"
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
         return Conflict(

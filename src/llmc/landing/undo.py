@@ -113,7 +113,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     if before is not None:
         hint += f". To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source."
     return Refused(
-        f"the work accepted last has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
+        f"the last accepted work has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
         f"has been waiting for {pending.landing_waits_for} since {since}",
         hint=hint,
     )

@@ -161,7 +161,7 @@ def locate_root(explicit: str | None) -> Root:
         cwd = Path(os.path.realpath("."))
     except FileNotFoundError as error:
         if not (explicit or os.environ.get("LLMC_ROOT")):
-            hint = "Change to an existing directory, or name a root with --root."
+            hint = "Change to an existing directory, or specify a root with --root PATH."
             raise NotFound("the working directory no longer exists", hint=hint) from error
         cwd = Path("/")
     return find_root(

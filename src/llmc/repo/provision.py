@@ -174,7 +174,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         names = some_files(left.files)
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
-            hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
+            hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source and commit."
         raise LlmcError(f"the worktree of {record.name} is not clean after a reset ({names})", hint=hint)
     return ref
 
@@ -202,7 +202,9 @@ def _move(worktree: Path, commit: str) -> None:
     late = git.tree_state(worktree)
     if not late.clean:
         names = some_files(late.files)
-        raise LlmcError(f"files changed during the reset ({names})", hint="Try again: the changes are kept.")
+        raise LlmcError(
+            f"files changed during the reset ({names})", hint="Run the command again; the changes were kept."
+        )
     # A file was touched, but has the same content.
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
 

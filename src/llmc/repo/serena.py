@@ -36,7 +36,7 @@ def settle(project: Project, place: Place, worktree: Path) -> list[str]:
     name = _FILES[0] if tracked else _FILES[1]
     target = worktree / name
     if target.parent.is_symlink() or target.is_symlink():
-        return [f"{target} is a symbolic link, so the worktree has no Serena project"]
+        return [f"{target} is a symbolic link, so llmc did not set up a Serena project for the worktree"]
     have = target.read_text() if target.is_file() else ""
     start = have or (theirs.read_text() if theirs.is_file() and not tracked else "")
     wanted = named(start, _unique_name(project, place, worktree))

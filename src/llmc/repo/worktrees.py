@@ -95,7 +95,7 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
             f"a git command in the worktree of {name} holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for that command to end or stop it, then try again.",
+            hint="Wait for that command to finish or stop it, then run this command again.",
         )
     try:
         if os.lstat(lock).st_ino != before:

@@ -70,7 +70,8 @@ def send(project: Project, name: str, general: str = "") -> Receipt:
     talk = read(project, record)
     if not talk.drafts and not general.strip():
         raise Refused(
-            f"there are no comments on {name} to send", hint="Press c on a line of the diff in `llmc ui`."
+            f"no comments to send to {name}",
+            hint="To add a comment, press c on a line of the diff in `llmc ui`.",
         )
     review.refuse_unless_waiting(project, record, "rejected")
     shown = review.look(project, record)

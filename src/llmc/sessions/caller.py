@@ -62,7 +62,9 @@ def caller() -> Caller:
     if found is not None:
         return Caller(Kind.WORKER, found.worker, found.instance, found.root)
     if server is not None and server.is_job:
-        return Caller(Kind.UNKNOWN, why="tmux itself started the command, not a shell in a window")
+        return Caller(
+            Kind.UNKNOWN, why="the command was started by tmux itself, not from a shell in a window"
+        )
     return Caller(Kind.PERSON)
 
 

@@ -50,7 +50,7 @@ REST_S = 1.0
 DOUBT_S = 30.0
 #: what llmc may type into
 _FREE = (Box.EMPTY, Box.BLANK)
-_STILL_UNCLEAR = "typed, but the agent has been busy since then and has not confirmed the prompt"
+_STILL_UNCLEAR = "llmc typed the prompt, but the agent has been busy since then and has not confirmed it"
 
 
 class _Trace(Enum):
@@ -327,7 +327,7 @@ class Typist:
         if not self._lives():
             return "the agent exited before it confirmed the prompt"
         if not self._is_safe_to_press():
-            return "not confirmed in time, and the text is no longer in the input box"
+            return "the agent did not confirm the prompt in time, and the text is no longer in its input box"
         for _ in range(3):
             # C-u removes one line. Escape would remove all, but would also interrupt a running turn.
             self._keys(*[self.screen.erase_key] * CLEARING_KEYS)

@@ -135,8 +135,8 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
     for task in tasks:
         if is_in_question(task, completed):
             text = (
-                f"task {task.id} is pending in its file, but llmc already completed a task with this id. "
-                f"To run it again, requeue it; to keep it completed: llmc tasks done {task.id}"
+                f"task {task.id} is pending in its file, but llmc already completed a task with this ID. "
+                f"To run this task, requeue it; to mark this task done: llmc tasks done {task.id}"
             )
             item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
             found[_task_key(source, task.id)] = item
@@ -260,7 +260,8 @@ def add(source: TaskSource, draft: Draft) -> Task:
     def existing(name: str) -> TaskId:
         if name not in known:
             raise NotFound(
-                f"the task was not added: no task {name}", hint="Run `llmc tasks list` to see all tasks."
+                f"the task was not added: there is no task {name}",
+                hint="Run `llmc tasks list` to see all tasks.",
             )
         return TaskId(name)
 

@@ -44,7 +44,8 @@ class _Order:
         return overview(self.source).states.get(task.id, str(task.status))
 
     def refused(self, state: str, but: str = "") -> Refused:
-        is_so = "is waiting for other tasks" if state == "waits" else f"is {state}"
+        words = {"waits": "is waiting for other tasks", "question": "has the state `question`"}
+        is_so = words.get(state, f"is {state.replace('_', ' ')}")
         return Refused(f"task {self.key.id} {is_so}{but}", hint=_hint(self.key.id, state))
 
     def set(self, seen: Task, status: TaskStatus, action: str, reason: str, **more: str) -> Task:

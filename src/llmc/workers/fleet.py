@@ -82,4 +82,4 @@ def _agents(project: Project, panes: Panes) -> list[Pane]:
 def told_of(project: Project, panes: list[Pane]) -> str:
     """A line about the user's panes that keep the tmux server running."""
     what = ", ".join(f"{processes.name_of(pane.pid)} ({pane.session})" for pane in panes)
-    return f"panes that you opened keep running: {what}. To see them: {project.tmux.by_hand} attach"
+    return f"panes that you opened are still running: {what}. To see them: {project.tmux.by_hand} attach"

@@ -78,7 +78,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if journal is not None and project.others_accept(record.name):
         raise Refused(
             f"{record.name} is being accepted (step {journal.step})",
-            hint=f"Wait until it finishes, or cancel it: llmc message {record.name} ...",
+            hint=f"Wait until `llmc accept` finishes, or cancel it: llmc message {record.name} ...",
         )
     if record.landing_waits_for:
         raise Refused(

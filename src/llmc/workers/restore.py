@@ -242,7 +242,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     if record.auto:
         raise Refused(
             f"cannot restore to {name}: it is an auto worker",
-            hint="Choose a worker that is not an auto worker, or restore a branch.",
+            hint="Choose a worker that is not an auto worker, or leave out --to to restore a branch.",
         )
     hint = f"Run `llmc reset {name}` first; it moves the work to the trash."
     if not record.status.is_free and record.status is not Status.OFFLINE:
@@ -336,10 +336,10 @@ def plan(project: Project, days: int) -> Plan:
             if files_s < limit_s:
                 doubts[entry.name] = f"the files are only {format_duration(files_s)} old"
             elif log_s is None:
-                doubts[entry.name] = "not in the event log"
+                doubts[entry.name] = "the entry is not in the event log"
             elif log_s < limit_s:
                 doubts[entry.name] = (
-                    f"the event log covers only {format_duration(log_s)} since the entry was made"
+                    f"the event log covers only {format_duration(log_s)} since the entry was created"
                 )
     return Plan(tuple(old), doubts)
 

@@ -154,7 +154,7 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock
         why = f"cannot send the conflicts to the agent: {record.delivery.reason if record.delivery else ''}"
     else:
         why = "the agent is not working"
-    text = f"no progress in the rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
+    text = f"the rebase has made no progress for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
     failed = step(Status.ERROR, "no progress in the rebase", error_reason=text, cause=Cause.GIT)
     return Move(failed, "rebase_stalled", {"quiet_s": round(quiet_s)})
 

@@ -109,7 +109,7 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
         f"{name} is being accepted (step {step})",
-        hint=f"Wait until it finishes. If it was interrupted, run `llmc accept {name}` to resume it.",
+        hint=f"Wait until `llmc accept {name}` finishes. If it was interrupted, run it again to resume.",
     )
 
 
@@ -185,9 +185,9 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
     free = [record.name for record in state.workers.values() if _is_free(project, record)]
     if free:
         return free
-    add = "To add one: `llmc add NAME`, then `llmc up --detach`."
+    add = "To add a worker, run `llmc add NAME`, then `llmc up --detach`."
     if all(record.auto for record in state.workers.values()):
-        raise NotFound("no workers yet", hint=add)
+        raise NotFound("every worker is an auto worker" if state.workers else "no workers yet", hint=add)
     raise NotFound("no idle worker", hint=f"Run `llmc status` to see all workers. {add}")
 
 

@@ -86,7 +86,7 @@ def test_a_window_is_a_persons_and_a_job_is_nobodys(server: list[str], tmp_path:
     )
     assert said(window) == "person"
     subprocess.run([*server, "run-shell", "-b", f"{sys.executable} {tmp_path}/who.py {job}"], check=True)
-    assert said(job).startswith("unknown   tmux itself started the command")
+    assert said(job).startswith("unknown   the command was started by tmux itself")
 
 
 @pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")

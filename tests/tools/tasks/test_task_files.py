@@ -142,7 +142,7 @@ def test_the_clients_lock_is_waited_for(files: TaskFiles, monkeypatch: pytest.Mo
     assert (found.status, found.subject) == (TaskStatus.COMPLETED, "by the client")
     monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.1)
     lock.mkdir()
-    with pytest.raises(LockTimeout, match="task 3 is locked by Claude Code"):
+    with pytest.raises(LockTimeout, match="task 3 has been locked by Claude Code"):
         files.change("3", done)
     assert lock.exists()
 
@@ -295,9 +295,9 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "5.json": "larger than 8 MB",
         "6.json": "nested too deeply",
         "7.json": "NaN is not valid in JSON",
-        "8.json": "`blockedBy` contains '../../etc/passwd', which is not a valid task id",
+        "8.json": "`blockedBy` contains '../../etc/passwd', which is not a valid task ID",
         "9.json": "`metadata.llmc.verify` contains a control character",
-        "'\\x1b[2J.json'": "the file name is not a valid task id",
+        "'\\x1b[2J.json'": "the file name is not a valid task ID",
     }
     assert {bad.file for bad in files.unreadable} == {bad.file for bad in found.unreadable}, (
         "known after any look"

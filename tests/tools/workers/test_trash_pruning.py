@@ -156,7 +156,7 @@ def test_the_log_is_asked_too(
     known = put(project, worktree, days_ago=40)
     assert restore.plan(project, 30).doubts == {}
     unknown = put(project, worktree, days_ago=39, known=False)
-    assert restore.plan(project, 30).doubts == {trash.short(unknown): "not in the event log"}
+    assert restore.plan(project, 30).doubts == {trash.short(unknown): "the entry is not in the event log"}
     project.root.events.write_text(json.dumps({"ts": time.time(), "action": "pinning", "ref": known}) + "\n")
     clock.shift_s = 40 * DAY_S
     assert "covers only 2d" in restore.plan(project, 30).doubts[trash.short(known)]

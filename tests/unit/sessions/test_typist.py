@@ -71,9 +71,9 @@ def test_only_our_own_text_is_taken_back() -> None:
     seated.box = Composer(Box.DRAFT, f"{seated.header}\nDo it")
     assert seated._box_is_ours()
     seated.status = ClientStatus.WAITING
-    assert "no longer in the input box" in seated._take_back()
+    assert "no longer in its input box" in seated._take_back()
     seated.status, seated.box = ClientStatus.IDLE, Composer(Box.DRAFT, "a person's draft")
-    assert "no longer in the input box" in seated._take_back()
+    assert "no longer in its input box" in seated._take_back()
     assert seated.keys == []
 
 

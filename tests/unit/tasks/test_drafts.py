@@ -42,7 +42,7 @@ def test_a_markdown_file() -> None:
         ("---\nprio: 1\n---\n# X", "line 2: invalid 'prio: 1'; expected"),
         ("---\npriority: high\n---\n# X", "priority must be an integer, not 'high'"),
         ("---\npriority: 7\n---\n# X", "priority must be between 0 and 4, not 7"),
-        ("---\nlabel: a b\n---\n# X", "label 'a b' may contain only"),
+        ("---\nlabel: a b\n---\n# X", "invalid label 'a b': a label may contain only"),
     ],
 )
 def test_a_bad_one_says_what_is_wrong(text: str, words: str) -> None:

@@ -141,7 +141,7 @@ def test_five_minutes_without_progress_are_an_error() -> None:
     assert isinstance(failed, Move)
     assert failed.change.to is S.ERROR
     assert failed.change.fields["cause"] == "git"
-    assert "no progress in the rebase for 5 minutes" in failed.change.fields["error_reason"]
+    assert "the rebase has made no progress for 5 minutes" in failed.change.fields["error_reason"]
     assert failed.action == "rebase_stalled"
     assert STALLED_S == 300
 

@@ -48,7 +48,7 @@ class ClaudeCode:
         if not os.access(real, os.X_OK):
             raise LlmcError(
                 f"{path} is not an executable file",
-                hint="Set defaults.agent_command to the path of the client.",
+                hint="Set defaults.agent_command to the path of the `claude` program.",
             )
         return [real]
 

@@ -61,7 +61,7 @@ class BadTask(ValueError):
 def parse(stem: str, raw: object) -> Task:
     """The task in a file `<stem>.json`."""
     if not is_id(stem):
-        raise BadTask("the file name is not a valid task id")
+        raise BadTask("the file name is not a valid task ID")
     if not isinstance(raw, dict):
         raise BadTask("not a JSON object")
     for name in ("id", "subject", "description", "status"):
@@ -113,9 +113,9 @@ def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
     if value is None:
         raise BadTask(f"`{name}` is missing")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadTask(f"`{name}` is not a list of task ids")
+        raise BadTask(f"`{name}` is not a list of task IDs")
     if odd := next((item for item in value if not is_id(item)), ""):
-        raise BadTask(f"`{name}` contains {odd[:80]!r}, which is not a valid task id")
+        raise BadTask(f"`{name}` contains {odd[:80]!r}, which is not a valid task ID")
     return tuple(TaskId(item) for item in value)
 
 
@@ -347,7 +347,7 @@ class TaskFiles:
         except OSError as error:
             raise explain(error, f"cannot lock the task list {self.directory}") from error
         try:
-            _wait(lambda: _flock(fd), "the task list is locked by another llmc process")
+            _wait(lambda: _flock(fd), "the task list has been locked by another llmc process")
             yield
         finally:
             os.close(fd)
@@ -356,7 +356,7 @@ class TaskFiles:
     def _clients(self, lock: str, what: str) -> Iterator[None]:
         """The client's own lock."""
         path = self.directory / lock
-        _wait(lambda: _make(path), f"{what} is locked by Claude Code")
+        _wait(lambda: _make(path), f"{what} has been locked by Claude Code")
         try:
             yield
         finally:

@@ -70,7 +70,7 @@ class Talk(Struct, frozen=True, kw_only=True):
         found = next((one for one in self.comments if one.id == comment_id), None)
         if found is None:
             raise NotFound(
-                f"no comment {comment_id!r}", hint="List them with `llmc review WORKER --comments`."
+                f"no comment {comment_id!r}", hint="Run `llmc review WORKER --comments` to list the comments."
             )
         return found
 
@@ -88,8 +88,8 @@ def edited(talk: Talk, comment_id: str, text: str, now: float, rev: int | None =
     _refuse_sent(old)
     if rev is not None and rev != old.rev:
         raise Refused(
-            f"comment {comment_id} was changed elsewhere in the meantime",
-            hint="Look at its current text first; yours was not saved.",
+            f"comment {comment_id} was changed elsewhere after you opened it",
+            hint="Your text was not saved. Check the current text of the comment, then edit it again.",
         )
     return _with(talk, replace(old, text=_checked(text), at_unix=now, rev=old.rev + 1))
 
@@ -104,7 +104,10 @@ def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
     """With a sent comment closed, or open again."""
     old = talk.comment(comment_id)
     if not old.round:
-        raise Refused(f"comment {comment_id} is a draft", hint="Send the drafts, or delete this one.")
+        raise Refused(
+            f"comment {comment_id} is a draft and cannot be closed",
+            hint="Send the drafts first, or delete this one.",
+        )
     return _with(talk, replace(old, closed=is_closed))
 
 
@@ -167,7 +170,7 @@ def request_text(comments: Iterable[Comment], general: str = "") -> str:
     lines = [one for one in comments if one.anchor is not None]
     if lines:
         count = f"{len(lines)} comments" if len(lines) > 1 else "1 comment"
-        parts.append(f"{count} on lines of your diff. Handle each one:")
+        parts.append(f"{count} on lines of your diff. Address each one:")
     parts += [_on_lines(one, one.anchor) for one in lines if one.anchor is not None]
     return "\n\n".join(parts)
 
@@ -190,8 +193,8 @@ def _checked(text: str) -> str:
 def _refuse_sent(comment: Comment) -> None:
     if comment.round:
         raise Refused(
-            f"comment {comment.id} was sent with round {comment.round} and cannot be changed",
-            hint="Write another one.",
+            f"comment {comment.id} was sent in round {comment.round} and cannot be changed",
+            hint="Add a new comment instead.",
         )
 
 

@@ -51,7 +51,7 @@ def check(draft: Draft) -> Draft:
     if draft.model and not is_model(draft.model):
         raise BadDraft(f"{draft.model!r} is not a valid model name")
     if draft.label and not is_label(draft.label):
-        raise BadDraft(f"label {draft.label!r} may contain only {LABEL_WORDS}")
+        raise BadDraft(f"invalid label {draft.label!r}: a label may contain only {LABEL_WORDS}")
     # Text may be a pasted log: make control characters visible, so that no terminal obeys them.
     return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
@@ -225,7 +225,7 @@ def _from_json(said: dict[str, Any], key: str) -> Draft:
 
 def _ids(value: object, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
-        raise BadDraft(f"`{name}` must be a list of task ids")
+        raise BadDraft(f"`{name}` must be a list of task IDs")
     return tuple(str(item) for item in value)
 
 
