@@ -20,7 +20,7 @@ class FleetApp(Acting):
 
     def on_key(self, event: events.Key) -> None:
         if self.form.display and event.key != LEAVE:
-            self.form.press(event.key, event.character)
+            self.form.press_late(event.key, event.character)
             return
         event.prevent_default().stop()
         key = (

@@ -44,8 +44,8 @@ class Form(TextArea):
         self.display = False
         self.screen.set_focus(None)
 
-    def press(self, key: str, character: str | None) -> bool:
-        """A key, also one that comes before the focus; returns whether it is one of the form's own."""
+    def press(self, key: str) -> bool:
+        """A key of the form's own; returns whether it was one."""
         match key:
             case "enter":
                 self._send(self.text)
@@ -56,17 +56,24 @@ class Form(TextArea):
                 self.move_cursor(self.document.end)
             case "alt+enter" | "shift+enter" | "ctrl+j":
                 self.insert("\n")
-            case _ if not self.has_focus and character and character.isprintable():
-                self.insert(character)
             case _:
                 return False
         return True
+
+    def press_late(self, key: str, character: str | None) -> None:
+        """A key that was on its way to the screen when the form opened. The form may have the focus by now."""
+        if self.press(key):
+            return
+        if key == "backspace":
+            self.action_delete_left()
+        elif character and character.isprintable():
+            self.insert(character)
 
     async def _on_key(self, event: events.Key) -> None:
         if not self.display or event.key == LEAVE:
             event.prevent_default().stop()
             self._elsewhere(event)  # closed a moment ago: the key is the screen's
-        elif self.press(event.key, event.character):
+        elif self.press(event.key):
             event.prevent_default().stop()
         else:
             await super()._on_key(event)
