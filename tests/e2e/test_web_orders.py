@@ -98,17 +98,13 @@ def test_a_terminal_is_typed_in_and_given_back(scripted: Fleet, web: Web) -> Non
     assert "-and-more" not in scripted.screen("adam")
 
 
-def test_a_terminal_that_is_not_there(scripted: Fleet, web: Web) -> None:
-    """Break: an error before the socket is open ends the request with a traceback."""
+def test_terminals_that_are_not_there_or_do_not_read(scripted: Fleet, web: Web) -> None:
+    """Break: an error before the socket is open ends with a traceback; a thread that waits for the pane for ever."""
     for path, closes in (("/w/nobody/terminal", 1011), ("/r/nowhere/w/adam/terminal", 1008)):
         with pytest.raises(WebSocketDisconnect) as ended, web.websocket_connect(path) as socket:
             socket.receive_text()
         assert ended.value.code == closes
     assert scripted.events("web_ordered") == []
-
-
-def test_a_paste_larger_than_the_terminal_takes(scripted: Fleet, web: Web) -> None:
-    """Break: write in a thread that waits for the pane for ever."""
     with web.websocket_connect("/w/adam/terminal") as socket:
         socket.receive_text()
         for _ in range(4):

@@ -41,7 +41,7 @@ FIELDS = st.dictionaries(st.one_of(st.sampled_from(NAMES), st.text(max_size=5)),
 SLOW = ("/fleet/", "/stream")
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_request_is_an_internal_error(hostile: Web, data: st.DataObject) -> None:
     """Break: `int`, `[...]` or `.index` on what a browser sent."""

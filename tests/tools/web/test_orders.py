@@ -11,15 +11,14 @@ from llmc.web import acts
 from tests.support.repos import run_git
 from tests.support.web import COOKIE, Read, Web, faults
 
+#: all but those that start an agent (tests/e2e/test_web_orders.py does)
 ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/w/w1/hold", {}, "llmc hold w1", "w1: on hold"),
     ("/w/w1/message", {"text": "hello"}, "llmc message w1 hello", "status is offline"),
     ("/w/w1/answer", {"text": "2"}, "llmc answer w1 2", "w1"),
-    ("/w/w1/start", {"text": "do it"}, "llmc start --worker w1 --prompt 'do it'", "w1"),
     ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no", "w1"),
     ("/w/w1/accept", {"commit": "0" * 40}, "llmc accept w1 --yes", "nothing landed"),
     ("/fleet/add", {"name": "w9"}, "llmc add w9", "added w9"),
-    ("/fleet/start", {"text": "do it"}, "llmc start --new --prompt 'do it'", ""),
     ("/tasks/add", {"text": "A task\r\nwith detail"}, "llmc tasks add 'A task\nwith detail'", "added task 1"),
     ("/tasks/approve", {"task": "7"}, "llmc tasks approve 7", "no task 7"),
     ("/tasks/requeue", {"task": "7"}, "llmc tasks requeue 7", "no task 7"),
@@ -43,7 +42,7 @@ def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
         page = web.get(f"/jobs/{job.id}")
         assert command.split("\n")[0] in Read(page.text).text
     covered = {path.split("/")[-1] for path, *_ in ORDERS}
-    assert covered == {*acts.OF_WORKER, *acts.OF_FLEET, *acts.OF_TASKS} - {"undo"}
+    assert covered == {*acts.OF_WORKER, *acts.OF_FLEET, *acts.OF_TASKS} - {"start", "undo"}
     (task,) = tasks.board(web.place.project, recent=9).found.tasks.values()
     assert (task.subject, task.description) == ("A task", "with detail")
     assert "w9" in web.place.project.store.read().workers
