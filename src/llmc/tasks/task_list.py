@@ -271,7 +271,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
     """Options override the file; dependencies from both are combined."""
-    after, before = (*draft.after, *given["after"]), (*draft.before, *given["before"])
+    after, before = (*draft.after, *given.get("after", ())), (*draft.before, *given.get("before", ()))
     others = {
         key: value for key, value in given.items() if value is not None and key not in ("after", "before")
     }

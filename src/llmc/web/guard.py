@@ -137,7 +137,8 @@ def _with_headers(send: Send, policy: str) -> Send:
                 *message.get("headers", ()),
                 (b"content-security-policy", policy.encode()),
                 (b"x-content-type-options", b"nosniff"),
-                (b"referrer-policy", b"no-referrer"),
+                # not "no-referrer": a form would send `Origin: null` then, and be refused
+                (b"referrer-policy", b"same-origin"),
                 (b"cross-origin-opener-policy", b"same-origin"),
                 (b"cross-origin-resource-policy", b"same-origin"),
             ]

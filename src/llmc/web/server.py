@@ -147,7 +147,8 @@ class Site:
     async def show(self, request: Request, live: Live, page: pages.Page, **more: Any) -> Response:
         context = {**self._shared(live, page.name), **await self.thread(page.context), **more}
         query = dict(request.query_params)
-        stream = {"page": page.name, "worker": request.path_params.get("worker", ""), **query}
+        named = {"page": page.name, "worker": request.path_params.get("worker", "")}
+        stream = {**named, **query, **context.get("for_stream", {})}
         body = await self.thread(render, f"{page.name}.html", {**context, "stream": stream, "query": query})
         return HTMLResponse(body, headers={"cache-control": "no-store"})
 

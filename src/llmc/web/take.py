@@ -31,7 +31,7 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
         await _both_ways(socket, taken.fd)
     finally:
         await asyncio.to_thread(workers.hand_back, taken)
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser left first
             await socket.close()
 
 
