@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import APIResponse, Browser, Route, expect
 
 from tests.browser.conftest import write_code
 from tests.support import goals
@@ -140,6 +140,20 @@ def test_a_refused_order_says_why(fleet: Fleet, visitor: Visitor) -> None:
     expect(page.locator("#said .bad")).to_contain_text("hold")
     page.get_by_role("button", name="Release").click()
     expect(page.locator("#said")).to_contain_text("released")
+
+
+def test_a_late_answer_does_not_undo_the_outcome(fleet: Fleet, visitor: Visitor) -> None:
+    """The stream told the end before the answer to the click came. Break: draw whatever comes last."""
+    page = visitor.go("/w/adam")
+    held: list[tuple[Route, APIResponse]] = []
+    page.route("**/w/adam/hold", lambda route: held.append((route, route.fetch())))
+    button = page.locator("#worker_head form button").last
+    button.click()
+    expect(page.locator("#said")).to_contain_text("on hold")
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(button).to_be_enabled()
+    expect(page.locator("#said")).to_contain_text("on hold")
 
 
 @pytest.mark.parametrize("name", ["", " "])

@@ -196,7 +196,8 @@ class Package:
 
 def words_of(folder: Path) -> set[str]:
     """Every word of the templates: what they read of what they are given."""
-    return {word for path in folder.rglob("*.j2") for word in re.findall(r"[A-Za-z_]\w+", path.read_text())}
+    templates = [*folder.rglob("*.j2"), *folder.rglob("*.html")]
+    return {word for path in templates for word in re.findall(r"[A-Za-z_]\w+", path.read_text())}
 
 
 def _module_name(folder: Path, path: Path) -> str:

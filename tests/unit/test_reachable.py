@@ -37,7 +37,6 @@ ALLOWED = {
     "llmc.goals.plan.plan_check.Problem.of_shape",
     # what --reply-thread and --reply-account said: kept with the goal, for who reads it there
     "llmc.goals.model.DeliveryContext.account",
-    "llmc.goals.model.DeliveryContext.thread",
 }
 
 

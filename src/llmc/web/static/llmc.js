@@ -76,6 +76,18 @@ document.addEventListener("htmx:error", (event) => {
   else say("Not sent: the server cannot be reached.");
 });
 
+// The answer to an order may arrive after the stream has told how it ended: what is older is not drawn.
+document.addEventListener("htmx:before:swap", (event) => {
+  const tasks = event.detail.tasks;
+  const shown = document.getElementById("said")?.dataset;
+  for (const task of [...tasks]) {
+    const next = task.fragment.querySelector?.("#said")?.dataset;
+    if (!next?.started || !shown?.started) continue;
+    const later = next.started - shown.started || next.progress - shown.progress;
+    if (later < 0) tasks.splice(tasks.indexOf(task), 1);
+  }
+});
+
 // The connection. htmx renews one that was there; the first one is tried again here.
 const AGAIN_MS = 5000;
 document.addEventListener("htmx:sse:error", (event) => lost(event.detail?.status === 401 ? "signed out" : "lost"));
