@@ -1,4 +1,4 @@
-.PHONY: help setup demo test compiled-tests soak drills check checklist lint unit bench docs pictures lock clean
+.PHONY: help setup demo test test-web pictures pictures-web compiled-tests soak drills check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Bytecode is kept, whatever the caller's environment says: or each of the suite's processes compiles every test again.
@@ -21,6 +21,15 @@ test:            ## the whole suite, the real Claude Code client included
 
 compiled-tests:
 	@$(BIN)/pytest -q --collect-only >/dev/null
+
+# A page waits for an agent most of the time, but Chromium needs a core.
+test-web:        ## the web page in a real browser, desktop and phone size
+	@scripts/setup --browser
+	@scripts/in-memory $(BIN)/pytest -n 2 --dist worksteal tests/browser
+
+pictures-web:    ## draw the pictures of the web page again
+	@scripts/setup --browser
+	@$(BIN)/python scripts/make-pictures-web
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
@@ -61,6 +70,7 @@ pictures:        ## draw the pictures of the docs again, of a real fleet
 lock:            ## resolve the pinned dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 pyproject.toml requirements/dev.in -o requirements/dev.lock
 	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-deps --universal --python-version 3.11 requirements/client.in -o requirements/client.lock
+	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 requirements/browser.in -o requirements/browser.lock
 
 clean:           ## remove what setup and the tests made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

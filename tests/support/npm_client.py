@@ -1,4 +1,6 @@
-"""Other versions of the Claude Code client, from npm: kept outside the repository, checked against a known hash.
+"""What the tests need from npm: other versions of the Claude Code client, and axe-core.
+
+Kept outside the repository, checked against a known hash.
 
 python -m tests.support.npm_client      # fetch them all; `make soak` does that first
 """
@@ -24,20 +26,36 @@ FETCH_S = 170
 _ENVIRONMENT = dict(os.environ)
 
 
+AXE = "axe-core@4.14.0"
+AXE_INTEGRITY = "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ=="
+
+
 class Unavailable(Exception):
-    """This version of the client cannot be had here; the text says why."""
+    """The package cannot be had here; the text says why."""
 
 
 def find_npm_client(version: str) -> Path:
     """The program of this version, fetched if it is not there yet."""
-    folder = _cache() / f"claude-{version}"
-    client = folder / "claude"
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise Unavailable(f"the client {version} is fetched for Linux on x86_64 only")
+    return _find(f"claude-{version}", f"{PACKAGE}@{version}", INTEGRITY[version], "claude")
+
+
+def find_axe() -> Path:
+    """The script that checks a page for accessibility."""
+    return _find(AXE.replace("@", "-"), AXE, AXE_INTEGRITY, "axe.min.js")
+
+
+def _find(name: str, package: str, integrity: str, member: str) -> Path:
+    """A file of a package, fetched if it is not there yet."""
+    folder = _cache() / name
+    wanted = folder / member
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of one run want it at the same moment
-        if not client.exists():
-            _fetch(version, client)
-    return client
+        if not wanted.exists():
+            _fetch(package, integrity, wanted)
+    return wanted
 
 
 def _cache() -> Path:
@@ -46,33 +64,31 @@ def _cache() -> Path:
     return (Path(given) if given else home / ".cache") / "llmc-tests"
 
 
-def _fetch(version: str, client: Path) -> None:
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        raise Unavailable(f"the client {version} is fetched for Linux on x86_64 only")
-    with tempfile.TemporaryDirectory(dir=client.parent) as directory:
-        _pack(version, directory)
+def _fetch(package: str, integrity: str, wanted: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=wanted.parent) as directory:
+        _pack(package, directory)
         archive = next(Path(directory).glob("*.tgz"))
         found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-        if found != INTEGRITY[version]:
-            raise Unavailable(f"npm sent another archive for {PACKAGE}@{version}: sha512-{found}")
+        if found != integrity:
+            raise Unavailable(f"npm sent another archive for {package}: sha512-{found}")
         with tarfile.open(archive) as packed:
-            packed.extract("package/claude", directory, filter="data")
-        program = Path(directory) / "package/claude"
+            packed.extract(f"package/{wanted.name}", directory, filter="data")
+        program = Path(directory) / "package" / wanted.name
         program.chmod(0o755)
-        program.rename(client)
+        program.rename(wanted)
 
 
-def _pack(version: str, directory: str) -> None:
-    argv = ["npm", "pack", "--loglevel=error", "--pack-destination", directory, f"{PACKAGE}@{version}"]
+def _pack(package: str, directory: str) -> None:
+    argv = ["npm", "pack", "--loglevel=error", "--pack-destination", directory, package]
     try:
         done = subprocess.run(
             argv, cwd=directory, env=_ENVIRONMENT, capture_output=True, text=True, timeout=FETCH_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"the client {version} cannot be fetched: {error}") from error
+        raise Unavailable(f"{package} cannot be fetched: {error}") from error
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "npm said nothing").splitlines()[:2]
-        raise Unavailable(f"the client {version} cannot be fetched: {'; '.join(said)}")
+        raise Unavailable(f"{package} cannot be fetched: {'; '.join(said)}")
 
 
 def main() -> int:

@@ -250,7 +250,8 @@ class TakenOver(Struct, frozen=True):
 
 def take_over(project: Project, name: str) -> TakenOver:
     """Attach to an agent's pane; the worker counts as attached until `hand_back`. Its window keeps its size."""
-    environ = {**proc.clean_env(), "TERM": "xterm-256color"}
+    # tmux draws `_` for what a terminal without UTF-8 cannot show.
+    environ = {**proc.clean_env(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     columns, lines = project.tmux.size(_pane(project, name))
     opened = terminal(project, name, environ, read_only=False, keeps_size=True)
     child, fd = proc.run_on_terminal(opened.argv, opened.env, columns, lines)

@@ -8,7 +8,10 @@ from msgspec import Struct
 from llmc.api.night_view import Night
 
 WIDTH, HEIGHT = 960, 160
-LANE = 22
+#: a bar is not wider, however few there are
+WIDEST = 60
+#: the height of a bar that lies in a lane
+LANE = 10
 
 
 class Bar(Struct, frozen=True):
@@ -30,14 +33,12 @@ class Chart(Struct, frozen=True):
     bars: tuple[Bar, ...]
     #: the time under each step, and its value
     rows: tuple[tuple[str, str], ...]
-    height: int = HEIGHT
 
 
 class Lane(Struct, frozen=True):
     """A worker over time."""
 
     worker: str
-    y: int
     spans: tuple[Bar, ...]
 
 
@@ -47,7 +48,6 @@ class NightCharts(Struct, frozen=True):
     outcomes: Chart
     waits: Chart
     lanes: tuple[Lane, ...]
-    lanes_height: int
 
 
 def of_night(night: Night) -> NightCharts:
@@ -66,7 +66,6 @@ def of_night(night: Night) -> NightCharts:
         "post-accept commands": digest.post_accept.total_s,
     }
     waits = {cause: seconds for cause, seconds in waits.items() if seconds}
-    lanes = _lanes(night)
     return NightCharts(
         landed=_over_time(
             "landed", f"Landed: {landed}{undone}{speed}", times, night.landed, night.undone, "{:g}"
@@ -84,8 +83,7 @@ def of_night(night: Night) -> NightCharts:
             {cause: seconds / 60 for cause, seconds in waits.items()},
             "{:.0f} min",
         ),
-        lanes=lanes,
-        lanes_height=LANE * len(lanes) + 4,
+        lanes=_lanes(night),
     )
 
 
@@ -97,11 +95,12 @@ def _over_time(
     scale = (HEIGHT - 24) / ((most_up + most_down) or 1)
     zero = 12 + most_up * scale
     step = WIDTH / max(1, len(up))
+    width = max(1.0, min(step - 2, WIDEST))
     bars = [
         Bar(
-            at * step + 1,
+            (at + 0.5) * step - width / 2,
             zero - value * scale,
-            max(1.0, step - 2),
+            width,
             value * scale,
             f"{time} {form.format(value)}",
             name,
@@ -111,9 +110,9 @@ def _over_time(
     ]
     bars += [
         Bar(
-            at * step + 1,
+            (at + 0.5) * step - width / 2,
             zero,
-            max(1.0, step - 2),
+            width,
             value * scale,
             f"{times[at]} undone {form.format(value)}",
             "undone",
@@ -126,21 +125,14 @@ def _over_time(
 
 
 def _by_name(name: str, title: str, values: dict[str, float], form: str) -> Chart:
-    """Bars from left to right, one below the other."""
+    """Bars from left to right, each in a lane of its own."""
     most = max(values.values(), default=0) or 1
     bars = tuple(
-        Bar(
-            0,
-            LANE * at + 3,
-            max(1.0, value / most * (WIDTH - 320)),
-            LANE - 6,
-            f"{label}  {form.format(value)}",
-            name,
-        )
-        for at, (label, value) in enumerate(values.items())
+        Bar(0, 0, max(1.0, value / most * WIDTH), LANE, f"{label}  {form.format(value)}", name)
+        for label, value in values.items()
     )
     rows = tuple((label, form.format(value)) for label, value in values.items())
-    return Chart(title, name, bars, rows, LANE * len(values) + 4)
+    return Chart(title, name, bars, rows)
 
 
 def _lanes(night: Night) -> tuple[Lane, ...]:
@@ -149,20 +141,19 @@ def _lanes(night: Night) -> tuple[Lane, ...]:
     return tuple(
         Lane(
             worker,
-            LANE * at,
             tuple(
                 Bar(
                     (span.start_unix - begin) * scale,
-                    LANE * at + 3,
+                    0,
                     max(0.5, (span.end_unix - span.start_unix) * scale),
-                    LANE - 6,
+                    LANE,
                     f"{worker} {span.state} {_hour(span.start_unix)} to {_hour(span.end_unix)}",
                     span.state,
                 )
                 for span in spans
             ),
         )
-        for at, (worker, spans) in enumerate(night.lanes.items())
+        for worker, spans in night.lanes.items()
     )
 
 

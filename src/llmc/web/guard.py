@@ -32,7 +32,8 @@ MOST_ADDRESSES = 1000
 #: what every answer carries
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # not "no-referrer": a form would send `Origin: null` then, and be refused
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )

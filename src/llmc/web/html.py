@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 #: lines of an agent's screen on a card
 PREVIEW_LINES = 3
+#: a line of these only says nothing
+_FRAME = " \t─━═│┃┌┐└┘╭╮╰╯├┤>❯"
 
 
 def text(value: object) -> Markup:
@@ -47,7 +49,7 @@ def _screen_line(one: str) -> Markup:
 
 def preview(lines: Iterable[str]) -> Markup:
     """The last lines of a screen that say something."""
-    said = [one for one in lines if "".join(piece for piece, _ in sgr.spans(one)).strip()]
+    said = [one for one in lines if "".join(piece for piece, _ in sgr.spans(one)).strip(_FRAME)]
     return screen(said[-PREVIEW_LINES:])
 
 
@@ -79,18 +81,21 @@ def since(unix: float) -> Markup:
     return Markup('<time datetime="{}" data-since="{}">{}</time>').format(stamp, int(unix), clock(unix)[:5])
 
 
-def pairs(rows: Iterable[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
+#: a row of a diff, with its number there
+Numbered = tuple[int, DiffRow]
+
+
+def pairs(rows: Iterable[DiffRow]) -> list[tuple[Numbered | None, Numbered | None]]:
     """The rows side by side: removed lines beside the added ones that replace them."""
-    shown: list[tuple[DiffRow | None, DiffRow | None]] = []
-    for changed, group in groupby(rows, key=lambda row: row.kind in (Kind.ADDED, Kind.REMOVED)):
+    shown: list[tuple[Numbered | None, Numbered | None]] = []
+    for changed, group in groupby(enumerate(rows), key=lambda one: one[1].kind in (Kind.ADDED, Kind.REMOVED)):
         block = list(group)
         if not changed:
-            shown += [(row, row) for row in block]
+            shown += [(one, one) for one in block]
             continue
-        old = [row for row in block if row.kind is Kind.REMOVED]
-        new = [row for row in block if row.kind is Kind.ADDED]
-        for at in range(max(len(old), len(new))):
-            shown.append((old[at] if at < len(old) else None, new[at] if at < len(new) else None))
+        old = [one for one in block if one[1].kind is Kind.REMOVED]
+        new = [one for one in block if one[1].kind is Kind.ADDED]
+        shown += zip_longest(old, new)
     return shown
 
 

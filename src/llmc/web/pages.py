@@ -155,6 +155,8 @@ def review(live: Live, name: str, query: Query) -> Page:
     if since is None:
         raise UsageError(f"since is not the number of a round: {query['since'][:20]!r}")
     view = "split" if query.get("view") == "split" else "unified"
+    #: the commit whose diff the browser shows already; a stream sends no diff
+    drawn = query.get("drawn", "")
 
     def context() -> Context:
         shown = commenting.page(live.project, name, since)
@@ -165,9 +167,13 @@ def review(live: Live, name: str, query: Query) -> Page:
             "lazy": _lazy_from(shown),
             "job": live.job_of(name),
             "notes": _notes(shown),
+            "numbers": {file.path: number for number, file in enumerate(shown.files)},
+            "outdated": bool(drawn) and drawn != shown.review.head,
+            "for_stream": {"drawn": shown.review.head},
         }
 
-    return Page("review", context, ("review_head", "job"), frozenset({"fleet", "job", f"review {name}"}))
+    topics = frozenset({"fleet", "job", f"review {name}"})
+    return Page("review", context, ("review_head", "notes", "job"), topics)
 
 
 def _lazy_from(shown: commenting.Page) -> int:

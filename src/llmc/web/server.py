@@ -154,7 +154,7 @@ class Site:
         context = {**self._shared(live, page.name), **await self.in_thread(page.context), **more}
         query = dict(request.query_params)
         about = request.path_params.get("worker") or request.path_params.get("job", "")
-        stream = {**query, "page": page.name, "about": about}
+        stream = {**query, "page": page.name, "about": about, **context.get("for_stream", {})}
         body = await self.in_thread(
             render, f"{page.name}.html", {**context, "stream": stream, "query": query}
         )

@@ -33,7 +33,7 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
     finally:
         # Whatever ends this: the worker is given back.
         await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(workers.hand_back, taken)))
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser left first
             await socket.close()
 
 

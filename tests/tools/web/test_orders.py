@@ -182,7 +182,7 @@ def test_drafts_are_kept_changed_and_deleted(web: Web) -> None:
     shown = Read(web.get(at).text).text
     assert all(text in shown for text in texts)
     form = web.get(f"{at}/form?comment={draft.id}")
-    assert 'name="rev" value="2"' in form.text
+    assert 'data-rev="2"' in form.text
 
     assert web.delete(f"{at}/drafts/{draft.id}").status_code == 200
     assert web.delete(f"{at}/drafts/{draft.id}").status_code == 404

@@ -1,0 +1,88 @@
+"""A page that stays true: the daemon, the server or the line goes away, and comes back."""
+
+from playwright.sync_api import Route, expect
+
+from tests.browser.conftest import write_code
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+from tests.support.web_page import Visitor, Web
+
+
+def test_a_killed_daemon_is_told_and_a_new_one(fleet: Fleet, visitor: Visitor) -> None:
+    """Break: no look at the daemon in the health."""
+    page = visitor.go("/board")
+    expect(page.locator("#health")).to_contain_text("daemon running")
+    fleet.kill_daemon()
+    expect(page.locator("#health")).to_contain_text("daemon not running")
+    fleet.up("--no-patrol")
+    expect(page.locator("#health")).to_contain_text("daemon running")
+    fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
+    expect(page.locator("#w-adam")).to_contain_text("review")
+
+
+def test_a_lost_connection_is_told_and_caught_up(fleet: Fleet, visitor: Visitor) -> None:
+    """Ages stop while nothing is known; what happened meanwhile is there afterwards.
+
+    Break: no whole page at each connect, or a page that hides the loss.
+    """
+    page = visitor.go("/")
+    field = page.locator("#health p.lost")
+    expect(field).to_be_hidden()
+    visitor.web.stop()
+    expect(field).to_be_visible()
+    expect(field).to_contain_text("Connection lost")
+    fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
+    fleet.wait("adam", "needs_review")
+    expect(page.locator("#attention")).to_contain_text("Nothing waits for you")
+    visitor.web.start_again()
+    expect(field).to_be_hidden()
+    expect(page.get_by_role("article", name="adam")).to_be_visible()
+    visitor.complaints = [text for text in visitor.complaints if "ERR_" not in text and "sse" not in text]
+
+
+def test_a_comment_written_without_a_connection_is_saved_later(
+    fleet: Fleet, web: Web, visitor: Visitor
+) -> None:
+    """Break: no save when the connection is back."""
+    fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
+    fleet.wait("adam", "needs_review")
+    page = visitor.go("/w/adam/review")
+    visitor.begin_comment("f0r3")
+    web.stop()
+    page.keyboard.type("Typed in a tunnel")
+    expect(page.locator("form.comment [data-note]")).to_contain_text("not saved")
+    web.start_again()
+    expect(page.locator("form.comment [data-note]")).to_have_text("saved as a draft")
+    visitor.complaints = [text for text in visitor.complaints if "ERR_" not in text and "sse" not in text]
+
+
+def test_a_browser_that_was_signed_out_is_told(fleet: Fleet, visitor: Visitor) -> None:
+    """And the sign-in leads back to the page. Break: an endless `trying`."""
+    page = visitor.go("/board")
+    fleet.llmc("web", "--sign-out")
+    visitor.web.stop()
+    visitor.web.start_again()
+    expect(page.locator("#health p.lost")).to_contain_text("signed out")
+    page.reload()
+    expect(page).to_have_url(f"{visitor.web.url}/login?next=/board")
+    page.get_by_label("Or paste the code").fill(visitor.web.new_link().partition("link=")[2])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{visitor.web.url}/board")
+    visitor.complaints = [
+        text for text in visitor.complaints if not any(word in text for word in ("ERR_", "sse", "401"))
+    ]
+
+
+def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
+    """However late its scripts come. Break: `defer` on the scripts of the page."""
+    waiting: list[Route] = []
+    page = visitor.open()
+    page.route("**/hx-sse.min.js", lambda route: waiting.append(route))
+    page.goto(f"{visitor.web.url}/board", wait_until="commit")
+    expect(page.locator("#w-adam")).to_be_visible()
+    wait_until(lambda: page.evaluate("typeof htmx !== 'undefined'") and waiting)
+    page.evaluate("new Promise((done) => setTimeout(done))")  # where htmx would start without its extension
+    for route in waiting:
+        route.continue_()
+    fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
+    expect(page.locator("#w-adam")).to_contain_text("review")

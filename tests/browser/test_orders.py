@@ -1,0 +1,167 @@
+"""What needs a person, dealt with in the browser."""
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import APIResponse, Browser, Route, expect
+
+from tests.browser.conftest import write_code
+from tests.support import goals
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+from tests.support.web_page import DESKTOP, Visitor, Web, visiting
+
+
+def test_a_question_is_answered(fleet: Fleet, web: Web, browser: Browser, visitor: Visitor) -> None:
+    """By a button here; another browser sees it go, and the event log says from where.
+
+    Break: an item that waits for a reload.
+    """
+    with visiting(web, browser, DESKTOP) as other:
+        fleet.llmc("start", "--worker", "baker", "--prompt", "Pick one\n@ask Which colour?\n@say Fine.")
+        for one in (visitor, other):
+            expect(one.page.locator("#attention")).to_contain_text("Which colour?")
+            expect(one.page).to_have_title("(1) llmc")
+        visitor.page.get_by_role("button", name="Yes").click()
+        expect(visitor.page.locator("#said")).to_contain_text("acknowledged")
+        visitor.page.mouse.move(0, 0)
+        for one in (visitor, other):
+            expect(one.page.locator("#attention")).not_to_contain_text("Which colour?")
+        assert other.complaints == []
+    (row,) = fleet.events("web_ordered")
+    assert (row["worker"], "127.0.0.1" in row["by"]) == ("baker", True)
+
+
+def test_an_answer_stays_with_its_question(fleet: Fleet, visitor: Visitor) -> None:
+    """A half-typed answer is not moved to another worker's card when the list changes above it.
+
+    Break: number the items.
+    """
+    fleet.llmc("start", "--worker", "baker", "--prompt", "Pick one\n@ask Which colour?\n@say Fine.")
+    page = visitor.page
+    card = page.get_by_role("article", name="baker")
+    card.get_by_label("Another answer").fill("dark gr")
+    fleet.llmc("start", "--worker", "adam", "--prompt", "Pick another\n@ask Which size?\n@say Fine.")
+    page.mouse.move(0, 0)
+    expect(page.get_by_role("article")).to_have_count(2)
+    expect(card.get_by_label("Another answer")).to_have_value("dark gr")
+    expect(page.get_by_role("article", name="adam").get_by_label("Another answer")).to_have_value("")
+    card.get_by_label("Another answer").press("End")
+    page.keyboard.type("een")
+    card.get_by_role("button", name="Send").click()
+    expect(page.locator("#said")).to_contain_text("acknowledged")
+    page.mouse.move(0, 0)
+    expect(page.locator("#attention")).not_to_contain_text("Which colour?")
+    expect(page.get_by_role("article", name="adam")).to_contain_text("Which size?")
+
+
+def test_cards_do_not_move_under_the_pointer(fleet: Fleet, web: Web, browser: Browser) -> None:
+    """They do when it leaves. Break: no list is held."""
+    fleet.llmc("start", "--worker", "baker", "--prompt", write_code())
+    fleet.wait("baker", "needs_review")
+    with visiting(web, browser, DESKTOP) as visitor:
+        page = visitor.page
+        review = page.get_by_role("article", name="baker").get_by_role("link", name="Review")
+        review.hover()
+        before = review.bounding_box()
+        fleet.llmc("start", "--worker", "adam", "--prompt", "Pick one\n@ask Which colour?")
+        expect(page).to_have_title("(2) llmc")  # it is known
+        assert review.bounding_box() == before
+        expect(page.get_by_role("article")).to_have_count(1)
+        page.mouse.move(5, 5)
+        expect(page.get_by_role("article")).to_have_count(2)
+        # One that is dealt with stays, greyed, as long as the pointer is there.
+        card = page.locator(".card.review")
+        card.hover()
+        fleet.llmc("accept", "baker")
+        expect(card).to_have_attribute("inert", "")
+        expect(page).to_have_title("(1) llmc")
+        page.mouse.move(5, 5)
+        expect(card).to_have_count(0)
+        assert visitor.complaints == []
+
+
+def test_a_goals_question_is_answered(scripted: Fleet, browser: Browser, device: dict[str, Any]) -> None:
+    """Break: no settle after the answer, or questions that the goals page does not follow."""
+    fleet = goals.set_up(scripted, **{"auto.concurrency": "1"})
+    asked = fleet.dir / "asked"
+    question = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
+    colour = goals.commit(1, f"test -e {asked}.again || {{ touch {asked}.again; exit 0; }}")
+    made = goals.plan([[goals.leaf(1, question, colour)]])
+    fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
+    goals.create(fleet, "The goal")
+    fleet.up("--auto")
+    web = Web(fleet)
+    with visiting(web, browser, device) as visitor:
+        page = visitor.page
+        expect(page.locator("#attention")).to_contain_text("Which colour?", timeout=60_000)
+        visitor.go("/goals")
+        card = page.locator(".card.asks")
+        card.get_by_label("Another answer").fill("blue")
+        card.get_by_role("button", name="Send").click()
+        expect(page.locator("#said")).to_contain_text("answered")
+        expect(page.locator(".card.asks")).to_have_count(0)
+        expect(page.locator("#goals")).to_contain_text("100 %", timeout=60_000)
+        assert visitor.complaints == []
+    assert web.stop() == ""
+    wait_until(lambda: any("blue" in text for text in fleet.prompts_in_transcripts()), 10, fleet.story)
+
+
+def test_a_task_is_added_and_approved(fleet: Fleet, visitor: Visitor) -> None:
+    """Break: tasks that wait for a reload, or a form that forgets what is typed."""
+    page = visitor.go("/tasks")
+    page.get_by_label("New task").fill("Half a task")
+    page.reload()
+    expect(page.get_by_label("New task")).to_have_value("Half a task")
+    page.get_by_label("New task").fill("Index the orders\nby date")
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#said")).to_contain_text("added task")
+    expect(page.get_by_label("New task")).to_have_value("")
+    expect(page.locator("#tasks")).to_contain_text("Index the orders")
+    (task,) = fleet.llmc("tasks", "list", "--json").json["tasks"]
+    path = next(fleet.dir.rglob(f"tasks/*/{task['id']}.json"))
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "metadata": {"llmc": {"hold": "proposed"}}}) + "\n"
+    )
+    visitor.go("/tasks")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#said")).to_contain_text("approved task")
+    expect(page.locator(f"#task-{task['id']}")).to_contain_text("ready")
+
+
+def test_a_refused_order_says_why(fleet: Fleet, visitor: Visitor) -> None:
+    """And the next one can be given. Break: swap an error over the place where orders are told."""
+    page = visitor.go("/w/adam")
+    page.get_by_role("button", name="Hold").click()
+    expect(page.locator("#said")).to_contain_text("on hold")
+    page.get_by_label("Message to adam").fill("Hello")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#said .bad")).to_contain_text("hold")
+    page.get_by_role("button", name="Release").click()
+    expect(page.locator("#said")).to_contain_text("released")
+
+
+def test_a_late_answer_does_not_undo_the_outcome(fleet: Fleet, visitor: Visitor) -> None:
+    """The stream told the end before the answer to the click came. Break: draw whatever comes last."""
+    page = visitor.go("/w/adam")
+    held: list[tuple[Route, APIResponse]] = []
+    page.route("**/w/adam/hold", lambda route: held.append((route, route.fetch())))
+    button = page.locator("#worker_head form button").last
+    button.click()
+    expect(page.locator("#said")).to_contain_text("on hold")
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(button).to_be_enabled()
+    expect(page.locator("#said")).to_contain_text("on hold")
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_order_that_the_server_does_not_take_is_told(fleet: Fleet, visitor: Visitor, name: str) -> None:
+    """Break: no `htmx:response:error`."""
+    page = visitor.go("/board")
+    page.get_by_text("Start a task").click()
+    page.get_by_label("Name of a new worker").evaluate("(field) => field.removeAttribute('required')")
+    page.get_by_label("Name of a new worker").fill(name)
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#said .bad")).to_contain_text("name is empty")

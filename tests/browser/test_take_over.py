@@ -1,0 +1,47 @@
+"""Take over a worker in the browser: its own pane, typed into and given back."""
+
+from playwright.sync_api import expect
+
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+from tests.support.web_page import Visitor
+
+
+def window(fleet: Fleet) -> str:
+    return fleet.tmux(
+        "display-message", "-p", "-t", fleet.session("adam"), "#{window_width}x#{window_height}"
+    )
+
+
+def test_a_line_is_typed_and_the_worker_given_back(fleet: Fleet, visitor: Visitor) -> None:
+    """The agent gets the line; after leaving nobody is attached, and the window has its size.
+
+    Break: no `hand_back`, a client whose size counts, or a terminal without UTF-8.
+    """
+    before = window(fleet)
+    page = visitor.go("/w/adam")
+    page.get_by_role("link", name="Take over").click()
+    expect(page.locator("#state")).to_have_text("connected")
+    wait_until(lambda: fleet.status("adam")["attached"])
+    # The prompt's own sign: what a terminal without UTF-8 gets is "_".
+    expect(page.locator(".xterm-rows")).to_contain_text("❯")
+    page.keyboard.type("Say hello from the browser")
+    page.keyboard.press("Enter")
+    wait_until(lambda: "Say hello from the browser" in fleet.user_turns(), story=fleet.story)
+    assert window(fleet) == before
+    page.get_by_role("link", name="Leave").click()
+    expect(page.locator("#worker_head")).to_contain_text("adam")
+    wait_until(lambda: not fleet.status("adam")["attached"])
+    assert window(fleet) == before
+    (row,) = fleet.events("web_ordered")
+    assert row["command"] == "llmc attach adam"
+
+
+def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> None:
+    """Break: wait for the pane only."""
+    tab = visitor.open()
+    tab.goto(f"{visitor.web.url}/w/adam/take")
+    expect(tab.locator("#state")).to_have_text("connected")
+    wait_until(lambda: fleet.status("adam")["attached"])
+    tab.close()
+    wait_until(lambda: not fleet.status("adam")["attached"])
