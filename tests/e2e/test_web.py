@@ -277,12 +277,15 @@ def test_a_thousand_streams(scripted: Fleet) -> None:
         print("memory", process.memory_info().rss >> 20, "MB, files", process.num_fds())
         scripted.llmc("add", "baker")
         wait_until(lambda: "baker" in server.text("/board"))
-        scripted.llmc("hold", "baker")
+        scripted.up("--no-patrol")  # from now on the agents' inboxes are watched, too
+        wait_until(lambda: "daemon running" in server.text("/board"))
+        scripted.llmc("down")
+        wait_until(lambda: "daemon not running" in server.text("/board"))
         begun = time.monotonic()
         for one in streams:
             one.settimeout(20)
             seen = b""
-            while b"baker" not in seen:
+            while b"daemon running" not in seen:
                 seen += one.recv(1 << 20)
         print("all told after", time.monotonic() - begun, "s")
         assert server.ends(signal.SIGTERM, 5.0) in (0, -signal.SIGTERM)

@@ -1,5 +1,6 @@
 """Attacks on every route: from other pages, other names, without a cookie, with bodies of any size."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -251,8 +252,6 @@ def test_a_body_of_100_mb_is_not_read(web: Web, path: str) -> None:
 
 async def _never_ends(app: Any, path: str, cookie: str) -> list[Any]:
     """What a client gets whose body trickles for ever."""
-    import asyncio
-
     got: list[Any] = []
     headers = [
         (b"host", HOST.encode()),
@@ -277,7 +276,8 @@ async def _never_ends(app: Any, path: str, cookie: str) -> list[Any]:
         "headers": headers,
         "root_path": "",
     }
-    await app({**scope, "client": ("127.0.0.1", 1)}, receive, send)
+    async with asyncio.timeout(10):
+        await app({**scope, "client": ("127.0.0.1", 1)}, receive, send)
     return got
 
 

@@ -178,7 +178,9 @@ def test_a_read_only_page_has_no_form_and_changes_nothing(mold: Mold, make: obje
                 assert shown.status_code == 409
                 continue
             page = Read(shown.text)
-            changing = [one for tag, one in page.tags if tag == "form" and one.get("method") not in ("get", "dialog")]
+            changing = [
+                one for tag, one in page.tags if tag == "form" and one.get("method") not in ("get", "dialog")
+            ]
             changing += [one for _, one in page.tags if {"hx-post", "hx-put", "hx-delete"} & set(one)]
             assert changing == [] or path.startswith("/w/w1/review/form"), (path, changing)
         for page in STREAMS:
