@@ -39,11 +39,14 @@ htmx.registerExtension("llmc", {
     !(oldNode.tagName === "TIME" && oldNode.dataset.since && oldNode.dataset.since === newNode.dataset?.since),
 });
 
-// Text of a message or a task that was typed and not sent stays in this browser over a reload.
+// Text of a message, an answer or a task that was typed and not sent stays in this browser, over a reload and when its form
+// is gone for a moment.
+const kept = new WeakSet();
+
 function keep(field) {
   const key = `llmc ${location.pathname} ${field.dataset.keep}`;
-  if (!field.dataset.kept) {
-    field.dataset.kept = "yes";
+  if (!kept.has(field)) {
+    kept.add(field);
     const known = localStorage.getItem(key);
     if (known !== null && known !== field.value) field.value = known;
     field.addEventListener("input", () => localStorage.setItem(key, field.value));
