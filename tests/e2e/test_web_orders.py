@@ -53,7 +53,7 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     unseen = web.order("/w/adam/accept", commit=again)
     assert "differs from the one you reviewed" in unseen.said.outcome, unseen.said
     stale = web.order("/w/adam/accept", commit=first)
-    assert "has moved on since you were asked" in stale.said.outcome
+    assert "changed before you confirmed" in stale.said.outcome
     assert scripted.log() == ["First commit"]
 
     assert "two" in web.get("/w/adam/review").text
@@ -111,3 +111,20 @@ def test_terminals_that_are_not_there_or_do_not_read(scripted: Fleet, web: Web) 
             socket.send_bytes(b"y" * 90_000)
     wait_until(lambda: not scripted.tmux("list-clients").strip())
     assert web.get("/board").status_code == 200
+
+
+def field_or(page: str, name: str) -> str:
+    return field(page, "/w/adam/answer", name) if "/w/adam/answer" in page else ""
+
+
+def test_an_answer_is_for_the_question_that_was_shown(scripted: Fleet, web: Web) -> None:
+    """Break: answer whatever the worker asks by now."""
+    web.order("/w/adam/start", text="Choose\n@ask Which colour?\n@ask Which size?")
+    wait_until(lambda: "/w/adam/answer" in web.get("/").text)
+    key = field(web.get("/").text, "/w/adam/answer", "asked")
+    assert web.order("/w/adam/answer", text="1", asked=key).said.tone == "good"
+    wait_until(lambda: field_or(web.get("/").text, "asked") not in ("", key))
+    stale = web.post("/w/adam/answer", data={"text": "1", "asked": key})
+    assert stale.status_code == 409
+    assert "asks another question now" in stale.text
+    assert web.order("/w/adam/answer", text="1", asked=field(web.get("/").text, "/w/adam/answer", "asked"))

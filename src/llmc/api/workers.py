@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
@@ -41,6 +42,11 @@ class Question(Struct, frozen=True):
 
     text: str
     options: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Tells this question from the next one of the same worker."""
+        return sha256("\0".join((self.text, *self.options)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Screen(Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from llmc.api import acceptance, goal_orders, orders, tasks
+from llmc.api import acceptance, goal_orders, orders, tasks, workers
 from llmc.api.roots import Project
 from llmc.api.said import GOOD, Act, Said, command_line
 from llmc.base.clock import now_unix
-from llmc.base.errors import UsageError
+from llmc.base.errors import Refused, UsageError
 
 Form = Mapping[str, str]
 #: the command line for people, and what does it
@@ -34,6 +34,9 @@ def message(project: Project, worker: str, form: Form) -> Order:
 
 
 def answer(project: Project, worker: str, form: Form) -> Order:
+    """Only the question that the browser showed."""
+    if form.get("asked") and form["asked"] != workers.question(project, worker).key:
+        raise Refused(f"{worker} asks another question now", hint="Read it, then answer again.")
     return orders.answer(project, worker, _text(form))
 
 
