@@ -45,7 +45,12 @@ LEFT_OUT = {
 #: they need the agents, or end what the other commands show, and come last
 LAST = ("peek", "review", "accept", "undo", "rebase", "pick", "message", "reset", "nuke", "trash prune")
 #: options that make a command return, or ask nobody
-MORE = {"undo": ["--yes"], "nuke": ["--yes"], "wait": ["--status", "idle", "--timeout", "0.1"]}
+MORE = {
+    "undo": ["--yes"],
+    "nuke": ["--yes"],
+    "wait": ["--status", "idle", "--timeout", "0.1"],
+    "web": ["--stop"],
+}
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, click.Command]]:

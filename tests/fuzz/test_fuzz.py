@@ -335,6 +335,7 @@ def plans(grounds: Grounds, dice: Random) -> None:
 NOT_CALLED = {
     "up",
     "overseer",
+    "web",
     "start",
     "attach",
     "console",
