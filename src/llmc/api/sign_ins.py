@@ -5,6 +5,7 @@ read it. A link works once.
 """
 
 import hashlib
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,7 @@ class _File(msgspec.Struct, frozen=True):
 
 class SignIns:
     def __init__(self, root: Root) -> None:
-        self._root = root
+        self._root, self._file = root, str(root.private / "web.json")
         #: the file as it was read last, and what it was then
         self._known: tuple[tuple[int, ...], _File] | None = None
 
@@ -142,24 +143,20 @@ class SignIns:
 
     def _change(self, act: Callable[[_File], _File]) -> None:
         with lock(self._root.lock("web"), Rank.WEB, timeout_s=LOCK_S):
-            write_atomic(self._path, msgspec.json.encode(act(self._read())), mode=0o600)
-
-    @property
-    def _path(self) -> Path:
-        return self._root.private / "web.json"
+            write_atomic(Path(self._file), msgspec.json.encode(act(self._read())), mode=0o600)
 
     def _read(self) -> _File:
         try:
-            info = self._path.lstat()
+            info = os.lstat(self._file)  # for every message of every stream
             is_now = (info.st_ino, info.st_mtime_ns, info.st_ctime_ns, info.st_size)
             if self._known is None or self._known[0] != is_now:
-                self._known = (is_now, msgspec.json.decode(read_given(self._path), type=_File))
+                self._known = (is_now, msgspec.json.decode(read_given(Path(self._file)), type=_File))
             return self._known[1]
         except FileNotFoundError:
             return _File()
         except (OSError, ValueError, RecursionError) as error:
             raise Refused(
-                f"cannot read the web page's sign-in file {self._path}: {error}",
+                f"cannot read the web page's sign-in file {self._file}: {error}",
                 hint="Remove the file; every browser must then sign in again.",
             ) from error
 

@@ -25,7 +25,6 @@ from llmc.base.log_reader import LogReader
 from llmc.base.panes import Pane, find
 from llmc.base.tmux import Unknown
 from llmc.base.wake import Watch, open_watch
-from llmc.landing.review import changed_files
 from llmc.records.event_log import EventLog, Row, rows_of
 from llmc.repo import git
 from llmc.repo.project import Project, subjects
@@ -275,6 +274,11 @@ class Subscription:
     def _changed_lines(self, workers: list[dict[str, object]]) -> dict[str, tuple[int, int]]:
         """Lines added and deleted in committed work; counted once for each commit."""
         commits = [text(worker["commit_sha"]) for worker in workers if worker["status"] == "needs_review"]
+        if not commits:
+            self._counted = {}
+            return {}
+        from llmc.landing.review import changed_files  # the first frame does not wait for it
+
         for commit in commits:
             if commit and commit not in self._counted:
                 with contextlib.suppress(LlmcError):
