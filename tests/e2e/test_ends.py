@@ -127,10 +127,14 @@ def says(fleet: Fleet, pid: int, **more: object) -> Path:
 def test_down_signals_nobody_it_does_not_know(scripted: Fleet, innocent: "subprocess.Popen[bytes]") -> None:
     """Break: signal the pid of daemon.json while anybody holds the lock. The file outlives a daemon that was killed."""
     scripted.set_up("adam")
-    for flags in ([], ["--force"]):
+    ticks = start_of(innocent.pid)
+    for flags, files in (
+        ([], ({}, {"start_ticks": ticks})),
+        (["--force"], ({"start_ticks": ticks}, {"start_ticks": "1"})),
+    ):
         claim = locks.hold_forever(scripted.root / ".llmc/locks/daemon.lock")  # as `doctor --rebuild` does
         assert claim is not None
-        for more in ({}, {"start_ticks": start_of(innocent.pid)}, {"start_ticks": "1"}):
+        for more in files:
             says(scripted, innocent.pid, **more)
             refused = scripted.llmc("down", *flags, code=3)
             assert "is not the daemon" in refused.err, flags

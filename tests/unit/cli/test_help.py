@@ -78,7 +78,8 @@ def test_the_help_before_click_is_clicks_help(
         by_click = capsys.readouterr()
         for argv in (["-h"], ["--help"]):
             assert answer(argv) == 0
-            assert capsys.readouterr() == by_click, width
+            shown = capsys.readouterr()
+            assert (shown.out.splitlines(), shown.err) == (by_click.out.splitlines(), by_click.err), width
 
 
 def test_the_version_before_click_is_clicks_version(capsys: pytest.CaptureFixture[str]) -> None:
