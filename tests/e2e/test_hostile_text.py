@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from llmc.cli.app import cli
 from llmc.goals.model import AssignmentStatus, Change, Event
 from llmc.goals.store.goal_store import GoalStore
+from tests.support.command_tree import context
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, node
 from tests.support.texts import HOSTILE, acts_on_a_terminal
@@ -56,7 +57,7 @@ MORE = {
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, click.Command]]:
     """Every command that can be called, by its words."""
     found: list[tuple[str, click.Command]] = []
-    with click.Context(group) as ctx:
+    with context(group) as ctx:
         for name in group.list_commands(ctx):
             one = group.get_command(ctx, name)
             words = (*path, name)

@@ -29,6 +29,7 @@ from llmc.tasks import queue as task_queue
 from llmc.tasks.rules.draft import read_answer as read_pool
 from tests.fuzz import mutate
 from tests.fuzz.grounds import Grounds, Unchanged, environment
+from tests.support.command_tree import context
 from tests.support.fleet import Fleet
 from tests.support.goal_plans import small_plan
 
@@ -355,12 +356,12 @@ NOT_GIVEN = {"follow", "watch", "root"}
 
 def arguments(grounds: Grounds, dice: Random) -> None:
     name = dice.choice(sorted(COMMANDS.keys() - NOT_CALLED))
-    command = cli.get_command(click.Context(cli), name)
+    command = cli.get_command(context(cli), name)
     argv = [name]
     assert command is not None
     if isinstance(command, click.Group) and dice.random() < 0.95:
-        name = dice.choice([*command.list_commands(click.Context(command)), "x"])
-        command = command.get_command(click.Context(command), name) or command
+        name = dice.choice([*command.list_commands(context(command)), "x"])
+        command = command.get_command(context(command), name) or command
         argv.append(name)
     if argv[:2] == ["config", "edit"] or argv[:2] == ["goal", "plan"]:
         return

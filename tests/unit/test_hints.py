@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from llmc.cli.app import cli
+from tests.support.command_tree import context
 
 SOURCE = Path(__file__).parents[2] / "src" / "llmc"
 #: the command line that the supervisor itself runs, and what is said of it
@@ -92,9 +93,7 @@ def _command(words: list[str]) -> tuple[click.Command, int]:
     """The command that the first words name, and how many they are."""
     command: click.Command = cli
     for at, word in enumerate(words):
-        found = (
-            command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
-        )
+        found = command.get_command(context(command), word) if isinstance(command, click.Group) else None
         if found is None:
             return command, at
         command = found
@@ -106,7 +105,7 @@ def wrong_with(words: list[str]) -> str:
     command, at = _command(words[1:])
     if at == 0 and words[1:2] and words[1] != FILLED and not words[1].startswith("-"):
         return f"there is no command {words[1]}"
-    ctx = click.Context(command)
+    ctx = context(command)
     try:
         given, left, _ = command.make_parser(ctx).parse_args([*words[1 + at :]])
     except click.BadOptionUsage:

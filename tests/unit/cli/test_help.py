@@ -22,12 +22,13 @@ from llmc.cli.directing import detach_keys
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status
+from tests.support.command_tree import context
 
 
 def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple[str, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        ctx = click.Context(command)
+        ctx = context(command)
         for name in command.list_commands(ctx):
             found = command.get_command(ctx, name)
             assert found is not None
@@ -37,9 +38,7 @@ def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple
 @pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
 def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
     """Break: a note in the paragraph of the examples, or click's own list of commands."""
-    # With its own settings: click keeps the help option that it makes for the first context.
-    settings = {"max_content_width": 80, "terminal_width": 80, **command.context_settings}
-    text = command.get_help(click.Context(command, info_name=path, **settings))
+    text = command.get_help(context(command, info_name=path, max_content_width=80, terminal_width=80))
     assert [line for line in text.splitlines() if cells(line) > 80] == []
     assert "docs/" not in text, "not installed"
     listed = text.partition("Commands:")[2]
@@ -73,9 +72,6 @@ def test_the_help_before_click_is_clicks_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Break: another indent, or a word more on a line, in `help_text`; an option that only click knows."""
-    monkeypatch.setattr(
-        click.formatting, "FORCED_WIDTH", None
-    )  # click's own test runner sets it, for all threads
     for width in (*range(40, 90), 200):
         monkeypatch.setenv("COLUMNS", str(width))
         assert run(["--help"]) == 0

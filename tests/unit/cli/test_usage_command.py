@@ -6,7 +6,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
@@ -16,6 +15,7 @@ from llmc.cli.app import cli
 from llmc.cli.arguments import parse_since
 from llmc.config.paths import Root
 from llmc.records.store import Store
+from tests.support.command_tree import context
 
 NOW = 1_800_000_000.0
 
@@ -125,6 +125,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_help_has_an_example() -> None:
-    command = cli.get_command(click.Context(cli), "usage")
+    command = cli.get_command(context(cli), "usage")
     assert command is not None
     assert "Examples:" in (command.help or "")
