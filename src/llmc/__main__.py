@@ -46,6 +46,11 @@ def _run(argv: list[str]) -> int:
         from llmc.cli import accept_work
 
         code = accept_work.dispatch(argv)
+    elif (not argv or argv[-1] == "ui") and _is_on_a_terminal():
+        _import_msgspec()
+        from llmc.cli import show_screen
+
+        code = show_screen.dispatch(argv)
     elif argv and argv[0] != "hook":
         from llmc.cli import fast
 
@@ -56,6 +61,10 @@ def _run(argv: list[str]) -> int:
 
         code = run(argv)
     return code
+
+
+def _is_on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and "_LLMC_COMPLETE" not in os.environ
 
 
 def _import_msgspec() -> None:

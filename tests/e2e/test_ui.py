@@ -165,6 +165,18 @@ def test_typing_and_pasting_goes_nowhere(fleet: Fleet, screen: Open) -> None:
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_keys_before_the_first_frame_are_kept(fleet: Fleet, screen: Open) -> None:
+    """Break: open a form that is not mounted yet; drop a key until the form is there."""
+    fleet.set_up("adam")
+    ui = screen()
+    ui.press(":")
+    ui.type("doctor")
+    ui.sees("doctor", "Enter submits")
+    ui.press("Escape")
+    ui.sees("IDLE 1", "adam")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
     """Break: end with a traceback when the daemon, the tmux server or the size goes away."""
     fleet.set_up("adam")

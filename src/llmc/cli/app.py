@@ -3,7 +3,6 @@
 import errno
 import importlib
 import os
-import sys
 from typing import Any
 
 import click
@@ -70,8 +69,6 @@ def run(argv: list[str]) -> int:
     """Run a command line and return its exit code; errors are printed."""
     try:
         _refuse_bytes(argv)
-        if not argv and _opens_the_screen():
-            argv = ["ui"]
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
     except NoArgsIsHelpError as error:  # a group without a command prints its help
@@ -83,16 +80,6 @@ def run(argv: list[str]) -> int:
         raise BrokenPipeError from error
     except Exception as error:
         return ended(error, argv)
-
-
-def _opens_the_screen() -> bool:
-    """Whether `llmc` alone shows the fleet: on a terminal, where there is one and it can be drawn."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or "_LLMC_COMPLETE" in os.environ:
-        return False
-    from llmc.api.roots import has_fleet
-    from llmc.cli.ui import is_installed
-
-    return is_installed() and has_fleet()
 
 
 def ended(error: Exception, argv: list[str]) -> int:

@@ -9,8 +9,8 @@ from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
-from llmc.tui.form import LEAVE
 from llmc.tui.frame import TYPING_S
+from llmc.tui.keys import LEAVE
 from llmc.tui.lines import Lines
 from llmc.tui.typed import Typed
 
@@ -18,8 +18,12 @@ from llmc.tui.typed import Typed
 class FleetApp(Acting):
     """The fleet on one screen."""
 
-    def on_key(self, event: events.Key) -> None:
-        if self.form.display and event.key != LEAVE:
+    async def on_key(self, event: events.Key) -> None:
+        await self.mount_form()
+        self.pressed(event)
+
+    def pressed(self, event: events.Key) -> None:
+        if self.form is not None and self.form.display and event.key != LEAVE:
             self.form.press_late(event.key, event.character)
             return
         event.prevent_default().stop()
@@ -51,7 +55,7 @@ class FleetApp(Acting):
         return True
 
     def on_paste(self, event: events.Paste) -> None:
-        if not self.form.display:
+        if not self.asks_for_text:
             event.prevent_default().stop()
             self._tell_typing()
 

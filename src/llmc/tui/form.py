@@ -5,9 +5,9 @@ from collections.abc import Callable
 from textual import events
 from textual.widgets import TextArea
 
+from llmc.tui.keys import LEAVE
+
 Send = Callable[[str], None]
-#: the key that no form and no question takes
-LEAVE = "ctrl+c"
 
 
 class Form(TextArea):

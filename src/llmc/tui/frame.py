@@ -31,7 +31,6 @@ from llmc.base.errors import LlmcError
 from llmc.base.text import printable, shortened
 from llmc.tui import drawing, keys, later
 from llmc.tui.drawing import Brush
-from llmc.tui.form import Form
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
 from llmc.tui.root_list import RootList
@@ -39,6 +38,7 @@ from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:
     from llmc.tui.diff_view import DiffView
+    from llmc.tui.form import Form
 
 #: the cursor rests this long before anything is captured or read for it
 REST_S = 0.12
@@ -107,7 +107,8 @@ class Frame(App[str | None]):
         #: the status and commit of its worker when it was read
         self.diff_of = ("", "")
         self.confirm: Confirm | None = None
-        self.form = Form(lambda event: self.on_key(event))
+        #: mounted after the first frame was drawn
+        self.form: Form | None = None
         self.form_title = ""
         self.jobs: dict[str, str] = {}
         #: a worker to go to when it appears
@@ -129,7 +130,6 @@ class Frame(App[str | None]):
         yield Bar(id="said")
         with Vertical(id="bottom"):
             yield Bar(id="bar")
-            yield self.form
 
     def on_mount(self) -> None:
         theme = self.brush.theme
@@ -140,12 +140,28 @@ class Frame(App[str | None]):
         for change in self.subscription.listen(self._from_thread):
             self._told(change)
         self.redraw()
-        self.call_after_refresh(self.run_worker, self._go_on, thread=True)
+        self.call_after_refresh(self._go_on)
 
-    def _go_on(self) -> None:
+    async def _go_on(self) -> None:
         """What the first frame did not wait for."""
+        await self.mount_form()
+        self.run_worker(self._load_rest, thread=True)
+
+    async def mount_form(self) -> None:
+        """Mount the form, once. A key that comes before the first frame waits for it."""
+        if self.form is None:
+            form = later.form.Form(self.pressed)
+            await self.query_one("#bottom").mount(form)
+            self.form = form
+
+    def _load_rest(self) -> None:
         later.load()
         self._others.start()
+
+    @property
+    def asks_for_text(self) -> bool:
+        """Whether the form is open."""
+        return self.form is not None and self.form.display
 
     def on_unmount(self) -> None:
         self.subscription.stop()
@@ -178,7 +194,7 @@ class Frame(App[str | None]):
         for name in ("#said", "#tabs", "#next"):
             self.query_one(name).display = not tiny
         self.query_one("#head").display = height >= 2
-        self.query_one("#bottom").display = not tiny or self.form.display or self.confirm is not None
+        self.query_one("#bottom").display = not tiny or self.asks_for_text or self.confirm is not None
         self._list_width = width if not wide else 44 if width < 160 else 56
         self.query_one("#list").styles.width = self._list_width
         self.query_one("#list").styles.height = "100%" if wide or plain else max(4, height * 3 // 5)
@@ -217,7 +233,7 @@ class Frame(App[str | None]):
                 self.roots.update(change)
                 self.redraw()
 
-    def on_key(self, event: events.Key) -> None:
+    def pressed(self, event: events.Key) -> None:
         """A key that no form takes; fleet_app.py says what it does."""
 
     def fleet_changed(self) -> None:
@@ -379,7 +395,7 @@ class Frame(App[str | None]):
                 text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=brush_bold(theme.text))
             text.append(f"   {self.confirm.way_back}", style=theme.muted)
             return text
-        if self.form.display:
+        if self.asks_for_text:
             return Text(
                 f" {printable(self.form_title)}  Enter submits, Alt+Enter adds a line, Esc goes back",
                 style=theme.muted,
@@ -507,6 +523,7 @@ class Frame(App[str | None]):
             self._close_form()
             send(value)
 
+        assert self.form is not None, "a key opens it, and keys wait for it"
         self.form_title = title
         self.form.open(text, sent, self._close_form, changed, complete and self._completing(complete))
         self.redraw()
@@ -523,6 +540,7 @@ class Frame(App[str | None]):
         return act
 
     def _close_form(self) -> None:
+        assert self.form is not None, "it was open"
         self.form.close()
         self.redraw()
 

@@ -8,6 +8,8 @@ from llmc.base.errors import UsageError
 
 #: where a key works
 LIST, DIFF, ANY = "list", "diff", "any"
+#: the key that no form and no question takes
+LEAVE = "ctrl+c"
 
 
 class Key(Struct, frozen=True):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmc.api import orders as orders
     from llmc.api import workers as workers
     from llmc.tui import diff_view as diff_view
+    from llmc.tui import form as form
     from llmc.tui import pages as pages
 
 _PLACES = {
@@ -21,6 +22,7 @@ _PLACES = {
     "commenting": "llmc.api",
     "workers": "llmc.api",
     "diff_view": "llmc.tui",
+    "form": "llmc.tui",
     "orders": "llmc.api",
     "pages": "llmc.tui",
 }
