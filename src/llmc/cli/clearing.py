@@ -28,7 +28,7 @@ from llmc.config.durations import format_duration
 @click.command("reset")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
-@click.option("--yes", "-y", is_flag=True, help="With --all: do not ask for confirmation")
+@click.option("--yes", "-y", is_flag=True, help="With --all, do not ask for confirmation")
 @json_option
 @pass_project
 def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
