@@ -121,12 +121,12 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
 @click.option(
     "--first-step",
     type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
-    help="Step that recovery starts with; later steps follow in order",
+    help="First step to take when the work stalls; later steps follow in order",
 )
 @click.option(
     "--idle-after",
     metavar="TIME",
-    help=f"Time without activity before recovery starts, such as 45m; `{DEFAULT}` for the configured value",
+    help=f"Time without activity before the work counts as stalled, such as 45m; `{DEFAULT}` for the configured value",
 )
 @node_options
 def recovery(

@@ -41,7 +41,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
     "--interface",
     "-i",
     type=click.Choice(INTERFACES),
-    help="Tool that shows the diff [default: difftastic if installed, else diff]",
+    help="Tool to show the diff with [default: difftastic if installed, else diff]",
 )
 @click.option(
     "--name-only",

@@ -239,7 +239,7 @@ def show(project: Project, task_id: str, as_json: bool) -> None:
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
         "created by": board.made_by(task),
-        board.hold(task) or found.states[task.id]: board.why(task),
+        "reason": board.why(task),
     }
     for name, value in facts.items():
         if value:
