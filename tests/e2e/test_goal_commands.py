@@ -176,7 +176,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert (row["lastDispatch"]["result"], row["backoffUntil"]) == ("accepted", 4e9)
     text = fleet.llmc("overseer", "status").out
     assert "S1.1.1 of " in text
-    assert "silent for 20m; last nudge" in text
+    assert "silent for 20m; last message (nudge)" in text
     assert "auto-2 (stalled)" in fleet.llmc("goal", "show", first).out
 
     # Done by hand: the parents and the percentage follow, and there is a handoff.

@@ -121,7 +121,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     drawn = fleet.llmc("goal", "show", goal).out
     assert "✓ S1.1.1 Part one  [done]" in drawn
     assert "which colour?" in drawn
-    assert re.search(r"^overseer: +\$0.00 for planning$", drawn, re.MULTILINE)
+    assert re.search(r"^planning: +\$0.00$", drawn, re.MULTILINE)
     assert re.search(r"^budget: +\$5.00, \$5.00 left$", drawn, re.MULTILINE)
     assert fleet.llmc("goal", "show", goal, "--mermaid").out.startswith("flowchart LR\n")
     handoff = fleet.llmc("goal", "handoff", goal).out
@@ -147,7 +147,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # Its budget is used up: paused by the tick, and not resumed before it is raised.
     _spend(fleet, goal, 6.0)
     assert "of its $5.00 budget" in fleet.llmc("overseer", "tick").out
-    assert "overseer:    $6.00 for planning" in fleet.llmc("goal", "show", goal).out
+    assert "planning:    $6.00" in fleet.llmc("goal", "show", goal).out
     hint = fleet.llmc("goal", "resume", goal, "--json", code=3).json["hint"]
     assert f"llmc goal update {goal} --budget 10" in hint
     (item,) = [one for one in fleet.llmc("status", "--json").json["attention"] if one["kind"] == "budget"]
@@ -286,7 +286,7 @@ def _is_told_whole(fleet: Fleet, goal_id: str) -> None:
     assert shown["openQuestions"] == [{**about, "question": "Tabs too?"}]
     assert shown["nextActions"] == [{**about, "action": "docs"}]
     text = fleet.llmc("goal", "show", goal_id).out
-    assert re.search(r"^decided: +S1.1.1: by hand \(two formats\)$", text, re.MULTILINE)
+    assert re.search(r"^decision: +S1.1.1: by hand \(two formats\)$", text, re.MULTILINE)
     with store(fleet).reading() as found:
         (said,) = [one for one in found.crystallizations(goal_id) if one.work_node_id == "S1.1.1"]
     assert (said.current_state, said.evidence.prs) == ("half of it", ("12",))

@@ -13,7 +13,7 @@ from llmc.cli.output import ask, note, paint, print_json, say
 
 _NOT_SEEN = "the change differs from the one you reviewed"
 _DOING = {
-    "check": "checking the source",
+    "check": "checking the source repository",
     "merge": "squashing into one commit on the latest default branch",
     "validate": "validating the commit",
     "land": "landing the commit",

@@ -30,8 +30,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
     Without WORKER, lands the changes from the worker you reviewed last, or from the only worker waiting for review. If the
     change differs from the one you reviewed, accept prints a warning and, on a terminal, asks for confirmation.
 
-    Nothing lands if validation fails or the source has uncommitted changes. On conflicts, llmc asks the worker to
-    resolve them; run accept again once the worker is back in needs_review.
+    Nothing lands if validation fails or the source repository has uncommitted changes. On conflicts, llmc asks the worker
+    to resolve them; run accept again when the worker's status is needs_review.
 
     If accept is interrupted, run it again to resume.
 
@@ -51,8 +51,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
 def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Also validates the result. On conflicts, llmc asks the worker to resolve them; the worker then returns to
-    needs_review.
+    Also validates the result. On conflicts, llmc asks the worker to resolve them; its status is then
+    needs_review again.
 
     \b
     Example:
@@ -74,10 +74,10 @@ def rebase(project: Project, worker: str, as_json: bool) -> None:
 @json_option
 @pass_project
 def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> None:
-    """Copy a worker's commits to a new branch in the source
+    """Copy a worker's commits to a branch in the source repository
 
-    Rebases the commits onto the default branch. Does not change the default branch, any checkout or the worker. To land
-    the work, use `llmc accept`.
+    Creates a new branch with the commits rebased onto the default branch. Does not change the default branch, any
+    checkout or the worker. To land the work, use `llmc accept`.
 
     \b
     Examples:

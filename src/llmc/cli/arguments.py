@@ -87,8 +87,10 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         return _read(file)
     if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
-            f"no {what} given, and no terminal to open an editor in",
-            hint=f"Pass the {what} as text or as a file.",
+            f"cannot open an editor for the {what}: there is no terminal, and $EDITOR is not set",
+            hint="Pass --prompt or --prompt-file."
+            if what == "task"
+            else f"Pass the {what} as an argument or with --file.",
         )
     written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
     lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
@@ -140,7 +142,9 @@ def _read(file: str) -> str:
     except FileNotFoundError as error:
         raise NotFound(f"file not found: {file}", hint="Check the path. Use - for standard input.") from error
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", hint="Pass a text file.") from error
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="Pass a readable text file."
+        ) from error
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{file} is not UTF-8 text",

@@ -21,8 +21,8 @@ from llmc.cli.web import start_beside
     is_flag=True,
     help="Run the daemon in the background and return when all workers are ready",
 )
-@click.option("--web", is_flag=True, help="With --detach: also start the web page and print a link to it")
-@click.option("--no-patrol", is_flag=True, help="Disable the patrol; react only to hooks")
+@click.option("--web", is_flag=True, help="With --detach, also start the web server and print a sign-in link")
+@click.option("--no-patrol", is_flag=True, help="Disable the patrol, the periodic check of every worker")
 @click.option(
     "--auto",
     is_flag=True,
@@ -56,7 +56,7 @@ from llmc.cli.web import start_beside
 @click.option(
     "--canary/--no-canary",
     default=None,
-    help="With --auto: first test the client in a scratch session (uses one short prompt) "
+    help="With --auto, first test the client in a scratch session (uses one short prompt) "
     "[default: after a client or tmux update]",
 )
 @json_option
@@ -168,7 +168,8 @@ def tell(text: str, style: str = "") -> None:
 def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     """Stop the workers and the daemon
 
-    Keeps all worktrees, and does not close panes that you opened. Works even if the configuration or state is invalid.
+    Keeps all worktrees, and does not close tmux panes that you opened. Works even if the configuration or state is
+    invalid.
 
     \b
     Example:

@@ -28,7 +28,7 @@ from llmc.config.durations import format_duration
 @click.command("reset")
 @click.argument("worker", required=False, shell_complete=complete_worker)
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
-@click.option("--yes", "-y", is_flag=True, help="With --all: do not ask for confirmation")
+@click.option("--yes", "-y", is_flag=True, help="With --all, do not ask for confirmation")
 @json_option
 @pass_project
 def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
@@ -259,9 +259,11 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
 
 
 def _line(entry: Entry, now: float) -> str:
-    age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
+    age = "age unknown"
+    if entry.at_unix is not None:
+        age = f"{format_duration(max(0.0, now - entry.at_unix))} ago"
     size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
-    return f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip()
+    return f"{entry.name}  {age}  {entry.subject}{size}".rstrip()
 
 
 def _view(entry: Entry) -> Row:

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "reject": "Request changes from a worker",
     "accept": "Land a worker's changes on the default branch",
     "rebase": "Rebase a worker onto the latest default branch",
-    "pick": "Copy a worker's commits to a new branch in the source",
+    "pick": "Copy a worker's commits to a branch in the source repository",
     "undo": "Revert the most recently landed change",
     "reset": "Reset a worker to idle; its work goes to the trash",
     "nuke": "Remove a worker; its work goes to the trash",

@@ -114,7 +114,7 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
         for number, label in enumerate(asked.options, 1):
             say(f"  {number}. {label}")
         if not sys.stdin.isatty():
-            raise UsageError("no answer given", hint=f'Run: llmc answer {asker} "..."')
+            raise UsageError("an answer is required", hint=f'Run: llmc answer {asker} "..."')
         text = read_line("Answer")
     return show_receipt(workers.answer(project, asker, text), as_json)
 
@@ -126,7 +126,7 @@ def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: 
         roots.require_worker(project, question_id)
     if text is None:
         raise UsageError(
-            "no answer given",
+            "an answer is required",
             hint=f'Run: llmc answer {question_id} "..." (`llmc inbox` shows the question)',
         )
     answer_question(project, question_id, text, goal_id, as_json)

@@ -13,7 +13,9 @@ from llmc.cli.output import json_option, note, paint, plain, print_json, say
 
 @click.command("doctor")
 @click.option("--repair", is_flag=True, help="Repair the problems that llmc can fix (asks for confirmation)")
-@click.option("--rebuild", is_flag=True, help="Rebuild state.json from worktrees, sessions and task claims")
+@click.option(
+    "--rebuild", is_flag=True, help="Rebuild state.json from the worktrees, agent sessions and assigned tasks"
+)
 @yes_option
 @json_option
 @click.pass_context
@@ -32,7 +34,8 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
     """
     if repair and rebuild:
         raise UsageError(
-            "--repair and --rebuild cannot be used together", hint="Run `llmc doctor --rebuild` first."
+            "--repair and --rebuild cannot be used together",
+            hint="Run `llmc doctor --rebuild`, then `llmc doctor --repair`.",
         )
     if yes and not (repair or rebuild):
         raise UsageError("--yes requires --repair or --rebuild", hint="Run: llmc doctor --repair --yes")

@@ -14,7 +14,9 @@ from llmc.cli.output import json_option, say_or_json
 @click.command("report")
 @click.argument("kind", type=click.Choice(["done", "blocked", "progress"]))
 @click.argument("text", required=False, default="")
-@click.option("--no-changes", is_flag=True, help="With `done`: no changes are needed; TEXT says why")
+@click.option(
+    "--no-changes", is_flag=True, help="With `done`, report that no changes are needed; TEXT says why"
+)
 @click.option("--progress", default="", metavar="TEXT", help="Current state of the work")
 @click.option(
     "--decision",

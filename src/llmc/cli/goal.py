@@ -75,15 +75,17 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--priority", type=PRIORITIES, default=None, help="Priority of the goal [default: normal]"
         ),
-        click.option("--owner", default=None, help="Name (not address) of the person who answers questions"),
+        click.option(
+            "--owner", default=None, help="Name of the person who answers questions (not an address)"
+        ),
         click.option(
             "--reply-to",
             default=None,
             metavar="CHANNEL[:TO]",
             help="Where to send questions in addition to the inbox: a channel from [notify], `notify` for all channels, or `inbox` for none [default: notify]",
         ),
-        click.option("--reply-thread", default="", help="With --reply-to: thread on that channel to post in"),
-        click.option("--reply-account", default="", help="With --reply-to: account to use on that channel"),
+        click.option("--reply-thread", default="", help="Thread to post in on the --reply-to channel"),
+        click.option("--reply-account", default="", help="Account to use on the --reply-to channel"),
         click.option(
             "--budget",
             metavar="DOLLARS",
@@ -107,7 +109,9 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete_worker,
     help="Worker whose session the goal came from",
 )
-@click.option("--plan/--no-plan", "planned", default=True, show_default=True, help="Plan the goal now")
+@click.option(
+    "--plan/--no-plan", "planned", default=True, show_default=True, help="Plan the goal after creating it"
+)
 @click.option("--from", "file", type=_FILE, help="Read the plan from this file instead of planning")
 @json_option
 @click.pass_context
@@ -159,7 +163,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
 @goal_argument
 @click.option("--from", "file", type=_FILE, help="Read the plan from this file")
 @click.option("--replan", "again", is_flag=True, help="Replace the existing plan")
-@click.option("--why", default="", help="With --replan: what was wrong with the old plan")
+@click.option("--why", default="", help="Reason for --replan, such as what was wrong with the old plan")
 @json_option
 @click.pass_context
 def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: str, as_json: bool) -> None:
@@ -255,9 +259,11 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     """
     fields = goal_orders.changes(given)
     if not fields:
-        raise UsageError("no changes given", hint="Run `llmc goal update --help` for the options.")
+        raise UsageError(
+            "specify at least one field to update", hint="Run `llmc goal update --help` to list the options."
+        )
     if not fields.get("title", "x").strip():
-        raise UsageError("the title must not be empty", hint="Pass a one-line title.")
+        raise UsageError("the title must not be empty", hint=f'Run: llmc goal update {goal_id} --title "..."')
     _say(goal_orders.change(project_of(ctx), goal_id, fields), as_json)
 
 

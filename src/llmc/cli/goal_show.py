@@ -64,7 +64,7 @@ def warn(found: Troubles) -> None:
     for goal_id, why in found.unreadable.items():
         note(
             paint(f"{goal_id}: {why}. ", "red", err=True)
-            + "This goal was skipped; `llmc goal export` includes it."
+            + "This goal was skipped; `llmc goal export` includes its data."
         )
 
 
@@ -92,11 +92,24 @@ def painted(text: str, status: str) -> str:
     return paint(text, _COLORS.get(status, "bright_black"))
 
 
+#: the purposes of messages whose names are not words
+_PURPOSES = {"resend_last": "same instruction again"}
+#: the outcome of a message, as in `llmc goal why`
+_RESULTS = {
+    "pending": "outcome not known yet",
+    "accepted": "accepted",
+    "ok": "done",
+    "timeout": "unconfirmed",
+    "error": "failed",
+}
+
+
 def assignment_line(row: dict[str, Any], now: float) -> str:
     parts = [f"{row['workNodeId']} of {row['goalId']} is {row['status']}"]
     parts += [row["why"]] if row["why"] else []
     if (sent := row["lastDispatch"]) is not None:
-        parts.append(f"last {sent['purpose']} {_ago(sent['ts'], now)}: {sent['result']}")
+        purpose, result = _PURPOSES.get(sent["purpose"], sent["purpose"]), _RESULTS[sent["result"]]
+        parts.append(f"last message ({purpose}) {_ago(sent['ts'], now)}: {result}")
     if row["backoffUntil"] and row["backoffUntil"] > now:
         parts.append(f"next message in {format_duration(row['backoffUntil'] - now)}")
     if row["lastObservedActivityAt"]:
@@ -227,7 +240,7 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
     goal = view.goal
     facts = {
         "problem": goal.problem_statement,
-        "done when": "; ".join(goal.success_criteria),
+        "criteria": "; ".join(goal.success_criteria),
         "non-goals": "; ".join(goal.non_goals),
         "constraints": "; ".join(goal.constraints),
         "owner": goal.owner,
@@ -240,12 +253,12 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         said = f"at commit {goal.checked.commit[:12]}" + (
             "" if goal.checked.by == "overseer" else ", marked completed by you"
         )
-        facts["checked"] = "; ".join([*found, said])
+        facts["checks"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
     unpriced = f" (plus unpriced tokens from {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [
         f"{'work:':<12} ${spent.work:.2f}{unpriced}",
-        f"{'overseer:':<12} ${spent.overhead:.2f} for planning",
+        f"{'planning:':<12} ${spent.overhead:.2f}",
     ]
     if goal.budget_usd:
         left = max(0.0, goal.budget_usd - spent.total)
@@ -261,9 +274,9 @@ def said_lines(said: dict[str, Any]) -> list[str]:
         for row in said["decisions"]
     ]
     rows = {
-        "decided:": list(zip(said["decisions"], why, strict=True)),
-        "open:": [(row, row["question"]) for row in said["openQuestions"]],
-        "next:": [(row, row["action"]) for row in said["nextActions"]],
+        "decision:": list(zip(said["decisions"], why, strict=True)),
+        "question:": [(row, row["question"]) for row in said["openQuestions"]],
+        "next step:": [(row, row["action"]) for row in said["nextActions"]],
     }
     return [
         f"{name:<12} {row['workNodeId']}: {' '.join(text.split())}"

@@ -201,17 +201,18 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
         print_json({"safeMode": msgspec.to_builtins(on), "cleared": was_on})
     elif on:
         say(f"safe mode is on: {on.reason}; damaged file: {goal_views.damaged_file(project, on)}")
+        say("to end safe mode: llmc goal safe-mode --clear")
     else:
         say("safe mode cleared" if was_on else "safe mode is off")
 
 
 @click.command("tick")
 @click.option("--now", "at_once", is_flag=True, help="No effect; a tick always runs immediately")
-@click.option("--reason", default="requested by user", help="Reason to record in goals.log")
+@click.option("--reason", default="requested by the user", help="Reason to record in goals.log")
 @json_option
 @click.pass_context
 def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
-    """Check all goals and act on them now
+    """Check all goals and act on them immediately
 
     If the daemon is running, it runs the tick; otherwise this command does. Exits with 1 if the tick fails.
 
@@ -237,7 +238,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
         note(paint("llmc: ", "red", err=True) + done.problem)
         return Exit.FAILED
     if not done.actions:
-        say("records updated" if done.did_work else "nothing to do")
+        say("goal data updated" if done.did_work else "nothing to do")
     if done.next_due is not None:
         say(f"next check: {goal_views.clock(now_unix()).to_come(done.next_due)}")
     return Exit.DONE

@@ -46,7 +46,7 @@ def test(project: Project, as_json: bool) -> int:
     if not outcomes:
         raise Refused(
             "no notification channel is configured",
-            hint=f"Set one of {', '.join(reports.channel_options())} with `llmc config set`.",
+            hint=f"Set one of {', '.join(reports.channel_options())} with `llmc config set`, then run `llmc notify test` again.",
         )
     if as_json:
         print_json([*map(plain, outcomes)])

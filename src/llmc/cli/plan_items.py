@@ -44,7 +44,7 @@ def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
         shell_complete=complete_goal,
         help="Goal that the plan item belongs to",
     )
-    node = click.argument("node_id", metavar="NODE", shell_complete=complete_node)
+    node = click.argument("node_id", metavar="ID", shell_complete=complete_node)
     return node(goal(json_option(click.pass_context(function))))
 
 
@@ -121,12 +121,12 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
 @click.option(
     "--first-step",
     type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
-    help="Step that recovery starts with; later steps follow in order",
+    help="First step to take when the work stalls; later steps follow in order",
 )
 @click.option(
     "--idle-after",
     metavar="TIME",
-    help=f"Time without activity before recovery starts, such as 45m; `{DEFAULT}` for the configured value",
+    help=f"Time without activity before the work counts as stalled, such as 45m; `{DEFAULT}` for the configured value",
 )
 @node_options
 def recovery(
@@ -180,7 +180,9 @@ def _seconds(text: str | None) -> float | None:
 
 @work.command("override")
 @click.option("--status", type=_STATUSES, default=None, help="Status to set")
-@click.option("--clear", is_flag=True, help="Remove the override; the status follows the children again")
+@click.option(
+    "--clear", is_flag=True, help="Remove the override; the status follows the item's children again"
+)
 @reason_option(required=True)
 @node_options
 def override(
@@ -188,7 +190,7 @@ def override(
 ) -> None:
     """Override the status of a plan item
 
-    The status stays until you use --clear, regardless of the status of the children.
+    The status stays until you use --clear, regardless of the status of its children.
 
     \b
     Examples:
@@ -197,7 +199,7 @@ def override(
     """
     if (status is None) == (not clear):
         raise UsageError(
-            "pass --status or --clear, not both", hint="Run `llmc work override --help` for examples."
+            "pass exactly one of --status and --clear", hint="Run `llmc work override --help` for examples."
         )
     if status is None:
         _act(ctx, goal_orders.follow_again, node_id, as_json, **given)

@@ -41,7 +41,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
     "--interface",
     "-i",
     type=click.Choice(INTERFACES),
-    help="Tool that shows the diff [default: difftastic if installed, else diff]",
+    help="Tool to show the diff with [default: difftastic if installed, else diff]",
 )
 @click.option(
     "--name-only",
@@ -141,9 +141,7 @@ def _view(review: Review, *, with_diff: bool) -> Row:
 def _head(review: Review, now: float, branch: str) -> str:
     """Worker, age, commits, files and warnings."""
     waited = age(max(0.0, now - review.since_unix))
-    state = (
-        f"is {review.so_far} ({waited}); work so far:" if review.so_far else f"waiting for review ({waited})"
-    )
+    state = f"{review.so_far} ({waited}); work so far:" if review.so_far else f"waiting for review ({waited})"
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
@@ -170,7 +168,12 @@ def _so_far(review: Review) -> list[str]:
     if review.dirty:
         lines.append(paint(f"note: uncommitted files: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
-        lines.append(paint(f"note: files not shown: {some_files(review.left_out)}", "yellow"))
+        lines.append(
+            paint(
+                f"note: files not shown (too large or nested repositories): {some_files(review.left_out)}",
+                "yellow",
+            )
+        )
     return lines
 
 
@@ -178,7 +181,7 @@ def _why_behind(review: Review) -> str:
     why = f"not rebased ({review.not_rebased}); " if review.not_rebased else ""
     if review.conflicts:
         return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the commit that the work is based on"
-    return f"{why or 'accept includes them; '}the diff shows what would land"
+    return f"{why or 'accept rebases the commits first; '}the diff shows what would land"
 
 
 def _commits(count: int) -> str:
@@ -339,7 +342,7 @@ def _whom_and_what(
         )
     if last is None:
         raise Refused(
-            "cannot tell which worker you mean: you have not reviewed any pending work",
+            "cannot tell which worker you mean: you have not reviewed any work that is still waiting",
             hint="Run `llmc review` first, or run `llmc reject WORKER ...`.",
         )
     return last, given[0] if given else None

@@ -38,7 +38,7 @@ _SET = "llmc config set repo.validate"
 @click.option(
     "--trust/--no-trust",
     default=None,
-    help="Mark the root and the source as trusted in Claude Code [default: ask]",
+    help="Mark the root and the source repository as trusted in Claude Code [default: ask]",
 )
 @click.option("--validate", metavar="CMD", help="Command that must pass before work lands (repo.validate)")
 @click.option("--no-validate", is_flag=True, help="Do not suggest a validation command")
@@ -176,7 +176,7 @@ def add(
 @click.option(
     "--yes", "-y", is_flag=True, help="Do not ask for confirmation; unlanded work is saved next to the root"
 )
-@click.option("--discard", is_flag=True, help="With --yes: delete unlanded work too")
+@click.option("--discard", is_flag=True, help="With --yes, also delete unlanded work")
 @json_option
 @click.pass_context
 def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_json: bool) -> None:
@@ -223,7 +223,7 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
 def _refuse_with_work(project: Project, work: list[Work]) -> None:
     rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
     refusal = Refused(
-        f"{project.root.path} has work that exists nowhere else:\n{rows}",
+        f"cannot remove {project.root.path}: it has work that exists nowhere else:\n{rows}",
         hint="Run `llmc uninstall --yes` to remove the root and save this work next to it; add --discard to delete the work.",
     )
     refusal.details["work"] = [*map(plain, work)]
@@ -236,7 +236,7 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
     if as_json:
         print_json({"root": str(project.root.path), "work": [*map(plain, work)], "kept": kept, "left": left})
         return
-    say(f"would remove {project.root.path} and its entries in other files")
+    say(f"would remove {project.root.path} and its entries in other configuration files")
     for name in roots.worker_names(project):
         say(f"would stop and remove worker {name}")
     for one in work:

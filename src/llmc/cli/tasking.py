@@ -196,7 +196,8 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
         raise UsageError("SUBJECT and --file cannot be used together")
     if not file and not subject:
         raise UsageError(
-            "no subject given", hint='Run: llmc tasks add "SUBJECT", or llmc tasks add --file task.md'
+            "a subject or --file is required",
+            hint='Run: llmc tasks add "SUBJECT", or llmc tasks add --file task.md',
         )
     task = service.add(project_of(ctx), subject or "", file, given)
     say_or_json(f"added {task.id}: {task.subject}", plain(task, "id", "subject"), as_json)
@@ -238,7 +239,7 @@ def show(project: Project, task_id: str, as_json: bool) -> None:
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
         "created by": board.made_by(task),
-        board.hold(task) or found.states[task.id]: board.why(task),
+        "reason": board.why(task),
     }
     for name, value in facts.items():
         if value:
@@ -273,9 +274,10 @@ def graph(project: Project, mermaid: bool, as_json: bool) -> int:
 @json_option
 @pass_project
 def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Release tasks that were claimed and abandoned
+    """Release abandoned tasks so that they can start again
 
-    To release a task that a worker in this root is working on, use `llmc reset WORKER`.
+    A task is abandoned if it is in progress but no worker is working on it. To release a task that a worker in this root
+    is working on, use `llmc reset WORKER`.
 
     \b
     Example:
@@ -291,7 +293,7 @@ def release(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
 def requeue(project: Project, task_ids: tuple[str, ...], as_json: bool) -> int:
     """Run failed, parked or completed tasks again
 
-    Their earlier failed attempts no longer count.
+    Their earlier failed attempts no longer count toward quarantine.
 
     \b
     Example:

@@ -29,7 +29,7 @@ def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> 
     """
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError(
-            "`llmc ui` requires a terminal", hint="Use `llmc status`, or `llmc status --json` in a script."
+            "`llmc ui` requires a terminal", hint="Run `llmc status`, or `llmc status --json` in a script."
         )
     project = project_of(ctx)
     if plain:

@@ -39,7 +39,7 @@ from llmc.config.durations import parse_duration
     type=click.FloatRange(0.1),
     default=1.0,
     show_default=True,
-    help="With --watch: seconds between updates",
+    help="Seconds between updates with --watch",
 )
 @json_option
 @pass_project
@@ -268,7 +268,7 @@ def _print(text: str) -> None:
 @click.option(
     "--since",
     metavar="T",
-    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: the last digest more than an hour old, or 24h ago]",
+    help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: your last digest that is more than an hour old, or 24h ago]",
 )
 @json_option
 @pass_project

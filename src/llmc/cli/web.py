@@ -34,7 +34,7 @@ PORT = 8765
     metavar="NAME",
     help="Accept requests for this host name, for example behind a proxy (repeatable)",
 )
-@click.option("--read-only", is_flag=True, help="Disable all actions on the page")
+@click.option("--read-only", is_flag=True, help="Disable all actions in the browser")
 @click.option(
     "--link", "new_link", is_flag=True, help="Print a new sign-in link for the running server and exit"
 )
@@ -81,19 +81,19 @@ def web(
         return 0
     if stop:
         stopped = web_process.stop(project)
-        text = "stopped the web page" if stopped else "the web page was not running"
+        text = "stopped the web server" if stopped else "the web server is not running"
         print_json({"stopped": stopped}) if as_json else say(text)
         return 0
     if new_link:
         _print_link(project, sign_ins, as_json)
         return 0
     if not is_installed():
-        raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
+        raise UsageError("the web server requires starlette, uvicorn and websockets", hint=f"Run: {GET_IT}")
     if detach:
         argv = ["--port", str(port), "--address", address, *(["--read-only"] if read_only else [])]
         argv += [word for name in allowed for word in ("--allow-host", name)]
         pid = web_process.start(project, argv)
-        say(f"the web page is running (pid {pid})") if not as_json else None
+        say(f"the web server is running (pid {pid})") if not as_json else None
         _print_link(project, sign_ins, as_json)
         return 0
     say_link = (
@@ -122,7 +122,9 @@ def _serve(
         say_link()
 
     if address not in ("127.0.0.1", "::1", "localhost"):
-        note(f"warning: {address} is reachable from other machines, and the connection is not encrypted")
+        note(
+            f"warning: other machines may be able to connect to {address}, and connections are not encrypted"
+        )
     with web_process.serving(project):
         return run.serve(project, sign_ins, address, port, allowed, ready, read_only=read_only)
 
@@ -130,7 +132,10 @@ def _serve(
 def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
     urls = sign_ins.serving() if web_process.pid_of(project) is not None else ()
     if not urls:
-        raise LlmcError("the web page is not running", hint="Run `llmc web` to start it.")
+        raise LlmcError(
+            "cannot create a sign-in link: the web server is not running",
+            hint="Run `llmc web` to start the server.",
+        )
     secret = sign_ins.new_link()
     links = [f"{url}/login?link={secret}" for url in urls]
     if as_json:
@@ -146,9 +151,9 @@ def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
 
 
 def start_beside(project: Project) -> None:
-    """Start the page in the background with its default settings, unless it runs, and print a link."""
+    """Start the server in the background with its default settings, unless it runs, and print a link."""
     if not is_installed():
-        raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
+        raise UsageError("the web server requires starlette, uvicorn and websockets", hint=f"Run: {GET_IT}")
     if web_process.pid_of(project) is None:
         web_process.start(project, [])
     _print_link(project, SignIns(project.root), as_json=False)
@@ -156,7 +161,7 @@ def start_beside(project: Project) -> None:
 
 #: what a unit runs; each stays in the foreground
 _SERVICES = {
-    "web": ("llmc web page", ("web", "--no-link")),
+    "web": ("llmc web server", ("web", "--no-link")),
     "auto": ("llmc auto mode", ("up", "--auto")),
     "overseer": ("llmc supervisor", ("overseer",)),
 }

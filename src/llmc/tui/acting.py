@@ -17,7 +17,7 @@ class Acting(Reviewing):
             return
         row = entry.row
         if row.status != "needs_review":
-            asks = "asks a question (A answers it)" if row.look.name == "asks" else f"is {row.status}"
+            asks = "asks a question (press A to answer)" if row.look.name == "asks" else f"is {row.status}"
             self._say("", f"nothing to accept yet: {name} {asks}", PLAIN)
             return
         commit = later.workers.commit_of(self.project, name)
@@ -48,12 +48,12 @@ class Acting(Reviewing):
         self._ask(
             question,
             "revert",
-            "you can then run its task again",
+            "you can then run the task again",
             lambda: self._run(target.worker, later.orders.undo(self.project, target)),
         )
 
     def do_hold(self) -> None:
-        name = self._worker_or_say("hold it")
+        name = self._worker_or_say("put it on hold or release it")
         if name:
             self._run(name, later.orders.hold(self.project, name))
 
@@ -84,7 +84,7 @@ class Acting(Reviewing):
         self._run(name, later.orders.add(self.project, name))
 
     def do_answer(self) -> None:
-        name = self._worker_or_say("answer it")
+        name = self._worker_or_say("answer its question")
         if not name:
             return
         try:
@@ -134,7 +134,7 @@ class Acting(Reviewing):
         self._terminal(terminal.argv, terminal.env)
 
     def do_command(self) -> None:
-        title = f"llmc ... (Tab completes; selected: {self.store.worker or 'no worker'}):"
+        title = f"llmc ... (Tab completes; selected: {self.store.worker or 'none'}):"
         self._open_form(title, self._run_command, complete=self.typed.completed)
 
     def _run_command(self, text: str) -> None:

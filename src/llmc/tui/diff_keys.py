@@ -135,7 +135,7 @@ class Reviewing(Moving):
     def do_since(self) -> None:
         diff = self.diff
         if diff is None or not diff.page.rounds:
-            self._say("", "this is the first round", PLAIN)
+            self._say("", "there is no earlier round to compare with", PLAIN)
             return
         self.read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
 
@@ -157,12 +157,10 @@ class Reviewing(Moving):
             return
         line, draft, name = diff.line, diff.draft, diff.page.worker
         if line.kind == "unchanged":
-            self._say(
-                "", "this line is not part of the diff; comment on a changed line or a line near one", PLAIN
-            )
+            self._say("", "cannot comment here; choose a changed line or a line near one", PLAIN)
             return
         if line.kind == "comment" and draft is None:
-            self._say("", "this comment was already sent; comment on its line instead", PLAIN)
+            self._say("", "cannot edit this comment: it was already sent; comment on its line instead", PLAIN)
             return
         saved: list[str] = [draft.id] if draft else []
         file = diff.file
@@ -199,7 +197,7 @@ class Reviewing(Moving):
     def do_delete_draft(self) -> None:
         diff = self.diff
         if diff is None or diff.draft is None:
-            self._say("", "there is no draft on this line", PLAIN)
+            self._say("", "this line has no draft to delete", PLAIN)
             return
         draft, name = diff.draft, diff.page.worker
         self._change_comments(lambda: later.commenting.delete(self.project, name, draft.id))
@@ -208,7 +206,7 @@ class Reviewing(Moving):
         diff = self.diff
         line = diff.line if diff is not None else None
         if diff is None or line is None or line.placed is None or not line.placed.comment.round:
-            self._say("", "move to a sent comment to close it", PLAIN)
+            self._say("", "no sent comment is selected; select one to close or reopen it", PLAIN)
             return
         comment, name = line.placed.comment, diff.page.worker
         self._change_comments(

@@ -299,7 +299,9 @@ class DiffView(Struct):
         row, hidden = self.page.files[line.file].rows[line.row], self._hidden(line)
         lines = "1 unchanged line" if hidden == 1 else f"{hidden} unchanged lines"
         told = (
-            f"{'..':>{2 * NUMBER_CELLS}}  {lines} (f opens)" if hidden else f"{brush.rule * 3} line {row.new}"
+            f"{'..':>{2 * NUMBER_CELLS}}  {lines} (f unfolds)"
+            if hidden
+            else f"{brush.rule * 3} line {row.new}"
         )
         return Text(f" {told}  {in_line(row.text)}", style=brush.theme.muted)
 
@@ -325,12 +327,12 @@ class DiffView(Struct):
         theme = brush.theme
         word = "draft" if not comment.round else f"round {comment.round}"
         if comment.round:
-            word += " closed" if comment.closed else " lines changed" if placed.lines_changed else " open"
+            word += ", closed" if comment.closed else ", lines changed" if placed.lines_changed else ", open"
         corner = "`" if brush.plain else "╰"
         where = ""
         if placed.anchor is not None and placed.anchor.fit in ("line_gone", "file_gone"):
             quote = placed.anchor.quote[-1].strip() if placed.anchor.quote else placed.anchor.path
-            where = f" [{'line' if placed.anchor.fit == 'line_gone' else 'file'} gone: {in_line(quote)[:40]}]"
+            where = f" [{'line' if placed.anchor.fit == 'line_gone' else 'file'} not in the diff: {in_line(quote)[:40]}]"
         text = Text(f"   {'':>{2 * NUMBER_CELLS}}{corner} ", style=theme.muted)
         text.append(f"{word} ", style=brush.look("asks" if not comment.round else "review"))
         text.append(f"{in_line(comment.text)}", style=theme.text)

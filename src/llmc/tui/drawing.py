@@ -73,7 +73,8 @@ def header(
     else:
         left.append("daemon not running", style=f"bold {theme.error}")
     if health.auto:
-        word = f"auto {health.auto_workers} workers" if health.auto == "running" else "auto mode stopped"
+        many = "1 worker" if health.auto_workers == 1 else f"{health.auto_workers} workers"
+        word = f"auto mode, {many}" if health.auto == "running" else "auto mode stopped"
         left.append(f"{dot}{word}", style=theme.text if health.auto == "running" else theme.error)
     if health.parked_until_unix:
         until = clock(health.parked_until_unix) if health.parked_until_unix > now else "a retry succeeds"
@@ -173,7 +174,7 @@ def _entry_lines(
         )
     ]
     if item is not None and wide:
-        said = item.sentence if told == row.task else f"{item.kind} {brush.dot} {row.task}"
+        said = item.sentence if told == row.task else f"question {brush.dot} {row.task}"
         under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
         lines.append(Line(under, entry.spot, first=False))
     return lines

@@ -275,8 +275,9 @@ class Frame(App[str | None]):
         """A terminal too small for the list: how many need you, and who."""
         entries = self.store.shown(NEEDS)
         if self.store.fleet is None:
-            return [drawing.Line(Text("reading ..."))]
-        lines = [drawing.Line(Text(f"{self.store.fleet.counts.need} need you", style="bold"))]
+            return [drawing.Line(Text("loading ..."))]
+        count = self.store.fleet.counts.need
+        lines = [drawing.Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
         for entry in entries:
             who = entry.item.who if entry.item else entry.spot.id
             lines.append(drawing.Line(Text(printable(who)[:width]), entry.spot))
@@ -308,7 +309,7 @@ class Frame(App[str | None]):
             if entry is not None and entry.landed is not None:
                 one = entry.landed
                 told = f"{one.subject}\n\n{one.commit}\nlanded {drawing.clock(one.at_unix)} by {one.worker}"
-                return drawing.plain_lines(f"{told}\n\nEnter shows the commit", width)
+                return drawing.plain_lines(f"{told}\n\nPress Enter to show the commit", width)
             return [Text("")]
         if self.shown is None or self.shown.worker != worker:
             return [Text("...", style=muted)]

@@ -134,7 +134,7 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
     for action in remapped:
         if action not in known:
             raise UsageError(
-                f"ui.keys: unknown action {action!r}", hint=f"Actions: {', '.join(sorted(known))}"
+                f"ui.keys: unknown action {action!r}", hint=f"Valid actions: {', '.join(sorted(known))}"
             )
     for key in of(where):
         for one in [remapped[key.action]] if key.action in remapped else key.keys:

@@ -138,7 +138,7 @@ class Moving(Frame):
 
     def _has_others(self) -> bool:
         if not self.roots.several:
-            self._say("", "you have no other registered root", PLAIN)
+            self._say("", "there are no other roots to switch to", PLAIN)
         return self.roots.several
 
     def do_back(self) -> None:

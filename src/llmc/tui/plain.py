@@ -83,7 +83,7 @@ class Plain:
             number = int(line)
             item = items[number - 1] if 0 < number <= len(items) else None
             self._say(
-                f"{item.who}: {item.sentence} Next: {item.next}" if item else f"there is no item {number}"
+                f"{item.who}: {item.sentence}; next: {item.next}" if item else f"there is no item {number}"
             )
         elif self._typed.needs_terminal(line):
             proc.run_attached(self._typed.argv(line), env=proc.command_env())

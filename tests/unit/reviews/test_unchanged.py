@@ -50,7 +50,7 @@ def drawn(made: DiffView) -> list[str]:
 def test_a_stretch_says_how_long_it_is_and_opens() -> None:
     """Break: fold the file instead."""
     made = view()
-    assert sum("13 unchanged lines (f opens)" in line for line in drawn(made)) == 1
+    assert sum("13 unchanged lines (f unfolds)" in line for line in drawn(made)) == 1
     made.cursor = next(n for n, line in enumerate(drawn(made)) if "13 unchanged lines" in line)
     assert made.unread is made.page.files[0]
     made.texts["f.py"] = NEW
