@@ -346,7 +346,7 @@ class Runner:
         what = f"{action.purpose} {action.work_node_id or action.goal_id}"
         if done.result is None:
             tick.dues.append(tick.now + 1.0)
-            tick.sent.append(f"{what}: later ({done.notes})")
+            tick.sent.append(f"{what}: postponed ({done.notes})")
             if not action.assignment_id:  # not stored as an intent
                 self._desk.forget(action.goal_id)
             return

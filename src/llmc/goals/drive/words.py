@@ -216,7 +216,7 @@ def _bullets(items: Iterable[str]) -> str:
 def _place(goal: Goal, node: Node, parents: Iterable[Node]) -> str:
     lines = [f"Goal: {goal.title}", goal.problem_statement]
     lines += [f"{parent.kind.value.capitalize()} {parent.node_id}: {parent.name}" for parent in parents]
-    return "\n".join(line for line in (*lines, f"This is {node.node_id}.") if line.strip())
+    return "\n".join(line for line in (*lines, f"This task is plan item {node.node_id}.") if line.strip())
 
 
 def _built_on(handoffs: Iterable[tuple[Node, Crystallization | None]]) -> str:
