@@ -190,7 +190,13 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     ("config", "does", "key", "severity", "words"),
     [
         ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no new tasks are started"),
+        (
+            {"budget.run_tokens": "1"},
+            "@sh sleep 600",
+            "budget:run",
+            "waiting",
+            "auto mode starts no new tasks",
+        ),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),

@@ -402,7 +402,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     (fleet.root / ".llmc/wake.sock").unlink()
     assert daemon.ends() == 1
-    assert "the hook socket was removed or replaced" in daemon.said
+    assert "cannot receive hooks: the socket" in daemon.said
     config = fleet.root / "config.toml"
     good = config.read_text()
     daemon = Daemon(fleet)
@@ -463,7 +463,7 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     add(fleet, 2)
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert "gave up waiting for the source" in daemon.said
+    assert "gave up waiting for the source repository" in daemon.said
     assert auto.auto(fleet)["errors"] == 1
     assert readme.read_text() == "again\n"
 

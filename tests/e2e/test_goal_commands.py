@@ -81,7 +81,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     assert fleet.llmc("goal", "pause", goal_id, "--reason", "holidays").out == f"{goal_id}: paused\n"
     assert "is already paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
     assert fleet.llmc("overseer", "goal", "resume", goal_id, "--json").json["status"] == "active"
-    assert "is not paused" in fleet.llmc("goal", "resume", goal_id, code=3).err
+    assert "it is not paused" in fleet.llmc("goal", "resume", goal_id, code=3).err
     changed = fleet.llmc("goal", "update", goal_id, "--priority", "urgent", "--criterion", "all green")
     assert changed.out == f"{goal_id}: active\n"
     kept = fleet.llmc("goal", "show", goal_id, "--json").json

@@ -70,7 +70,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     log = (fleet.root / "logs/goals.log").read_text()
     for word in (
         "started",
-        "chose work S1.1.1 (sessions_spawn, ",
+        "next step for S1.1.1: instruction as a new task (",
         "outcome of ",
         "ended: work S1.1.1: accepted",
     ):
@@ -248,7 +248,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     # A tick tells the event log at its end.
     assert goals.wait_for(fleet, lambda: fleet.events("goal_stalled"))[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out
-    assert re.search(r"^  sent +nudge \(mode: sessions_send\) .* ago", why, re.MULTILINE)
+    assert re.search(r"^  sent +status check to the worker .* ago", why, re.MULTILINE)
     assert "evidence" in why
     assert "halfway" in why
     assert not told.exists(), "an agent was asked, no person"

@@ -124,7 +124,7 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     assert results == {"true": "passed", "test -e done.txt": "failed with code 1"}
     (question,) = questions(fleet)
     assert (question["kind"], question["options"][1]) == ("criteria", "complete it anyway")
-    assert "`test -e done.txt`: failed with code 1" in attention(fleet)[0]["text"]
+    assert "`test -e done.txt` failed with code 1" in attention(fleet)[0]["text"]
     assert "is not one of the options" in fleet.llmc("overseer", "answer", goal, "hm", code=2).err
     fleet.llmc("overseer", "tick")
     assert types(fleet, goal).count("goal.checked") == 1, "nothing is run again unasked"

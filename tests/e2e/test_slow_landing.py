@@ -183,7 +183,7 @@ def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fl
         auto.wait_for(fleet, lambda: side.times("asked") >= 1)
         fleet.llmc("goal", "cancel", goal)
         log = fleet.root / "logs/goals.log"
-        waits = "withdraw S1.1.1: later (task 1 is waiting for a reviewer and may still land)"
+        waits = "withdraw S1.1.1: postponed (task 1 is waiting for a reviewer and may still land)"
         goals.wait_for(fleet, lambda: waits in log.read_text())
         assert auto.at_work(fleet) == {"auto-1": "1"}
         for words in (["tasks", "done", "1"], ["tasks", "release", "1"], ["reset", "auto-1"]):

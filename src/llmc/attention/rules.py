@@ -453,7 +453,7 @@ def _unattended(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
 def _other_daemon(facts: Facts) -> Iterator[Item]:
     daemon = facts.daemon or Registration()
     if facts.running and facts.holder is not None and daemon.pid not in (None, facts.holder):
-        said = f"process {facts.holder} holds this root's lock, but daemon.json names process {daemon.pid}"
+        said = f"unknown daemon: process {facts.holder} holds this root's lock, but daemon.json names process {daemon.pid}"
         since = daemon.start_time_unix or 0.0
         yield Item("other_daemon", "other_daemon", "blocked", "daemon", since, said, "llmc doctor")
 

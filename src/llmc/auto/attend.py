@@ -90,7 +90,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if is_hindered(run, project, record, todo) or todo is Do.WAIT:
                 return
             if todo == before:  # the step changed nothing, and would change nothing the next time
-                words = f"{name}: step {todo} had no effect"
+                words = f"auto mode cannot continue with {name}: step {todo} had no effect"
                 run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
                 return
             before = todo
@@ -222,7 +222,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"no new tasks are started because of the run's budget: {words}"
+            said = f"auto mode starts no new tasks because of the run's budget: {words}"
             tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 

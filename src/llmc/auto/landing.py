@@ -288,7 +288,7 @@ def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
             )
             tx.emit("source_dirty", reason=error.message[:300], retry_in_s=wait.wait_s, attempt=wait.attempt)
     if wait.over:
-        raise HardFailure(Cause.GIT, f"gave up waiting for the source: {error.message}")
+        raise HardFailure(Cause.GIT, f"gave up waiting for the source repository: {error.message}")
     tries = f"attempt {wait.attempt}/{waiting.DIRTY_RETRIES}"
     run.say(
         f"Source repository has uncommitted changes. Will retry in {wait.wait_s:g} seconds ({tries})."

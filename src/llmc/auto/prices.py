@@ -29,10 +29,14 @@ def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = getattr(error, "reason", None) or error
         raise LlmcError(
-            f"cannot fetch {url}: {said}", hint="Download the list, then run `llmc prices update FILE`."
+            f"cannot fetch {url}: {said}",
+            hint="Download the list yourself, then run `llmc prices update FILE`.",
         ) from error
     if len(body) > most_bytes:
-        raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Check the URL.")
+        raise LlmcError(
+            f"cannot fetch {url}: it is larger than {most_bytes // 10**6} MB",
+            hint="Check the URL, then run `llmc prices update` again.",
+        )
     return body
 
 
@@ -94,8 +98,8 @@ def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
         raise LlmcError(f"{source} is not JSON: {error}", hint=_FIX) from error
     if new.as_of < before.as_of:
         raise LlmcError(
-            f"{source} ({new.as_of}) is older than the current price list ({before.as_of})",
-            hint="To set a single price: `llmc config set prices.MODEL.input N`.",
+            f"the prices were not updated: {source} ({new.as_of}) is older than the current price list ({before.as_of})",
+            hint="To set a single price: llmc config set prices.MODEL.input N",
         )
     private_dir(project.root.private)
     text = json.dumps(view(msgspec.structs.replace(new, source=new.source or source)), indent=1)

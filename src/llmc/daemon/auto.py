@@ -401,7 +401,9 @@ class AutoMode:
         """Check the socket that hooks use to wake us: without it, each of them would wait for a patrol."""
         path = self._project.root.wake_socket()
         if inode(path) != self._socket:
-            self.fail(HardFailure(Cause.BUG, f"the hook socket was removed or replaced: {path}"))
+            self.fail(
+                HardFailure(Cause.BUG, f"cannot receive hooks: the socket {path} was removed or replaced")
+            )
 
     def _watch_config(self) -> None:
         """A config file that stays unreadable ends auto mode: nothing may land by unknown rules."""

@@ -64,7 +64,7 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
         raise already_runs(project)
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
     process, begin = spawn(project, argv, os.environ)
-    hint = f"The daemon's output is in {project.root.logs / OUTPUT}."
+    hint = f"Read the daemon's output in {project.root.logs / OUTPUT}, fix the cause, then run the command again."
     wait_until(
         lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
     )
@@ -148,7 +148,7 @@ def stop(
         return False
     if daemon is None:
         raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root's daemon lock but is not the daemon",
+            f"cannot stop the daemon: its lock is held by {locks.holder(project.root.lock('daemon'))}, which is not the daemon",
             hint="Wait for that process to exit, then run the command again.",
         )
     if not _accepts_request(project, told):

@@ -241,7 +241,7 @@ def _trouble(where: str, error: Exception) -> dict[str, str]:
     """The attention item of a worker whose lane fails."""
     if isinstance(error, LlmcError):
         command = re.search("`(llmc [^`]+)`", error.hint)
-        text = f"{where}: cannot process this worker: {error.message}"
+        text = f"{where}: the daemon cannot continue with this worker: {error.message}"
         return {"kind": "trouble", "text": text, "next": command[1] if command else "llmc doctor"}
     last = "".join(traceback.format_exception_only(error)).strip()[-500:]
     return {

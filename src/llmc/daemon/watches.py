@@ -153,7 +153,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         stuck = (
-            "the event loop"
+            "the daemon's main loop"
             if time.monotonic() - self._mark > STUCK_S
             else clock.stuck(STUCK_S, str(self._root.path))
         )

@@ -254,8 +254,8 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
         return "not sent to notification channels (--reply-to inbox)"
     if wanted not in ways:
         raise Refused(
-            f"channel {wanted!r} is not configured in [notify]; the question was not sent",
-            hint="Run `llmc inbox` to see the question.",
+            f"the question was not sent: channel {wanted!r} is not configured in [notify]",
+            hint="Run `llmc inbox` to see the question; to configure the channel, run `llmc config edit`.",
         )
     return f"sent to {wanted}"
 

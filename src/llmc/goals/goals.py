@@ -154,13 +154,15 @@ def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
     """Resume a paused goal that is within its budget; a completed goal is reopened by its work."""
     view = open_store(project).view(goal_id)
     if view.goal.status is not GoalStatus.PAUSED:
-        raise Refused(f"goal {goal_id} is not paused", hint="Run `llmc goal list` to see its status.")
+        raise Refused(
+            f"cannot resume goal {goal_id}: it is not paused", hint="Run `llmc goal list` to see its status."
+        )
     limit = view.goal.budget_usd
     spent = GoalSpending().of(project, view).total if limit else 0.0
     if goal_end.used_up(view.goal, spent):
         raise Refused(
-            f"goal {goal_id} is over budget: spent ${spent:.2f} of ${limit:.2f}",
-            hint=f"Raise the budget first: llmc goal update {goal_id} --budget {2 * limit:g}",
+            f"cannot resume goal {goal_id}: it has spent ${spent:.2f} of its ${limit:.2f} budget",
+            hint=f"To raise the budget and resume: llmc goal update {goal_id} --budget {2 * limit:g} && llmc goal resume {goal_id}",
         )
     return _move(project, goal_id, GoalStatus.ACTIVE, reason)
 
@@ -189,7 +191,9 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 def new_goal(title: str, **fields: Any) -> Goal:
     if not title.strip():
-        raise UsageError("the title is empty", hint='Example: llmc goal create --title "..."')
+        raise UsageError(
+            "the title of a goal must not be empty", hint='Example: llmc goal create --title "..."'
+        )
     now = now_unix()
     return Goal(goal_id=new_id("goal"), title=title.strip(), created_at=now, updated_at=now, **fields)
 

@@ -158,7 +158,7 @@ def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
 
 
 _STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
-_HINTS = {Failure.AUTH: "Run `claude` and log in again."}
+_HINTS = {Failure.AUTH: "Log in again (run `claude`, then /login), then run the command again."}
 
 
 def _ended(who: str, done: proc.Done) -> str:
@@ -281,7 +281,7 @@ def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> P
     """Smaller subtasks for a leaf, if there is room for two."""
     most = room_for_split(view, leaf_id, setup.limits)
     if most < 2:
-        text = f"{leaf_id} cannot be split: it is not open or has children, or its task has the maximum number of subtasks"
+        text = f"{leaf_id} cannot be split: it is not open, has children, or belongs to a task with the maximum number of subtasks"
         return PlanFailed(Failure.NOT_NEEDED, text)
 
     def check(text: str) -> Split | Problems:
@@ -325,7 +325,7 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         prompt = prompts.repair_prompt(first, problems, said.text)
     tries = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
     text = f"the planner did not return a valid answer in {tries}; last problem: {attempts[-1].problems[0]}"
-    hint = "Clarify the problem statement and run `llmc goal plan` again, or pass your own plan with --from FILE."
+    hint = "Clarify the problem statement with `llmc goal update --problem`, then run `llmc goal plan` again; or pass your own plan with `llmc goal plan --from FILE`."
     return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 
 

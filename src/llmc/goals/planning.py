@@ -118,7 +118,7 @@ def plan(
     def write(now: GoalView) -> Change:
         if now.nodes:
             raise Refused(
-                f"goal {goal_id} was planned by another process in the meantime",
+                f"the new plan was not saved: another process planned goal {goal_id} in the meantime",
                 hint=f"Run `llmc goal show {goal_id}` to see the plan.",
             )
         return settled(now, made, now_unix())
@@ -184,7 +184,7 @@ def check_can_plan(project: Project) -> None:
     if not has_planner(project):
         raise LlmcError(
             "the scripted agent cannot plan",
-            hint="Write the plan and pass it with `llmc goal plan GOAL --from FILE`, or set overseer.goals.planner.command.",
+            hint="Write the plan and pass it with `llmc goal plan GOAL --from FILE`, or set a planner with `llmc config set overseer.goals.planner.command COMMAND`.",
         )
 
 
@@ -224,8 +224,15 @@ def _diagnose(project: Project, store: GoalStore, action: Action, view: GoalView
         return Change(assignments=(replace(one, advice=advice),))
 
     store.update(action.goal_id, write)
-    wants = [word for word, said in (("nudge", advice.message), ("escalate", advice.question)) if said]
-    return Done(Result.OK, f"advice: {' and '.join(wants)}")
+    wants = [
+        word
+        for word, said in (
+            ("a message to the worker", advice.message),
+            ("a question to you", advice.question),
+        )
+        if said
+    ]
+    return Done(Result.OK, f"the planner suggests {' and '.join(wants) or 'nothing'}")
 
 
 def _split(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
@@ -282,7 +289,7 @@ def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
         lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
         raise UsageError(
             f"{file.name} is not a valid plan:\n{lines}",
-            hint="Run `llmc goal plan --help` for the format.",
+            hint="Fix the file, then run the command again. For the format, run `llmc goal plan --help`.",
         )
     return plan, Provenance(PlannerRef(model_ref="by hand"), {"file": file.name})
 

@@ -60,7 +60,8 @@ class TickWords:
             if event.type == "assignment.stalled"
         ]
         for action in decided.actions:
-            self._say(f"chose {action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})")
+            what = words.sent_words(action.purpose, action.mode)
+            self._say(f"next step for {action.work_node_id}: {what} ({action.dispatch_id})")
 
     def outcome(self, action: Action, result: Result, text: str) -> None:
         self._say(f"outcome of {action.dispatch_id}: {text}")
@@ -257,7 +258,7 @@ class Runner:
             self._granted_until = now + policy.idle_after_s
             log(
                 self._project,
-                f"{why.replace('patrol', 'the tick')}; silence does not count as a stall for the next {policy.idle_after_s:g} s",
+                f"{why.replace('patrol', 'the tick')}; inactivity does not count as a stall for the next {policy.idle_after_s:g} s",
             )
 
     def _attend(self, tick: _Tick, view: GoalView) -> None:
@@ -345,7 +346,7 @@ class Runner:
         what = f"{action.purpose} {action.work_node_id or action.goal_id}"
         if done.result is None:
             tick.dues.append(tick.now + 1.0)
-            tick.sent.append(f"{what}: later ({done.notes})")
+            tick.sent.append(f"{what}: postponed ({done.notes})")
             if not action.assignment_id:  # not stored as an intent
                 self._desk.forget(action.goal_id)
             return

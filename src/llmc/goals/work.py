@@ -121,7 +121,7 @@ def open_again(project: Project, commit: str, reason: str) -> str:
             try:
                 reopen(project, node.node_id, view.goal.goal_id, reason=reason)
             except Refused as error:
-                return f"{node.node_id} of goal {view.goal.goal_id} stays done: {error.message}"
+                return f"{node.node_id} of goal {view.goal.goal_id} was not reopened: {error.message}"
             return said
         if reason in node.word:  # reopened before a crash
             return said
@@ -232,7 +232,7 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
     if len(found) > 1:
         ids = ", ".join(dict.fromkeys(one.id for one in found))
         raise UsageError(
-            f"{question_id} matches several questions", hint=f"Pass one of {ids}, or add --goal."
+            f"{question_id} matches several questions", hint=f"Pass one of {ids}, or add --goal GOAL."
         )
     return found[0]
 

@@ -99,7 +99,7 @@ def bell(message: Message, timeout_s: float) -> None:
     try:
         fd = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise NoSuchWay("no terminal") from error
+        raise NoSuchWay("no terminal is available") from error
     try:
         os.write(fd, b"\a")
     except OSError as error:

@@ -23,15 +23,15 @@ KINDS: dict[str, str] = {
     "budget_reached": "the budget for a task, the day or the run is used up",
     "task_quarantined": "a task is quarantined because it failed three times or cannot be done as written",
     "worker_error": "one of your workers has an error, or its agent crashed",
-    "blocked": "any other `blocked` item in `llmc status`, such as a question, a dialog, uncommitted changes in the source or a full disk",
+    "blocked": "any other `blocked` item in `llmc status`, such as a question, a dialog, uncommitted changes in the source repository or a full disk",
     "waiting": "any other `waiting` item in `llmc status`, such as a proposed task, a change that did not land or a long hold",
     "notice": "any other `notice` item in `llmc status`, such as a nearly used-up budget or a goal without progress",
     "needs_input": "one of your workers needs an answer or a message",
     "needs_review": "one of your workers has work to review",
     "digest": "auto mode ended; the message contains the digest",
     "goal_asked": "a goal needs you: it has a question or has used up its budget",
-    "overseer_failure": "the supervisor found a failure and started an agent to fix it",
-    "overseer_ended": "the supervisor gave up; the fleet is stopped until you intervene",
+    "overseer_failure": "the daemon failed; the supervisor restarts it or starts an agent to fix the cause",
+    "overseer_ended": "the supervisor stopped because auto mode ended or a failure needs you",
 }
 
 #: the notice kind for each kind of attention item; others use their severity
@@ -144,7 +144,7 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "auto_failed":
             return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task)]
         case "goal_asked":
-            title = f"Goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
+            title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
             where = row.get("deliver")
             facts |= where if isinstance(where, dict) else {}

@@ -54,8 +54,8 @@ def check_program() -> None:
     """A missing `llmc` needs the user, not a remediation."""
     if shutil.which("llmc") is None:
         raise NotFound(
-            "`llmc` is not on your PATH, so the supervisor cannot run `llmc up --auto`",
-            hint="Add llmc's directory to PATH, then run `llmc overseer` again.",
+            "cannot run `llmc up --auto`: `llmc` is not on your PATH",
+            hint="Add the directory that contains llmc to your PATH, then run `llmc overseer` again.",
         )
 
 
@@ -118,7 +118,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
     if process.is_alive:
         raise LlmcError(
             f"the daemon ({process.pid}) is still running after SIGKILL",
-            hint=f"To see what it is waiting for: ps -o pid,stat,wchan {process.pid}",
+            hint=f"Run `ps -o pid,stat,wchan {process.pid}` to see what it is waiting for. Once it has exited, run `llmc overseer` again.",
         )
 
 
@@ -132,6 +132,6 @@ def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     processes.wait_until(lambda: not project.daemon_runs(), 5)
     if project.daemon_runs():
         raise LlmcError(
-            "another process holds this root's lock, but daemon.json does not name it",
-            hint="Stop it with `llmc down --force`.",
+            "cannot stop the daemon: another process holds this root's lock, but daemon.json does not name it",
+            hint="Run `llmc doctor` to find that process, stop it, then run `llmc overseer` again.",
         )

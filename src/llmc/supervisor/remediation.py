@@ -119,7 +119,7 @@ def main_directory(project: Project) -> tuple[Path, str]:
         place = git.checked_out_at(source, project.config.repo.default_branch)
         if place is not None and place.is_dir():
             return place, ""
-    return project.root.path, f"{source} has no checkout"
+    return project.root.path, f"{source} has no working tree"
 
 
 @contextmanager
@@ -281,7 +281,11 @@ class _Turn(Struct):
             self.own, OVERSEER, "remedy", prompt, clear=True, then=then, current_prompt=prompt
         )
         if not receipt.outcome.arrived and not self._arrives_late(receipt):
-            return End(Outcome.FAILED, f"the prompt was {receipt.outcome}: {receipt.reason}", crashed=True)
+            return End(
+                Outcome.FAILED,
+                f"cannot deliver the prompt ({receipt.outcome}): {receipt.reason}",
+                crashed=True,
+            )
         try:
             end = self._watch()
         except (LlmcError, OSError):
@@ -313,7 +317,7 @@ class _Turn(Struct):
             if self.stopping():
                 return End(Outcome.INTERRUPTED)
             if not told:
-                self._tell(f"the remediation is waiting: {taken}")
+                self._tell(f"remediation is waiting: {taken}")
                 told = True
             self._pause(attached=True)
 

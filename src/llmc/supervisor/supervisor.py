@@ -40,7 +40,7 @@ def check(project: Project) -> None:
     if not project.config.overseer.remediation_prompt.strip():
         raise UsageError(
             "overseer.remediation_prompt is not set",
-            hint='Set the instructions for the remediation agent: llmc config set overseer.remediation_prompt "..."',
+            hint='To set the instructions for the remediation agent: llmc config set overseer.remediation_prompt "..."',
         )
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()
@@ -88,7 +88,7 @@ class Supervisor:
         before = former(self._project.root)
         self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
-            hint = "Stop it with `llmc down`; the supervisor starts its own daemon."
+            hint = "Stop it with `llmc down`, then run `llmc overseer` again; the supervisor starts its own daemon."
             raise control.already_runs(self._project, hint)
         self._history = decide.History(remediations=before.remediations)
         identity = self._daemon.identity if self._daemon else None

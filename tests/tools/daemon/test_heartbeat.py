@@ -145,5 +145,5 @@ def test_an_event_loop_that_hangs_stops_it(root: Root, stuck: list[str]) -> None
     """Break: leave the loop's own mark out."""
     beats = Heartbeat(root, "i-1", stuck.append)
     beats.start()
-    wait_until(lambda: stuck == ["the event loop"], 5)
+    wait_until(lambda: stuck == ["the daemon's main loop"], 5)
     beats.stop()

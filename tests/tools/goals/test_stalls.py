@@ -207,7 +207,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"]
     else:
         assert purposes == [*usual, "escalate"]
-        assert reason.question == f"How should {LEAF} proceed?"
+        assert reason.question == f"How should llmc proceed with {LEAF}?"
         (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
         assert (asked.result, "did not return a valid answer" in asked.notes) == (Result.ERROR, True)
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back once, and no more"

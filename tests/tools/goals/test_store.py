@@ -333,7 +333,7 @@ def test_a_newer_store_is_only_looked_at(store: GoalStore) -> None:
     before = store.path.read_bytes()
     assert store.view(GOAL).goal.title == "Import CSV files"
     with pytest.raises(
-        NewerStore, match=f"has version {VERSION + 1}, but this llmc supports versions up to {VERSION}"
+        NewerStore, match=f"has format version {VERSION + 1}, but this llmc supports versions up to {VERSION}"
     ):
         store.apply(Change(events=(event(),)))
     assert store.path.read_bytes() == before

@@ -58,7 +58,7 @@ def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path
     bare = tmp_path / "bare.git"
     git.git(tmp_path, "clone", "-q", "--bare", str(source), str(bare))
     place, why = remediation.main_directory(of_source(project, str(bare)))
-    assert (place, why) == (project.root.path, f"{bare} has no checkout")
+    assert (place, why) == (project.root.path, f"{bare} has no working tree")
     git.git(bare, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
     assert remediation.main_directory(of_source(project, str(bare))) == (tmp_path / "linked", "")
     url = "https://example.com/repo.git"

@@ -225,7 +225,7 @@ def test_a_task_can_have_a_budget_of_its_own() -> None:
     budget = Budget(task_tokens=100, task_cost=1.0, day_tokens=50)
     own = limits(budget, {"tokens": 500, "cost": 0})
     assert [(limit.setting, limit.most) for limit in own.limits] == [
-        ("the task's budget.tokens", 500.0),
+        ("the task's own budget", 500.0),
         ("auto.budget.day_tokens", 50.0),
     ]
 

@@ -57,7 +57,7 @@ def test_an_error_that_stays_is_in_the_list(tell: Tell, clock: SimpleNamespace) 
     clock.now += PASSES_S
     ((kind, text, following),) = tell(GONE).values()
     assert (kind, following) == ("trouble", "llmc doctor --repair")
-    assert text.endswith("cannot process this worker: w1 is no worktree any more")
+    assert text.endswith("the daemon cannot continue with this worker: w1 is no worktree any more")
     assert tell(None) == {}
     assert tell(GONE) == {}, "counted from its own beginning"
 

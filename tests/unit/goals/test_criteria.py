@@ -50,7 +50,7 @@ def test_done_is_not_reached() -> None:
     assert (failing.goal.status, wants_check(failing)) == (GoalStatus.ACTIVE, False)
     (question,) = questions(failing)
     assert (question.id, question.work_node_id, question.reason.kind) == ("goal_1", "", "criteria")
-    assert "passed on 1a2b3c4d: `tox`: failed with code 1" in question.reason.question
+    assert "are met at commit 1a2b3c4d: `tox` failed with code 1" in question.reason.question
     assert "make test" not in question.reason.question
 
     again = after(failing, goal_end.answered(failing, CHECK_AGAIN, START))

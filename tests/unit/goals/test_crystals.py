@@ -34,7 +34,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
         ),
         START,
     )
-    assert told.current_state == "reported done, but not landed yet"
+    assert told.current_state == "reported as done, but not landed yet"
     told = replace(told, decisions=(Decision(decision="by hand", rationale="no grammar"),))
     merged = Merged(
         "1a2b3c4d5e6f7890",

@@ -284,7 +284,7 @@ def test_done_is_what_is_merged() -> None:
     leaf.look(seen(reports=(Update(status=Claim.DONE, summary="all", evidence=proof),)), after=10)
     assert leaf.types()[-1] == "work.says_done"
     assert (leaf.one.status, leaf.node.status) == (S.ACTIVE, N.IN_PROGRESS)
-    assert leaf.crystals["S1.1.1"].current_state == "reported done, but not landed yet"
+    assert leaf.crystals["S1.1.1"].current_state == "reported as done, but not landed yet"
 
 
 def status(leaf: OneLeaf, wanted: GoalStatus) -> None:

@@ -124,7 +124,7 @@ def test_another_plan_is_asked_for_with_what_there_is() -> None:
         ({"actions": [{"type": "nudge"}]}, "$.actions[0]: `message` is missing"),
         (
             {"actions": [{"type": "nudge", "message": "m", "question": "q"}]},
-            "$.actions[0]: `question` does not belong to `nudge`",
+            "$.actions[0]: `question` is not allowed for type `nudge`",
         ),
         ({"actions": [{"type": "escalate", "question": "q"}]}, "$.actions[0]: `options` is missing"),
         (

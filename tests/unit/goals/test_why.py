@@ -67,7 +67,7 @@ def test_the_four_questions_are_answered() -> None:
     found = asked()
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
-    assert "sent      nudge (mode: sessions_send) 100s ago: unconfirmed (no receipt); 2 sent in total" in text
+    assert "sent      status check to the worker 100s ago: unconfirmed (no receipt); 2 sent in total" in text
     assert "backoff   ends at 1020" in text
     assert "last seen 400s ago" in text
     assert "last confirmed 450s ago" in text
@@ -132,8 +132,8 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     text = "\n".join(why_goal(view, 0).lines)
     assert "ready     S1.1.1" in text
     assert "working   S1.1.1" in text
-    assert "waits     T2.1 for P1" in text
-    assert "holds up  S1.1.1: 2 other plan items" in text
+    assert "waiting   T2.1 for P1" in text
+    assert "blocking  S1.1.1 (blocks 2 other plan items)" in text
     part = why_node(view, view.nodes["T2.1"])
     assert part.data["waitsFor"] == ["P1"]
     assert "starts after P1" in "\n".join(part.lines)

@@ -95,7 +95,7 @@ def test_the_question_has_all_a_person_needs() -> None:
         "Which?",
         "1. A",
         "2. B",
-        "nudge",
+        "Tried so far: status check to the worker",
         "answer A_1",
         "Previous questions: 1",
     ):

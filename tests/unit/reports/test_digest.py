@@ -409,7 +409,7 @@ def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
         "the supervisor found a failure (process): it is gone",
         "remediation 1 started",
         "remediation 1 completed in 42 s",
-        "the daemon was killed (the time is that of its last event)",
+        "the daemon was killed (time shown: its last event)",
     ]
     assert digest(rows, 6.5, 20, Facts(running=True)).interruptions == ()
 

@@ -290,7 +290,7 @@ def limits(config: Budget, own: object = None) -> Limits:
         for unit in ("tokens", "cost"):
             most, setting = getattr(config, f"{scope}_{unit}"), f"auto.budget.{scope}_{unit}"
             if scope == "task" and _is_amount(own.get(unit)):
-                most, setting = own[unit], f"the task's budget.{unit}"
+                most, setting = own[unit], "the task's own budget"
             if most:
                 found.append(Limit(scope=scope, unit=unit, most=float(most), setting=setting))
     return Limits(limits=tuple(found), soft=config.soft)

@@ -83,7 +83,7 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
-            f"cannot block {node.kind} {node.node_id}: it has no open children",
+            f"cannot block {node.kind} {node.node_id}: all its children are done, cancelled or already blocked",
             hint="Run `llmc goal show` to see the plan.",
         )
     nodes = [move_node(one, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why) for one in parts]
@@ -101,7 +101,9 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
     parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
         hint = "Run `llmc goal show` to see the plan."
-        raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
+        raise Refused(
+            f"cannot unblock {node.kind} {node.node_id}: it is {node.status}, not blocked", hint=hint
+        )
     change = Change()
     for one in parts:
         change = joined(change, freed(view, one, now, reason, word=reason))
@@ -111,7 +113,7 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     shape = shape_of(view.nodes)
     if node.status is not NodeStatus.DONE or node.node_id in shape.children:
-        hint = "Only done plan items without children can be reopened. To reopen a parent, reopen one of its children."
+        hint = "Only done plan items without children can be reopened. To reopen a parent, run `llmc work reopen` with one of its children."
         raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
     line = (node.node_id, *shape.parents[node.node_id])
     reopened = {one: replace(view.nodes[one], status=NodeStatus.TODO) for one in line}
@@ -134,9 +136,9 @@ def set_recovery(
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
-        hint = "Set the options on its children. Run `llmc goal show` to see the plan."
+        hint = "Run `llmc work recovery` with its children instead; run `llmc goal show` to see the plan."
         raise Refused(
-            f"cannot set recovery options for {node.kind} {node.node_id}: only plan items without children have them",
+            f"cannot set recovery options for {node.kind} {node.node_id}: recovery options apply only to plan items without children",
             hint=hint,
         )
     changed = replace(node, recovery_policy=recovery, idle_after_ms=idle_after_ms, updated_at=now)

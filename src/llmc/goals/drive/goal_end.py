@@ -110,13 +110,13 @@ def unchecked(goal: Goal) -> tuple[str, ...]:
 
 
 def _reason(goal: Goal, failed: Sequence[Tested], commit: str) -> BlockedReason:
-    said = "; ".join(f"`{one.command}`: {one.result}" for one in failed)
-    on = f" on {commit[:12]}" if commit else ""
+    said = "; ".join(f"`{one.command}` {one.result}" for one in failed)
+    on = f" at commit {commit[:12]}" if commit else ""
     return BlockedReason(
         kind=CRITERIA,
-        text=fit(f"the plan is done, but not all success criteria passed{on}: {said}", 1000),
+        text=fit(f"the plan is done, but not all success criteria are met{on}: {said}", 1000),
         question=fit(
-            f"The plan is done, but not all success criteria passed{on}: {said}. How should the goal proceed?",
+            f"The plan is done, but not all success criteria are met{on}: {said}. How should llmc proceed?",
             1000,
         ),
         options=(CHECK_AGAIN, COMPLETE, CANCEL),
@@ -161,8 +161,8 @@ def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change
         return Change(events=(event,))
     reason = BlockedReason(
         kind=PLAN,
-        text=fit(f"no plan: {why}", 1000),
-        question=fit(f"Planning failed: {why}. How should the goal proceed?", 1000),
+        text=fit(f"planning failed: {why}", 1000),
+        question=fit(f"Planning failed: {why}. How should llmc proceed?", 1000),
         options=(PLAN_AGAIN, CANCEL),
     )
     return _asking(view.goal, reason, event)
@@ -178,7 +178,7 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
         kind=REPLAN,
         text=wish,
         question=fit(
-            f"Replanning failed (reason for replanning: {fit(wish, 300)}): {why}. How should the goal proceed?",
+            f"Replanning failed (reason for replanning: {fit(wish, 300)}): {why}. How should llmc proceed?",
             1000,
         ),
         options=(PLAN_AGAIN, KEEP, CANCEL),

@@ -156,7 +156,7 @@ def override_node(
     if node.status is N.CANCELLED and to is not N.CANCELLED:
         raise _illegal(what, node.status, to)
     if not reason.strip():
-        raise IllegalMove(f"cannot override {what} without a reason", hint='Pass --reason "why".')
+        raise IllegalMove(f"cannot override {what} without a reason", hint="Pass --reason TEXT.")
     blocked = BlockedReason(kind=actor, text=reason) if to is N.BLOCKED else None
     shown = _shown(what, to, blocked, proof)
     data = {**_data(node.status, to, reason, actor), **shown}
@@ -167,7 +167,7 @@ def override_node(
 def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> tuple[Node, Event]:
     if not node.overridden:
         raise IllegalMove(
-            f"the status of {node.kind} {node.node_id} is not overridden",
+            f"cannot clear the override of {node.kind} {node.node_id}: its status is not overridden",
             hint="Run `llmc goal show` to see the plan; overrides are marked `(set by the user)`.",
         )
     event = node.event("work.released", now, {"reason": reason, "actor": actor})
@@ -253,7 +253,7 @@ def _shown(
 
 def _illegal(what: str, before: str, to: str) -> IllegalMove:
     said = f"{what} is already {to}" if before == to else f"cannot change {what} from {before} to {to}"
-    return IllegalMove(said, hint="Run `llmc goal show` to see the plan.")
+    return IllegalMove(said, hint="Run `llmc goal show` to see the current status.")
 
 
 _COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")

@@ -249,7 +249,9 @@ def _decisions(value: Any) -> tuple[Decision, ...]:
 def _decision(entry: Any) -> Decision:
     if isinstance(entry, dict):
         if not {"decision"} <= entry.keys() <= {"decision", "rationale"}:
-            raise ValueError("a decision must have `decision`; the only other key allowed is `rationale`")
+            raise ValueError(
+                "a decision must have the key `decision`; the only other key allowed is `rationale`"
+            )
         why = _text(MAX_NEXT)(entry.get("rationale", ""))
         return Decision(decision=_text(MAX_ITEM)(entry["decision"]), rationale=why)
     return Decision(decision=_text(MAX_ITEM)(entry))
@@ -262,7 +264,7 @@ def _tests(value: Any) -> tuple[Tested, ...]:
 def _tested(entry: Any) -> Tested:
     if isinstance(entry, dict):
         if not {"command"} <= entry.keys() <= {"command", "result"}:
-            raise ValueError("a test must have `command`; the only other key allowed is `result`")
+            raise ValueError("a test must have the key `command`; the only other key allowed is `result`")
         return Tested(
             command=_text(MAX_ITEM)(entry["command"]), result=_text(MAX_ITEM)(entry.get("result", ""))
         )

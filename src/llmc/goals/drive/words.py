@@ -14,6 +14,7 @@ from llmc.goals.model import (
     Crystallization,
     Evidence,
     Goal,
+    Mode,
     Node,
     Tested,
 )
@@ -25,10 +26,28 @@ MAX_HANDOFFS = 8
 
 _CUT = " [...]"
 _NOT_TRIED = ("escalate", "reminder", "withdraw")
+#: what was sent, by its purpose, and where it went
+_SENT = {
+    "work": "instruction {to}",
+    "answer": "answer {to}",
+    "nudge": "status check {to}",
+    "replan": "request to the planner to split the work",
+    "diagnose": "request to the planner for advice",
+    "reassign": "instruction for another worker",
+    "escalate": "question to you",
+    "reminder": "reminder to you",
+    "withdraw": "withdrawal of the task",
+}
+_TO = {Mode.SEND: "to the worker", Mode.SPAWN: "as a new task", Mode.ESCALATE: "to you"}
 _TAKEN_OVER = (
-    "Another worker started this task but did not finish it. Its unfinished work is in the trash and was not merged."
+    "Another worker started this task but did not finish it. The unfinished work is in the trash and has not landed."
     " Check the current state of the repository; when in doubt, start over."
 )
+
+
+def sent_words(purpose: str, mode: Mode) -> str:
+    """What was sent, for people."""
+    return _SENT.get(purpose, purpose).format(to=_TO[mode])
 
 
 def instruction_hash(text: str) -> str:
@@ -110,9 +129,11 @@ def replan_text(node: Node) -> str:
 
 def question_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
     """A question to the user: what is blocked, why, what was tried, and the options."""
-    sent = [d.purpose for d in assignment.dispatch_history]
-    tried = ", ".join(dict.fromkeys(purpose for purpose in sent if purpose not in _NOT_TRIED))
-    asked = sent.count("escalate")
+    sent = assignment.dispatch_history
+    tried = ", ".join(
+        dict.fromkeys(sent_words(d.purpose, d.mode) for d in sent if d.purpose not in _NOT_TRIED)
+    )
+    asked = sum(d.purpose == "escalate" for d in sent)
     lines = [
         f"{fit(goal.title, 200)}: {node.node_id}, {fit(node.name, 200)}, needs you.",
         f"Why: {fit(reason.text, 1000)}",
@@ -128,7 +149,7 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
 def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
     """A question of the goal itself, or its reminder."""
     lines = [
-        f"Reminder {told}: still waiting for you." if told else "",
+        f"Reminder {told}: this question is still waiting for your answer." if told else "",
         f"{fit(goal.title, 200)} needs you.",
         fit(reason.question or reason.text, 1000),
         *_numbered(reason.options),
@@ -139,12 +160,15 @@ def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
 
 def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
     asked = question_text(goal, node, assignment, reason)
-    return fit(f"Reminder {assignment.reminders}: still waiting for you.\n{asked}", MAX_QUESTION)
+    return fit(
+        f"Reminder {assignment.reminders}: this question is still waiting for your answer.\n{asked}",
+        MAX_QUESTION,
+    )
 
 
 def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = None) -> BlockedReason:
     """The question after all recovery steps: the planner's, or how to proceed."""
-    kind, question = "failed" if failed else "stalled", f"How should {node.node_id} proceed?"
+    kind, question = "failed" if failed else "stalled", f"How should llmc proceed with {node.node_id}?"
     options: tuple[str, ...] = ("try again", "try again, with this hint: ...", "cancel it")
     if advice is not None and advice.question and not failed:
         question, options = fit(advice.question, 1000), advice.options
@@ -192,7 +216,7 @@ def _bullets(items: Iterable[str]) -> str:
 def _place(goal: Goal, node: Node, parents: Iterable[Node]) -> str:
     lines = [f"Goal: {goal.title}", goal.problem_statement]
     lines += [f"{parent.kind.value.capitalize()} {parent.node_id}: {parent.name}" for parent in parents]
-    return "\n".join(line for line in (*lines, f"This is {node.node_id}.") if line.strip())
+    return "\n".join(line for line in (*lines, f"This task is plan item {node.node_id}.") if line.strip())
 
 
 def _built_on(handoffs: Iterable[tuple[Node, Crystallization | None]]) -> str:
@@ -229,7 +253,7 @@ def of_report(
 ) -> Crystallization:
     """Summary of a worker's report."""
     state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
-    said = "reported done, but not landed yet" if claims_done(update) else state[update.status]
+    said = "reported as done, but not landed yet" if claims_done(update) else state[update.status]
     return of_node(
         crystal_id,
         node,

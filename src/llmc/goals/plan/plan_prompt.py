@@ -520,7 +520,7 @@ def _fields(index: int, action: dict[str, Any]) -> list[Problem]:
     path = f"$.actions[{index}]"
     missing = [Problem(path, f"`{key}` is missing", False) for key in sorted(wanted - given)]
     return missing + [
-        Problem(path, f"`{key}` does not belong to `{action['type']}`", False)
+        Problem(path, f"`{key}` is not allowed for type `{action['type']}`", False)
         for key in sorted(given - wanted)
     ]
 

@@ -156,7 +156,7 @@ def _restarted(
         old = view.nodes.get(former.get(id, id))
         before = old.status if old is not None else NodeStatus.TODO
         if before is not node.status:
-            said = "marked done in the plan" if node.status is NodeStatus.DONE else "the work changed"
+            said = "marked done in the plan" if node.status is NodeStatus.DONE else "changed in the plan"
             events.append(node.event(f"work.{node.status}", now, {"from": str(before), "reason": said}))
     return events
 
@@ -259,10 +259,9 @@ def split_leaf(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Change | Problems:
     """Split a leaf: a task gets subtasks, a subtask is replaced by several."""
-    if room_for_split(view, leaf_id, limits) < len(split.subtasks):
-        return (
-            Problem("$.subtasks", f"{leaf_id} cannot be split into {len(split.subtasks)} subtasks", False),
-        )
+    if (most := room_for_split(view, leaf_id, limits)) < len(split.subtasks):
+        text = f"{leaf_id} cannot be split into {len(split.subtasks)} subtasks; at most {most} are allowed"
+        return (Problem("$.subtasks", text, False),)
     if problems := _used_before(view, [part.id for part in split.subtasks]):
         return bounded(problems)
     leaf = view.nodes[leaf_id]

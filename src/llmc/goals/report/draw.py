@@ -12,7 +12,7 @@ from llmc.goals.drive.ladder import worker_of
 from llmc.goals.model import Assignment, AssignmentStatus, GoalStatus, GoalView, Node, NodeKind, NodeStatus
 from llmc.goals.plan.plan import children_of, walk
 
-#: a text and its style: a colour, "bold", "dim" or ""
+#: a text and its style: a color, "bold", "dim" or ""
 Span = tuple[str, str]
 Line = tuple[Span, ...]
 

@@ -336,7 +336,7 @@ def _planner(planner: PlannerRef) -> str:
     if not planner.prompt_template_id:
         return f"Planned {escaped(planner.model_ref)}."
     template = code(f"{planner.prompt_template_id} {planner.prompt_template_hash}")
-    return f"Planned by {escaped(planner.model_ref)} with the prompt {template}."
+    return f"Planned by {escaped(planner.model_ref)} with the prompt template {template}."
 
 
 def _latest(kept: Sequence[Crystallization], node_id: str) -> Crystallization | None:

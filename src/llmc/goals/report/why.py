@@ -8,7 +8,8 @@ from msgspec import Struct, field
 
 from llmc.goals.drive import ladder
 from llmc.goals.drive.goal_end import wants_check
-from llmc.goals.drive.ladder import Policy, Situation, may_touch
+from llmc.goals.drive.ladder import Policy, Situation, may_touch, worker_of
+from llmc.goals.drive.words import sent_words
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -43,7 +44,7 @@ _STEPS = {
 }
 
 
-_AT_A_TICK = "sent at the next tick with free capacity (to run a tick now: llmc goal tick)"
+_AT_A_TICK = "will be sent at the next tick with free capacity (to run a tick now: llmc goal tick)"
 
 
 class Clock(Struct, frozen=True):
@@ -86,10 +87,10 @@ def why_assignment(
         f"{assignment.assignment_id}: {assignment.work_node_id}{name}",
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {assignment.status}" + (f": {reason}" if reason else ""),
-        f"  who       {assignment.session_key or f'no worker yet (pool {assignment.agent_id})'}"
+        f"  worker    {worker_of(assignment.session_key) or f'none yet (pool {assignment.agent_id})'}"
         + (f", task {assignment.run_id}" if assignment.run_id else ""),
         f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
-        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress (then llmc takes the next recovery step)",
+        f"  retries   {assignment.retry_count} of {policy.max_retries} since the last progress (after that, llmc takes the next recovery step)",
         "  backoff   " + (f"ends {clock.to_come(backoff)}" if backoff else "none"),
         *_progress_lines(assignment, ours, clock),
         f"  next      {comes.what}" + (f" {clock.to_come(comes.at)}" if comes.at is not None else ""),
@@ -132,7 +133,9 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; next reminder" if due is not None else answer, due)
     if (pending := assignment.pending) is not None:
-        return Next(f"the next tick completes the pending {pending.purpose} with the same ID")
+        return Next(
+            f"the next tick completes this delivery with the same ID: {sent_words(pending.purpose, pending.mode)}"
+        )
     if assignment.status is S.QUEUED:
         backoff = assignment.backoff_until
         return Next(_AT_A_TICK if backoff is None else f"{_AT_A_TICK}, at the earliest", backoff)
@@ -158,7 +161,7 @@ def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
         return "nothing yet"
     how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
     tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
-    return f"{last.purpose} (mode: {last.mode}) {clock.ago(last.ts)}: {how}{tries}; {count} sent in total"
+    return f"{sent_words(last.purpose, last.mode)} {clock.ago(last.ts)}: {how}{tries}; {count} sent in total"
 
 
 def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
@@ -192,9 +195,9 @@ def why_node(view: GoalView, node: Node) -> Why:
         f"{node.node_id}: {node.name}",
         f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
         f"  status    {node.status}" + (f": {reason}" if reason else ""),
-        "  who       no worker",
+        "  worker    none",
         f"  waits for {some(waits, MAX_SHOWN) or 'nothing'}",
-        f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
+        f"  blocks    {_others(behind)}" if behind else "  blocks    nothing",
         f"  next      {comes}",
     ]
     data = {
@@ -255,12 +258,12 @@ def why_goal(view: GoalView, percent: int) -> Why:
     if by[S.BLOCKED]:
         lines.append("            llmc inbox")
     lines += [
-        f"  waits     {leaf} for {some(ids, MAX_SHOWN)}"
+        f"  waiting   {leaf} for {some(ids, MAX_SHOWN)}"
         for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]
     ]
     if len(found.waiting) > MAX_SHOWN:
         lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")
-    lines += [f"  holds up  {leaf}: {_others(count)}" for leaf, count in most[:3] if count]
+    lines += [f"  blocking  {leaf} (blocks {_others(count)})" for leaf, count in most[:3] if count]
     data = {
         "kind": "goal",
         "goalId": view.goal.goal_id,

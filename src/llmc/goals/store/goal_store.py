@@ -52,7 +52,7 @@ def in_words(error: BaseException, path: Path, busy_s: float) -> LlmcError:
             f"cannot write {path}: the disk is full", hint="Free some space, then run the command again."
         )
     if code in _PLACE:
-        hint = "Check the owner and permissions of that path."
+        hint = "Check the owner and permissions of that path, then run the command again."
         return GoalStoreError(f"cannot use {path}: {error}", hint=hint)
     return GoalStoreError(f"{path}: {error}")
 
@@ -343,7 +343,7 @@ class GoalStore:
 
     def _newer(self, version: int) -> NewerStore:
         return NewerStore(
-            f"{self.path} has version {version}, but this llmc supports versions up to {VERSION}; nothing was changed",
+            f"{self.path} has format version {version}, but this llmc supports versions up to {VERSION}; nothing was changed",
             hint="Upgrade llmc to the version that wrote the file.",
         )
 

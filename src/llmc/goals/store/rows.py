@@ -415,7 +415,9 @@ class Writer(Reader):
         before = [decoded(Dispatch, payload) for (payload,) in rows]
         now = assignment.dispatch_history
         if [one.dispatch_id for one in before] != [one.dispatch_id for one in now[: len(before)]]:
-            raise StateError(f"{assignment.assignment_id}: the dispatch history is append-only")
+            raise StateError(
+                f"cannot save assignment {assignment.assignment_id}: its earlier dispatches must not change"
+            )
         for position, dispatch in enumerate(now):
             key = (assignment.assignment_id, position)
             if position >= len(before):
@@ -496,7 +498,7 @@ def decoded(kind: type[R], payload: str) -> R:
     except msgspec.MsgspecError as error:
         raise StateError(
             f"cannot read a record of type {kind.__name__.lower()} in the goal database: {error}",
-            hint="A newer llmc may have written it. Run `llmc goal export` to see its contents.",
+            hint="A newer llmc may have written it: upgrade llmc, or run `llmc goal export` to see its contents.",
         ) from error
 
 

@@ -449,9 +449,7 @@ class _View:
                 cause = f" ({run.cause})" if run.cause else ""
                 found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
             elif run.how is RunEnd.KILLED and run.ended is not None:
-                found.append(
-                    Interruption(run.ended, "the daemon was killed (the time is that of its last event)")
-                )
+                found.append(Interruption(run.ended, "the daemon was killed (time shown: its last event)"))
         inside = [one for one in found if one.at_unix >= self.since]
         return tuple(sorted(inside, key=lambda one: one.at_unix))
 

@@ -115,7 +115,7 @@ class _Page:
             "failed": f"Auto mode failed{at}{cause}{place}{why}",
             "killed": f"Auto mode ended unexpectedly (last activity: {self.when(runs.ended_unix or 0)})",
         }.get(runs.how or "", "")
-        again = f" It was started {runs.times} times." if runs.times > 1 else ""
+        again = f" Auto mode was started {runs.times} times." if runs.times > 1 else ""
         text = said + ("" if not said or said.endswith(".") else ".") + again
         style = "red" if runs.how in ("failed", "killed") else ""
         return [self.paint(line, style) if style else line for line in self._plain(text, 0, 3)]
@@ -231,7 +231,7 @@ class _Page:
 
     def pauses(self, report: Digest) -> list[str]:
         pauses = {f"parked ({cause})": row for cause, row in report.parks.items()}
-        pauses["uncommitted changes in the source"] = report.dirty_source
+        pauses["uncommitted changes in the source repository"] = report.dirty_source
         said = [
             f"{why}: {counted(row.times, 'time')}, {_long(row)}" for why, row in pauses.items() if row.times
         ]

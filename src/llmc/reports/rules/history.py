@@ -167,7 +167,7 @@ _OF_TASKS = (
 )
 #: events that are only listed as interruptions, and their text
 _INTERRUPTIONS = {
-    "base_failed": "no new tasks were started",
+    "base_failed": "auto mode started no new tasks",
     "base_passed": "the default branch passes validation again",
     "overseer_restart": "the supervisor restarted the daemon",
 }

@@ -97,7 +97,7 @@ def after_failure(
     if history.remediated:
         why = (
             f"failure spiral: the daemon failed again {ran_s:.0f} s after its restart "
-            f"(less than {cooldown_s:g} s): {failure.text}"
+            f"(cooldown: {cooldown_s:g} s): {failure.text}"
         )
         return End(
             Exit.SPIRAL,
@@ -110,7 +110,7 @@ def after_failure(
         return End(
             Exit.HUMAN,
             why,
-            "To find out what keeps failing, run `llmc events` and read logs/remediation_*.txt.",
+            "To find out what keeps failing, run `llmc events` and read logs/remediation_*.txt. Fix the cause, then run `llmc overseer` again.",
         ), history
     after = replace(history, remediated=True, remediations=(*history.remediations, now))
     return Remediate(after.attempt), after
@@ -141,7 +141,7 @@ def before_start(notes: Mapping[str, str]) -> End | None:
         return None
     said = "\n\n".join(f"{path}:\n{text.strip() or '(empty)'}" for path, text in notes.items())
     advice = "Resolve what the file describes, delete the file, then run `llmc overseer` again."
-    return End(Exit.MANUAL, f"manual intervention needed\n{said}", advice)
+    return End(Exit.MANUAL, f"the remediation agent requested manual intervention\n{said}", advice)
 
 
 #: an exiting daemon removes its registration a moment before its process is gone
@@ -195,7 +195,7 @@ def _other_daemon(expected: Identity, seen: Seen) -> Failure | None:
         text = f"{what}: expected {_name(expected)}, found {_name(found)}"
         return Failure(FailureKind.IDENTITY, text)
     if seen.beat_of is not None and seen.beat_of != expected.instance_id:
-        text = f"the heartbeat is from {seen.beat_of}, expected {expected.instance_id}"
+        text = f"the heartbeat is from another daemon: expected {expected.instance_id}, found {seen.beat_of}"
         return Failure(FailureKind.IDENTITY, text)
     return None
 
