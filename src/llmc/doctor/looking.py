@@ -110,7 +110,9 @@ def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
     except LlmcError as error:
         return None, seen.StateFacts(seen.StateFile.BROKEN, error.message, store.backup_is_good())
     wrong = [
-        f"the record of {r.name} is stored under {key}" for key, r in state.workers.items() if key != r.name
+        f"the entry for {r.name} is stored under the name {key}"
+        for key, r in state.workers.items()
+        if key != r.name
     ]
     return state, seen.StateFacts(misfiled=tuple(wrong), backup_has_workers=store.backup_has_workers())
 
