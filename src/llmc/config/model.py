@@ -179,7 +179,9 @@ class SelfReview(Table, frozen=True, kw_only=True):
 
     enabled: Annotated[
         bool,
-        option("Self-review every task; `llmc start --self-review` and `--no-self-review` override this"),
+        option(
+            "Have agents review their own work for every task; `llmc start --self-review` and `--no-self-review` override this"
+        ),
     ] = False
     prompt: Annotated[
         str,
@@ -218,7 +220,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "Time that background processes may keep running after their agent stops with commits",
+            "Maximum time that background processes may keep running after their agent stops with commits",
             ge=0,
         ),
     ] = 60.0
@@ -439,7 +441,8 @@ class Overseer(Table, frozen=True, kw_only=True):
     restart_cooldown_secs: Annotated[
         float,
         duration(
-            "If the daemon fails again within this time after a remediation, the supervisor gives up", gt=0
+            "Time after a remediation during which another failure of the daemon makes the supervisor give up",
+            gt=0,
         ),
     ] = 60.0
     remediation_timeout_secs: Annotated[float, duration("Maximum time per remediation", gt=0)] = 1800.0

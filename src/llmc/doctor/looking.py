@@ -227,7 +227,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
         if not (worktree / ".git").exists():
             return seen.Tree(problem=".git is missing", foreign=True, tip=tip)
         if not git.is_worktree_of(worktree, project.root.path):
-            return seen.Tree(problem="not a worktree of this root", foreign=True, tip=tip)
+            return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
         return None

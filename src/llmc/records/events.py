@@ -64,7 +64,7 @@ ACTIONS: dict[str, str] = {
     "work_restored": "work from the trash was restored to a worker (`ref`, `commit`)",
     "work_pinned": "work was saved under a trash ref before a reset (`ref`)",
     "worktree_linked": (
-        "llmc repaired a worktree's missing or wrong link to the clone (`ref`: the trash ref with the wrong `.git`)"
+        "llmc repaired a worktree's missing or wrong link to the root's clone (`ref`: the trash ref with the wrong `.git`)"
     ),
     "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
@@ -85,7 +85,7 @@ ACTIONS: dict[str, str] = {
     "task_quarantined": "a task failed three times, or cannot be done as written, and is quarantined (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
     "task_proposed": "a worker proposed a task, which needs `llmc tasks approve` (`task_id`, `subject`)",
-    "task_received": "the task pool command returned a task (`task_id`, `subject`)",
+    "task_received": "the command in `auto.task_pool_command` returned a task (`task_id`, `subject`)",
     "task_prioritised": "the user changed the priority of a task (`task_id`, `subject`, `priority`)",
     "task_approved": "the user approved a task proposed by a worker (`task_id`, `subject`)",
     "task_requeued": "the user requeued a task; its failed attempts no longer count (`task_id`, `subject`)",

@@ -34,7 +34,7 @@ KINDS: dict[str, str] = {
     "question": "a worker asked a question, needs permission, or ran `llmc report blocked`",
     "dialog": "the agent has an open dialog that the next message would answer",
     "held": "a worker is on hold; severity `notice` for the first hour, then `waiting`",
-    "offline": "a worker with a task has no running agent",
+    "offline": "a worker has a task, but its agent is not running",
     "crash": "a worker's agent crashed",
     "start_failed": "a worker's agent did not start: it exited immediately or was not ready in time",
     "error": "a worker stopped with an error",
@@ -54,7 +54,7 @@ KINDS: dict[str, str] = {
     "proposed": "a worker proposed a task; approve it with `llmc tasks approve`",
     "task_question": "a task is waiting for your decision",
     "stuck": "some tasks are in a dependency cycle or depend on an unknown task; other tasks are not affected",
-    "bad_input": "llmc skipped a file or a row that it cannot use",
+    "bad_input": "llmc skipped a file or a row that it cannot read",
     "goal_question": "a goal or plan item has a question",
     "goal_stalled": "a plan item has stalled",
     # of the fleet

@@ -74,7 +74,7 @@ def _make_private(_: Project, path: str) -> str:
         os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
     except OSError as error:
         raise explain(error, f"cannot change the permissions of {path}") from error
-    return "now private"
+    return "made private"
 
 
 def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:

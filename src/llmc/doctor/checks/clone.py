@@ -109,7 +109,7 @@ def _changed(_: Facts, seen: tuple[Setting, ...]) -> Iterator[Finding]:
             continue
         is_now = f"is {setting.found!r}" if setting.found is not None else "is not set"
         should = f"{setting.wanted!r}" if setting.wanted is not None else "unset"
-        text = f"git setting {setting.key} in the root's clone {is_now}, expected {should}"
+        text = f"git setting {setting.key} in the root's clone {is_now}; it should be {should}"
         yield fixable(text, subject=setting.key)
 
 
