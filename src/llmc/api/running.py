@@ -274,7 +274,7 @@ def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
     advice = f"To stop both, press Ctrl-C in the supervisor's terminal, or run: kill -TERM {by.split()[1]}."
     text = f"a supervisor is running ({by}) and would restart the daemon"
     if not force:
-        raise Refused(text, hint=f"{advice} To stop only the daemon, run `llmc down --force`.")
+        raise Refused(text, hint=f"{advice} To stop the daemon anyway, run `llmc down --force`.")
     tell(f"{text}. {advice}")
 
 

@@ -286,7 +286,10 @@ def _pane(project: Project, name: str) -> Pane:
             raise
         pane = None  # never started
     if pane is None:
-        starter = "overseer" if is_overseer else "up --detach"
-        who = "the remediation agent" if is_overseer else f"the agent of {name}"
-        raise Refused(f"{who} is not running", hint=f"Run `llmc {starter}` to start it.")
+        if is_overseer:
+            raise Refused(
+                "the remediation agent is not running",
+                hint="The supervisor starts it after a failure. To run the supervisor: llmc overseer",
+            )
+        raise Refused(f"the agent of {name} is not running", hint="Run `llmc up --detach` to start it.")
     return pane
