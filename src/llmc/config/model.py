@@ -40,7 +40,7 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     command: Annotated[
         Text,
         option(
-            "Command that reads the planning prompt on standard input and prints the plan; empty means Claude Code",
+            "Command that reads the planning prompt on stdin and prints the plan; empty means Claude Code",
             example="~/bin/plan-goal",
         ),
     ] = ""
@@ -180,7 +180,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
     enabled: Annotated[
         bool,
         option(
-            "Have agents review their own work for every task; `llmc start --self-review` and `--no-self-review` override this"
+            "Have agents review their own work; `llmc start --self-review` or `--no-self-review` overrides this"
         ),
     ] = False
     prompt: Annotated[
@@ -334,7 +334,7 @@ class Notify(Table, frozen=True, kw_only=True):
     desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
     command: Annotated[
         Text,
-        option("Command that receives each notification as JSON on standard input", example="~/bin/tell-me"),
+        option("Command that receives each notification as JSON on stdin", example="~/bin/tell-me"),
     ] = ""
     webhook: Annotated[
         str,
@@ -379,14 +379,14 @@ class Auto(Table, frozen=True, kw_only=True):
     post_accept_command: Annotated[
         Text,
         option(
-            "Command to run after each task lands, in the directory where auto mode was started; a failure stops auto mode",
+            "Command to run after a task lands, in the directory where auto mode started; failure ends auto mode",
             example="make deploy",
         ),
     ] = ""
     task_pool_command: Annotated[
         Text,
         option(
-            "Command that prints a new task when a worker has none; runs in the directory where auto mode was started",
+            "Command that prints a task for a worker without one; runs in the directory where auto mode started",
             example="scripts/next-task",
         ),
     ] = ""
@@ -394,7 +394,7 @@ class Auto(Table, frozen=True, kw_only=True):
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
         option(
-            "What to do with tasks that agents create: hold them for `llmc tasks approve` (propose), run them (accept) or disallow them (off)"
+            "How to handle tasks that agents create: hold for approval (propose), run (accept) or disallow (off)"
         ),
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
@@ -434,7 +434,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before the supervisor resets a worker and restarts the daemon; longer by default with goals",
+            "Time without progress before a worker is reset and the daemon restarted; longer with goals enabled",
             gt=0,
         ),
     ] = 3600.0
