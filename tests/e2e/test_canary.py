@@ -129,7 +129,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     [
         ("hook:SessionStart", "ready", "did not run the SessionStart hook"),
         pytest.param(
-            *("enter", "submit", "never confirmed: the agent did not accept the prompt"),
+            *("enter", "submit", "did not confirm a prompt: the agent did not accept the prompt"),
             marks=pytest.mark.soak,
         ),
         ("hook:Stop", "stop", "did not run the Stop hook at the end of its turn"),

@@ -115,7 +115,7 @@ def test_down_needs_neither_configuration_nor_state(scripted: Fleet) -> None:
 
 def test_init_says_no_where_it_would_do_harm(scripted: Fleet) -> None:
     scripted.set_up("adam")
-    assert "already has a root" in scripted.llmc("init", code=3).err
+    assert "already has one" in scripted.llmc("init", code=3).err
     inside = scripted.llmc(
         "--root",
         str(scripted.root),

@@ -94,7 +94,7 @@ def test_only_the_screen_that_is_looked_at(fleet: Fleet, listener: Listener) -> 
     listener.subscription.watch_screens("baker")
     wait_until(lambda: listener.screens("baker"))
     fleet.llmc("down")
-    wait_until(lambda: "no running agent" in listener.screens("baker")[-1])
+    wait_until(lambda: "the agent is not running" in listener.screens("baker")[-1])
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)

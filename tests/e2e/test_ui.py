@@ -193,7 +193,7 @@ def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
     ui.sees("NEEDS YOU", "daemon not running", "IDLE 1  adam")
     fleet.tmux("kill-server")
     ui.press("Right")
-    ui.sees("no running agent")
+    ui.sees("the agent is not running")
     ui.press(":")
     ui.type("up --detach")
     ui.press("Enter")

@@ -65,9 +65,11 @@ def next_to_accept(project: Project) -> str:
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise Refused("no worker is waiting for review", hint="Run `llmc status` to see all workers.")
+        raise Refused(
+            "nothing to accept: no worker is waiting for review", hint="Run `llmc status` to see all workers."
+        )
     raise UsageError(
-        f"several workers are waiting for review: {', '.join(waiting)}",
+        f"no worker specified, and several are waiting for review: {', '.join(waiting)}",
         hint=f"Run `llmc review` first, or specify a worker: llmc accept {waiting[0]}",
     )
 
@@ -82,7 +84,7 @@ def rebase(project: Project, name: str) -> "Rebased":
 
 
 def pick(project: Project, name: str, branch: str) -> "Picked":
-    """Copy a worker's commits to a new branch in the source."""
+    """Copy a worker's commits to a new branch in the source repository."""
     from llmc.landing import pick as picking
 
     project.store.worker(name)

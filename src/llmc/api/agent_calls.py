@@ -39,7 +39,7 @@ def hook_command(arguments: list[str]) -> list[str]:
             hint="Do not run this command yourself; the hooks in an agent's settings run it.",
         )
     if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
-        raise Refused(f"{who.name} cannot send hook events to {arguments[0]}")
+        raise Refused(f"{who.name} can send hook events only to its own inbox, not to {arguments[0]}")
     return [sys.executable, "-I", "-S", hook_client.__file__, *arguments]
 
 

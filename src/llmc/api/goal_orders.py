@@ -99,7 +99,7 @@ def undriven(project: Project) -> str:
 def tick_now(project: Project, reason: str, limit_s: float = LIMIT_S) -> Ticked:
     """Run one tick that starts after this call."""
     if not project.config.overseer.goals.enabled:
-        raise Refused("goals are disabled", hint=f"To enable them: {ENABLE}")
+        raise Refused("cannot check goals: goals are disabled", hint=f"To enable them: {ENABLE}")
     if not project.daemon_runs():
         return Runner(project).tick(project, reason)
     log(project, f"tick requested: {reason}")
@@ -116,7 +116,7 @@ def _of_daemon(project: Project, limit_s: float) -> Ticked:
         time.sleep(POLL_S)
     raise LlmcError(
         f"the daemon did not check goals within {limit_s:g} s",
-        hint="Run `llmc logs goals` and `llmc doctor` to find out why.",
+        hint="Run `llmc logs goals` and `llmc doctor` to find out why, then run the command again.",
     )
 
 

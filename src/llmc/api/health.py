@@ -38,8 +38,8 @@ def require_usable(found: Health) -> None:
     """Refuse to repair with an invalid configuration."""
     if found.facts.config_problems:
         raise Refused(
-            "cannot repair because config.toml is invalid: " + "; ".join(found.facts.config_problems),
-            hint="Run `llmc config edit`, then `llmc doctor --repair` again.",
+            "cannot repair the root: config.toml is invalid: " + "; ".join(found.facts.config_problems),
+            hint="Fix the file with `llmc config edit`, then run `llmc doctor --repair` again.",
         )
 
 

@@ -49,8 +49,8 @@ def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> 
     existing = setup.existing_root(where, target)
     if existing is not None and not reuse and not target:
         raise Refused(
-            f"this repository already has a root: {existing.path}",
-            hint="Use that root, or create another one with --target PATH.",
+            f"cannot create a root: this repository already has one ({existing.path})",
+            hint="Use that root, or create another one with `llmc init --target PATH`.",
         )
     root = (existing if reuse else None) or setup.create_root(
         where, setup.choose_target(target, where), agent

@@ -83,7 +83,7 @@ def accept(project: Project, name: str, commit: str, *, only_seen: bool = False)
     def act(show: Show) -> Said:
         now = workers.commit_of(project, name)
         if commit and now != commit:
-            text = f"{name} changed before you confirmed: its commit is now {now[:9]}, not {commit[:9]}; nothing landed"
+            text = f"nothing landed: the commit from {name} changed from {commit[:9]} to {now[:9]} before you confirmed"
             return Said(command, text, now_unix(), BAD)
         try:
             done = acceptance.accept(project, name, show, only_seen=only_seen)
@@ -112,7 +112,12 @@ def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
     def act(show: Show) -> Said:
         show("reverting")
         done = acceptance.undo(project, target)
-        return Said(command, f"reverted {done.commit[:9]}: {done.returned or 'done'}", now_unix(), GOOD)
+        return Said(
+            command,
+            f"reverted {done.commit[:9]}" + (f": {done.returned}" if done.returned else ""),
+            now_unix(),
+            GOOD,
+        )
 
     return command, guarded(command, act)
 

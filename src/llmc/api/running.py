@@ -134,7 +134,9 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
     pid = holder(project.root.lock("daemon"))
     is_auto = control.is_auto(project)
     if is_auto is None and project.daemon_runs():
-        raise Refused(f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Try again.")
+        raise Refused(
+            f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Run the command again."
+        )
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
         again = "Run `llmc down`, then run this command again."
         raise Refused(f"auto mode is already running ({pid}), so {named[0]} would have no effect", hint=again)
@@ -272,7 +274,7 @@ def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
     advice = f"To stop both, press Ctrl-C in the supervisor's terminal, or run: kill -TERM {by.split()[1]}."
     text = f"a supervisor is running ({by}) and would restart the daemon"
     if not force:
-        raise Refused(text, hint=f"{advice} Use `llmc down --force` to stop the daemon anyway.")
+        raise Refused(text, hint=f"{advice} To stop the daemon anyway, run `llmc down --force`.")
     tell(f"{text}. {advice}")
 
 

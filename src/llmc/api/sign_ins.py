@@ -156,8 +156,8 @@ class SignIns:
             return _File()
         except (OSError, ValueError, RecursionError) as error:
             raise Refused(
-                f"cannot read the web page's sign-in file {self._file}: {error}",
-                hint="Remove the file; every browser must then sign in again.",
+                f"cannot read the web server's sign-in file {self._file}: {error}",
+                hint=f"Run `rm {self._file}`; every browser must then sign in again.",
             ) from error
 
 

@@ -339,7 +339,7 @@ def capture(project: Project, workers: Sequence[str]) -> list[Screen]:
 
 def _screen(worker: str, at: float, pane: Pane | None, text: str) -> Screen:
     if pane is None:
-        return Screen(worker, at, (), "no running agent")
+        return Screen(worker, at, (), "the agent is not running")
     lines = tuple(line.rstrip() for line in text.rstrip("\n").split("\n"))
     return Screen(worker, at, lines, "the agent has exited" if pane.dead else "")
 
@@ -348,7 +348,7 @@ def _said(error: Exception) -> str:
     if isinstance(error, LlmcError):
         return error.message
     if isinstance(error, seeing.Unreadable):
-        return "the state cannot be read"
+        return "state.json cannot be read"
     return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
 
 

@@ -133,7 +133,7 @@ def _of_goals(project: Project) -> Iterator[Work]:
         with store.reading() as found:
             goals = [view.goal for view in found.views()]
     except LlmcError:
-        yield Work(f"unreadable goals: {store.path}", "llmc doctor")
+        yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
         return
     for goal in goals:
         if goal.status.goes_on:
@@ -166,13 +166,14 @@ def refuse_in_use(project: Project) -> None:
     """Refuse while the user, an accept or a supervisor uses the root."""
     if supervisor_record.runs(project.root):
         raise Refused(
-            f"a supervisor is running ({supervisor_record.name_of(project.root)})",
-            hint="Press Ctrl-C in the supervisor's terminal first.",
+            f"cannot uninstall: a supervisor is running ({supervisor_record.name_of(project.root)})",
+            hint="Press Ctrl-C in the supervisor's terminal, then run `llmc uninstall` again.",
         )
     panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
-            f"the root's tmux server is in use; {told_of(project, theirs)}", hint="Close these panes first."
+            f"cannot uninstall: {told_of(project, theirs)}",
+            hint="Close these panes, then run `llmc uninstall` again.",
         )
     for record in project.store.read().workers.values():
         reset.free_pane(project, record)
@@ -221,7 +222,7 @@ def _take_back_outside(project: Project) -> list[str]:
     with contextlib.suppress(LlmcError, OSError):
         project.root.wake_socket().unlink(missing_ok=True)
     if trust.forget(str(root)):
-        done.append(f"the entry in {trust.registry()}")
+        done.append(f"the root's entry in {trust.registry()}")
     return done
 
 

@@ -1,4 +1,4 @@
-"""The process of the web page: one for each root, known by the lock that it holds."""
+"""The process of the web server: one for each root, known by the lock that it holds."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from llmc.daemon import control
 from llmc.repo.project import Project
 
 #: printed when the page can be opened
-SERVING = "the web page is running"
+SERVING = "the web server is running"
 START_S = 30.0
 STOP_S = 10.0
 
@@ -25,8 +25,8 @@ def serving(project: Project) -> Iterator[None]:
     with locks.attempt(project.root.lock("web-server"), Rank.WEB_SERVER) as is_ours:
         if not is_ours:
             raise Refused(
-                f"the web page is already running: {locks.holder(project.root.lock('web-server'))}",
-                hint="To sign in: llmc web --link. To stop the web page: llmc web --stop",
+                f"the web server is already running: {locks.holder(project.root.lock('web-server'))}",
+                hint="To sign in, run `llmc web --link`. To stop the web server, run `llmc web --stop`.",
             )
         yield
 
@@ -48,16 +48,19 @@ def start(project: Project, arguments: list[str]) -> int:
         interval_s=0.02,
     )
     if process.poll() is not None:
-        raise LlmcError(f"the web page did not start: {control.last_line(control.said(project, begin))}")
+        raise LlmcError(f"the web server did not start: {control.last_line(control.said(project, begin))}")
     return process.pid
 
 
 def stop(project: Project) -> bool:
-    """Stop the page; returns whether it was running."""
+    """Stop the web server; returns whether it was running."""
     pid = pid_of(project)
     if pid is None:
         return False
     os.kill(pid, signal.SIGTERM)
     if not wait_until(lambda: pid_of(project) != pid, STOP_S):
-        raise LlmcError(f"the web page (pid {pid}) did not stop within {STOP_S:g} s", hint=f"kill -9 {pid}")
+        raise LlmcError(
+            f"the web server (pid {pid}) did not stop within {STOP_S:g} s",
+            hint=f"Run `kill -9 {pid}` to kill it.",
+        )
     return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.kinds import reader_of
+from llmc.attention.rules import WORDS
 from llmc.base import proc
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UsageError
 from llmc.base.names import OVERSEER
@@ -117,7 +118,10 @@ def _add_one(project: Project, tell: Tell) -> str:
     names = set(project.store.read().workers)
     name = next((n for n in NAMES if n not in names), None)
     if name is None:
-        raise UsageError("all default worker names are in use", hint="Choose a name: llmc add NAME")
+        raise UsageError(
+            "cannot add a worker: all default names are in use",
+            hint="Choose a name with `llmc add NAME`, then run `llmc start` again.",
+        )
     tell(f"no worker is idle; adding {name}")
     setup.add_worker(project, name, Worker())
     problem = bring_up(setup.new_project(project.root), name)
@@ -162,8 +166,9 @@ class Details(Struct, frozen=True):
 
 def details(project: Project, name: str) -> Details:
     record = project.store.worker(name)
+    reason = WORDS.get(record.reason, record.reason)
     facts = (
-        ("status", f"{record.status} {record.reason}".strip()),
+        ("status", f"{record.status} ({reason})" if reason else str(record.status)),
         ("task", record.assignment.task_id if record.assignment else ""),
         ("branch", record.branch),
         ("commit", record.commit_sha or ""),
@@ -281,6 +286,10 @@ def _pane(project: Project, name: str) -> Pane:
             raise
         pane = None  # never started
     if pane is None:
-        starter = "overseer" if is_overseer else "up --detach"
-        raise Refused(f"the agent of {name} is not running", hint=f"Run `llmc {starter}` to start it.")
+        if is_overseer:
+            raise Refused(
+                "the remediation agent is not running",
+                hint="The supervisor starts it after a failure. To run the supervisor: llmc overseer",
+            )
+        raise Refused(f"the agent of {name} is not running", hint="Run `llmc up --detach` to start it.")
     return pane

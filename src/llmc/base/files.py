@@ -183,7 +183,10 @@ def explain(error: OSError, what: str) -> LlmcError:
             hint="Free some space, then run the command again.",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
+        return LlmcError(
+            f"{what}: {error.strerror}",
+            hint="Check the owner and permissions of that path, then run the command again.",
+        )
     return LlmcError(f"{what}: {error.strerror or error}")
 
 

@@ -232,7 +232,7 @@ def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
     ours = _poll(fds, timeout_s)
     if ours is None:
         raise LockTimeout(
-            f"{path.stem} is busy: {holder(path)} has held the lock for over {timeout_s:g} s",
+            f"cannot lock {path.stem}: {holder(path)} has held the lock for over {timeout_s:g} s",
             hint="Wait for that process to finish or stop it, then run this command again.",
         )
     _sign(ours)

@@ -355,7 +355,7 @@ def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> Llm
         return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {cwd} is not a directory")
     if not isinstance(error, FileNotFoundError):
         return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {error.strerror or error}")
-    hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
+    hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]}, or fix its path with `llmc config edit`.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
 
 

@@ -86,7 +86,9 @@ def unset_value(path: Path, dotted: str) -> Config:
         _kind_at(parts)
         return _save(path, text, parts, data, [lambda: text])
     if _is_known_table(parts):
-        raise UsageError(f'"{join_key(parts)}" is a table; unset one of its keys', hint=_SCHEMA_HINT)
+        raise UsageError(
+            f'"{join_key(parts)}" is a table and cannot be unset; unset one of its keys', hint=_SCHEMA_HINT
+        )
     return _save(path, text, parts, without(data, parts), [lambda: _replaced(text, parts, msgspec.UNSET)])
 
 
@@ -160,7 +162,9 @@ def _problem(value: object, kind: inspect.Type) -> str:
 def _parse(raw: str, kind: inspect.Type, parts: KeyPath) -> Any:
     """The first valid reading of `raw`: as TOML, else as plain text."""
     if is_table(kind):
-        raise UsageError(f'"{join_key(parts)}" is a table; set one of its keys', hint=_SCHEMA_HINT)
+        raise UsageError(
+            f'"{join_key(parts)}" is a table and cannot be set; set one of its keys', hint=_SCHEMA_HINT
+        )
     problems = []
     for value in (*_as_toml(raw), raw):
         if not (problem := _problem(value, kind)):
@@ -213,7 +217,8 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
     new = next((new for new in map(_attempt, edits) if new is not None and _means(new, parts, wanted)), None)
     if new is None:
         raise ConfigError(
-            f"cannot change this option in {path} without changing other parts of the file", hint=EDIT_HINT
+            f"cannot change this option in {path} without changing other parts of the file",
+            hint="Change the option with `llmc config edit`, then run `llmc config check`.",
         )
     config, problems = check_text(new, path.name)
     if config is None:

@@ -281,7 +281,8 @@ def read_text(path: Path) -> str:
         raise NotFound(f"file not found: {path}", hint="Run `llmc init` to create a root.") from None
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {error.strerror}", hint="Check the owner and permissions of the file."
+            f"cannot read {path}: {error.strerror}",
+            hint="Check the owner and permissions of the file, then run the command again.",
         ) from error
     try:
         return data.decode()

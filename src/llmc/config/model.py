@@ -62,11 +62,14 @@ class GoalPolicy(Table, frozen=True, kw_only=True):
 
     allow_agents: Annotated[
         tuple[NonEmpty, ...],
-        option('Pools that goals may use: "auto", names of manual workers, or "*" for all', parse=as_array),
+        option(
+            'Workers that goals may use: "auto" for all auto workers, names of other workers, or "*" for all',
+            parse=as_array,
+        ),
     ] = ("auto",)
-    allow_cross_agent: Annotated[bool, option('Let goals use pools in allow_agents other than "auto"')] = (
-        False
-    )
+    allow_cross_agent: Annotated[
+        bool, option('Let goals use the workers in allow_agents other than "auto"')
+    ] = False
 
 
 class GoalStorage(Table, frozen=True, kw_only=True):
@@ -132,7 +135,7 @@ class Repo(Table, frozen=True, kw_only=True):
     setup: Annotated[
         Text,
         option(
-            "Command to run in each new worktree, and in a validation slot when files in setup_inputs change",
+            "Command to run in each new worktree, and in a validation slot when a file in setup_inputs changes",
             example="npm ci",
         ),
     ] = ""
@@ -146,12 +149,14 @@ class Repo(Table, frozen=True, kw_only=True):
     serena: Annotated[
         bool, option("Create a Serena project for each worktree and register the project with Serena")
     ] = False
-    push_after_accept: Annotated[bool, option("Push the source to its remote after work lands")] = False
+    push_after_accept: Annotated[
+        bool, option("Push the source repository to its remote after work lands")
+    ] = False
     validate_timeout_s: Annotated[float, duration("Timeout for the validate command", gt=0)] = 3600.0
     validate_in: Annotated[
         Literal["slot", "worktree"],
         option(
-            "Where validate runs: a clean checkout of the commit (slot) or the agent's worktree (worktree)"
+            "Where validate runs: a clean checkout of the commit (slot) or the worker's worktree (worktree)"
         ),
     ] = "slot"
     validate_slots: Annotated[
@@ -174,7 +179,9 @@ class SelfReview(Table, frozen=True, kw_only=True):
 
     enabled: Annotated[
         bool,
-        option("Self-review every task; `llmc start --self-review` and `--no-self-review` override this"),
+        option(
+            "Have agents review their own work; `llmc start --self-review` or `--no-self-review` overrides this"
+        ),
     ] = False
     prompt: Annotated[
         str,
@@ -213,7 +220,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "Time that background processes may keep running after their agent stops with commits",
+            "Maximum time that background processes may keep running after their agent stops with commits",
             ge=0,
         ),
     ] = 60.0
@@ -327,7 +334,7 @@ class Notify(Table, frozen=True, kw_only=True):
     desktop: Annotated[bool, option("Show desktop notifications with notify-send")] = False
     command: Annotated[
         Text,
-        option("Command that receives each notification as JSON on standard input", example="~/bin/tell-me"),
+        option("Command that receives each notification as JSON on stdin", example="~/bin/tell-me"),
     ] = ""
     webhook: Annotated[
         str,
@@ -372,14 +379,14 @@ class Auto(Table, frozen=True, kw_only=True):
     post_accept_command: Annotated[
         Text,
         option(
-            "Command to run after each task lands, where auto mode was started; a failure stops auto mode",
+            "Command to run after a task lands, in the directory where auto mode started; failure ends auto mode",
             example="make deploy",
         ),
     ] = ""
     task_pool_command: Annotated[
         Text,
         option(
-            "Command that prints a new task when a worker has none; runs where auto mode was started",
+            "Command that prints a task for a worker without one; runs in the directory where auto mode started",
             example="scripts/next-task",
         ),
     ] = ""
@@ -387,7 +394,7 @@ class Auto(Table, frozen=True, kw_only=True):
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
         option(
-            "Tasks created by agents: hold for `llmc tasks approve` (propose), run (accept), or disallow (off)"
+            "How to handle tasks that agents create: hold for approval (propose), run (accept) or disallow (off)"
         ),
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Maximum time per task", gt=0)] = 4 * 3600.0
@@ -395,14 +402,17 @@ class Auto(Table, frozen=True, kw_only=True):
         float, duration("Wait before retrying a task whose agent crashed; doubles with each crash", ge=0)
     ] = 10.0
     limit_backoff_secs: Annotated[
-        float, duration("Initial wait after a usage limit with no reset time; doubles up to 1 hour", gt=0)
+        float, duration("Initial wait after a usage limit without a reset time; doubles up to 1 hour", gt=0)
     ] = 300.0
     api_backoff_secs: Annotated[
         float,
         duration("Initial wait while the API is overloaded or unreachable; doubles up to 30 minutes", gt=0),
     ] = 60.0
     dirty_backoff_secs: Annotated[
-        float, duration("Initial wait while the source has uncommitted changes; doubles up to 1 hour", gt=0)
+        float,
+        duration(
+            "Initial wait while the source repository has uncommitted changes; doubles up to 1 hour", gt=0
+        ),
     ] = 60.0
     budget: Budget = Budget()
 
@@ -424,14 +434,15 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before a worker is reset and the daemon restarts; goals raise the default",
+            "Time without progress before a worker is reset and the daemon restarted; longer with goals enabled",
             gt=0,
         ),
     ] = 3600.0
     restart_cooldown_secs: Annotated[
         float,
         duration(
-            "If the daemon fails again within this time after a remediation, the supervisor gives up", gt=0
+            "Time after a remediation during which another failure of the daemon makes the supervisor give up",
+            gt=0,
         ),
     ] = 60.0
     remediation_timeout_secs: Annotated[float, duration("Maximum time per remediation", gt=0)] = 1800.0

@@ -132,7 +132,7 @@ def short_runtime_dir() -> Path:
     info = directory.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:
         raise NotFound(
-            f"{directory} is not a private directory owned by you",
+            f"cannot use {directory} for sockets: it is not a private directory owned by you",
             hint=f"Remove {directory}, then run the command again.",
         )
     return directory

@@ -82,7 +82,7 @@ def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | Non
     why = why_probe(last_verdict(project.root), client, tmux)
     if not why and not asked:
         return None
-    say(f"canary: {why or f'requested for {client} with {tmux}'}; testing in a scratch session")
+    say(f"canary: {why or f'a test of {client} with {tmux} was requested'}; testing in a scratch session")
     verdict = probe(project, say, client, tmux)
     if not verdict.passed:
         error = Refused(f"cannot start auto mode: {verdict.reason}", hint=f"{verdict.fix}.")
@@ -101,7 +101,8 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     with locks.claim(lock) as ours, _signals_end_it_in_order():
         if not ours:
             raise Refused(
-                f"another canary is running: {locks.holder(lock)}", hint="Wait for that canary to finish."
+                f"cannot run the canary: another canary is running ({locks.holder(lock)})",
+                hint="Wait for it to finish, then run the command again.",
             )
         end_leftovers(project.root)
         scratch = _scratch(project)
@@ -144,7 +145,7 @@ def repair_leftovers(root: Root) -> None:
     """As `end_leftovers`, but not while a canary runs."""
     with locks.claim(root.lock("canary")) as ours:
         if not ours:
-            raise Refused("a canary is running", hint="When it has finished, run `llmc doctor` again.")
+            raise Refused("a canary is running", hint="When it has finished, run the command again.")
         end_leftovers(root)
 
 
@@ -230,7 +231,7 @@ class _Drive(msgspec.Struct):
         for probe in PROBES:
             result = result_of(probe, self.seen)
             if result is not result_of(probe, before) and result is not Result.NOT_TRIED:
-                self.say(f"canary: {probe.name}: {result.value}")
+                self.say(f"canary: {probe.name.replace('_', ' ')}: {result.value}")
 
     def _has_failed(self) -> bool:
         return any(result_of(probe, self.seen) is Result.FAILED for probe in PROBES)

@@ -73,13 +73,15 @@ class Check(Struct, frozen=True):
     late: bool = False
 
 
-DETACH = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
+DETACH = "a terminal is attached; detach it (C-b d, or C-b C-b d inside another tmux), then run `llmc doctor --repair`"
 
 
 def held(worker: WorkerFacts, _: str) -> str:
     """Why a repair must not touch a worker on hold; "" if it may."""
     return (
-        f"the worker is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
+        f"the worker is on hold; run `llmc release {worker.record.name}`, then `llmc doctor --repair`"
+        if worker.record.held
+        else ""
     )
 
 
@@ -92,7 +94,7 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
         return DETACH
     # A stale index.lock may be what keeps `llmc accept` from finishing.
     if worker.record.accept is not None and kind != "index_lock":
-        return f"`llmc accept` has not finished; run `llmc accept {name}` first"
+        return f"`llmc accept` has not finished; run `llmc accept {name}`, then `llmc doctor --repair`"
     if worker.pane is PaneState.UNKNOWN:
         return "tmux did not answer; run `llmc doctor` again"
     return ""

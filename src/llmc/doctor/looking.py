@@ -110,7 +110,9 @@ def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
     except LlmcError as error:
         return None, seen.StateFacts(seen.StateFile.BROKEN, error.message, store.backup_is_good())
     wrong = [
-        f"the record of {r.name} is stored under {key}" for key, r in state.workers.items() if key != r.name
+        f"the entry for {r.name} is stored under the name {key}"
+        for key, r in state.workers.items()
+        if key != r.name
     ]
     return state, seen.StateFacts(misfiled=tuple(wrong), backup_has_workers=store.backup_has_workers())
 
@@ -225,7 +227,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
         if not (worktree / ".git").exists():
             return seen.Tree(problem=".git is missing", foreign=True, tip=tip)
         if not git.is_worktree_of(worktree, project.root.path):
-            return seen.Tree(problem="not a worktree of this root", foreign=True, tip=tip)
+            return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
         return None

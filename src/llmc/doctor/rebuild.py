@@ -97,12 +97,15 @@ def _alone(project: Project) -> Iterator[None]:
     lock = project.root.lock("daemon")
     with locks.claim(lock) as ours:
         if not ours:
-            raise Refused(f"a daemon is running: {locks.holder(lock)}", hint="Stop it with `llmc down`.")
+            raise Refused(
+                f"cannot rebuild state.json: a daemon is running ({locks.holder(lock)})",
+                hint="Run `llmc down`, then `llmc doctor --rebuild` again.",
+            )
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
                 raise Refused(
-                    f"{path.stem.removeprefix('worker-')} is in use: {locks.holder(path)}",
-                    hint="Wait for that command to finish.",
+                    f"cannot rebuild state.json: {path.stem.removeprefix('worker-')} is in use ({locks.holder(path)})",
+                    hint="Wait for that command to finish, then run `llmc doctor --rebuild` again.",
                 )
         yield
 

@@ -80,7 +80,7 @@ def notes(facts: Facts) -> list[str]:
     said += facts.config_advice
     if facts.source_dirty:
         names = ", ".join(facts.source_dirty[:3]) + (", ..." if len(facts.source_dirty) > 3 else "")
-        said.append(f"the source has uncommitted changes, which block `llmc accept`: {names}")
+        said.append(f"the source repository has uncommitted changes, which block `llmc accept`: {names}")
     return said
 
 

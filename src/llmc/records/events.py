@@ -13,7 +13,7 @@ from llmc.records.event_log import EventLog, seq_of
 ACTIONS: dict[str, str] = {
     "worker_added": "a worker was added",
     "provision_incomplete": "llmc could not fully set up a worktree, but continued",
-    "worker_removed": "a worker was removed (`ref`: its trash ref, `directory`: its trashed worktree)",
+    "worker_removed": "a worker was removed (`ref`: its trash ref, `directory`: its worktree in the trash)",
     "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
     "held": "the user put a worker on hold: llmc does not type into its pane, land its work or reset it",
     "released": "the user released a held worker",
@@ -32,7 +32,7 @@ ACTIONS: dict[str, str] = {
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: the text)",
     "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`)",
     "hook_received": "the agent sent another kind of hook event (`hook`)",
-    "hook_ignored": "llmc ignored a hook event that was unreadable or came from an old instance",
+    "hook_ignored": "llmc ignored a hook event that was unreadable or came from an earlier launch of the agent",
     "reviewed": "the user reviewed a worker's work (`commit`, `behind`)",
     "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: the last of the original commits, `ref`: the ref that keeps `tip`)",
     "rebase_started": "llmc started to rebase a worker's commits (`commit`: the tip before the rebase, `base`, `ref`: the ref that keeps `commit`)",
@@ -55,8 +55,8 @@ ACTIONS: dict[str, str] = {
     "accepted_nothing": "`llmc accept` found every change already on the default branch; the worker is idle (`base`)",
     "undone": "a landed commit was reverted (`commit`, `revert`, `reason`: the task or plan item to run again)",
     "undo_failed": "`llmc undo` ended without reverting anything (`step`, `commit`)",
-    "picked": "a worker's commits were copied to a branch in the source (`branch`, `commit`, `base`)",
-    "push_failed": "llmc could not push the source to its remote after work landed",
+    "picked": "a worker's commits were copied to a branch in the source repository (`branch`, `commit`, `base`)",
+    "push_failed": "llmc could not push the source repository to its remote after work landed",
     "trash_pruned": "old trash entries were deleted permanently (`names`; `refs`: the entries that were refs)",
     "validation_left": "files left in a worktree by validation were moved to the trash (`files`, `ref`)",
     "accept_failed": "`llmc accept` ended without landing anything (`step`)",
@@ -64,7 +64,7 @@ ACTIONS: dict[str, str] = {
     "work_restored": "work from the trash was restored to a worker (`ref`, `commit`)",
     "work_pinned": "work was saved under a trash ref before a reset (`ref`)",
     "worktree_linked": (
-        "llmc repaired a worktree's missing or wrong link to the clone (`ref`: the trash ref with the wrong `.git`)"
+        "llmc repaired a worktree's missing or wrong link to the root's clone (`ref`: the trash ref with the wrong `.git`)"
     ),
     "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
@@ -85,7 +85,7 @@ ACTIONS: dict[str, str] = {
     "task_quarantined": "a task failed three times, or cannot be done as written, and is quarantined (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
     "task_proposed": "a worker proposed a task, which needs `llmc tasks approve` (`task_id`, `subject`)",
-    "task_received": "the task pool command returned a task (`task_id`, `subject`)",
+    "task_received": "the command in `auto.task_pool_command` returned a task (`task_id`, `subject`)",
     "task_prioritised": "the user changed the priority of a task (`task_id`, `subject`, `priority`)",
     "task_approved": "the user approved a task proposed by a worker (`task_id`, `subject`)",
     "task_requeued": "the user requeued a task; its failed attempts no longer count (`task_id`, `subject`)",
@@ -96,10 +96,10 @@ ACTIONS: dict[str, str] = {
     "notify_failed": "a channel failed to deliver a notification (`kind`, `key`, `channel`, `attempt`)",
     "fleet_parked": "the fleet is parked (`cause`, `until_unix`)",
     "fleet_resumed": "the parked fleet resumed (`cause`)",
-    "source_dirty": "nothing can land: the source has uncommitted changes (`retry_in_s`, `attempt`)",
+    "source_dirty": "nothing can land: the source repository has uncommitted changes (`retry_in_s`, `attempt`)",
     "base_failed": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks (`commit`, `command`)",
     "base_passed": "the default branch passes `repo.validate` again, or is no longer validated (`commit`: the commit that failed, `command`)",
-    "post_accept": "the post-accept command ran (`task_id`, `code`, `elapsed_s`)",
+    "post_accept": "the command in `auto.post_accept_command` ran (`task_id`, `code`, `elapsed_s`)",
     "usage_recorded": (
         "an agent used tokens, counted since the previous event of this kind (`task_id`, `model`, `input_tokens`, `output_tokens`, "
         "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null if the price is unknown, `claude_session_id`)"

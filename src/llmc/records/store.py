@@ -287,7 +287,7 @@ class Store:
             if isinstance(version, int) and version > VERSION:
                 raise NewerState(
                     f"{self.root.state} has version {version}, but this llmc supports only version {VERSION}; nothing was changed",
-                    hint="Use the newer llmc that wrote the file.",
+                    hint="Use the newer version of llmc that wrote the file.",
                 )
             if "workers" not in raw:
                 raise msgspec.ValidationError('missing key "workers"')

@@ -203,7 +203,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
         Failure.MISSING,
-        "Set defaults.agent_command to the path of the `claude` program.",
+        "To use another `claude` program, run `llmc config set defaults.agent_command PATH`.",
     )
     nowhere = plan_goal(PlannerSetup(cwd=tmp_path / "gone", command="true"), goal())
     assert isinstance(nowhere, PlanFailed)

@@ -47,7 +47,7 @@ def test_a_client_that_does_everything_passes(code: int) -> None:
         ({"api_error": "authentication_failed", "api_cause": Cause.AUTH}, "account", "authentication_failed"),
         ({"api_error": "model_not_found", "api_cause": Cause.CONFIG}, "account", "model_not_found"),
         ({"cleared": False}, "clear", "/clear"),
-        ({"exited": False, "exit_code": None}, "exit", "did not exit on /exit"),
+        ({"exited": False, "exit_code": None}, "exit", "did not exit after /exit"),
         ({"exit_code": 3}, "exit", "code 3"),
         ({"exit_code": None}, "exit", "did not report its exit code"),
     ],

@@ -365,7 +365,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"trust": ("not trusted",)}, "trust", False),
         ({"config_problems": ("config.toml:3: no",)}, "config", False),
         ({"configured": ("w1", "w2")}, "not_added", False),
-        ({"state": StateFacts(misfiled=("the record of w1 is stored under w2",))}, "state", False),
+        ({"state": StateFacts(misfiled=("the entry for w1 is stored under the name w2",))}, "state", False),
         ({"daemon": DaemonFacts(files=("daemon.json",))}, "daemon_crashed", True),
         ({"daemon": DaemonFacts(runs=True, age_s=600)}, "daemon_not_ready", False),
         ({"sessions": None, "tmux_problem": "busy"}, "tmux", False),
@@ -475,7 +475,9 @@ def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
 def test_a_source_with_changes_is_said_and_no_problem() -> None:
     facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
     assert diagnose(facts) == []
-    assert notes(facts) == ["the source has uncommitted changes, which block `llmc accept`: a, b, c, ..."]
+    assert notes(facts) == [
+        "the source repository has uncommitted changes, which block `llmc accept`: a, b, c, ..."
+    ]
 
 
 THREE = TaskKey("list", TaskId("3"))

@@ -53,7 +53,7 @@ def test_a_missing_field_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"id": "8"}, "`id` is '8', but the file name says '7'"),
+        ({"id": "8"}, "`id` is '8', but the file is named '7'"),
         ({"id": 7}, "`id` is not a string"),
         ({"status": "open"}, "`status` is 'open'"),
         ({"blockedBy": "3"}, "`blockedBy` is not a list"),

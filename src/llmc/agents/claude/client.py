@@ -40,15 +40,15 @@ class ClaudeCode:
         path = self._command or shutil.which("claude") or bundled_client()
         if path is None:
             raise LlmcError(
-                "Claude Code not found",
+                "Claude Code is not installed or not on PATH",
                 hint="Install it with `npm install -g @anthropic-ai/claude-code`, or run `pip install '.[claude]'` in a "
-                "checkout of llmc, or set defaults.agent_command to its path.",
+                "checkout of llmc. If it is installed elsewhere, run `llmc config set defaults.agent_command PATH`.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):
             raise LlmcError(
-                f"{path} is not an executable file",
-                hint="Set defaults.agent_command to the path of the `claude` program.",
+                f"cannot run Claude Code: {path} is not an executable file",
+                hint="To use another `claude` program, run `llmc config set defaults.agent_command PATH`.",
             )
         return [real]
 

@@ -68,7 +68,7 @@ def parse(stem: str, raw: object) -> Task:
         if not isinstance(raw.get(name), str):
             raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is not a string")
     if raw["id"] != stem:
-        raise BadTask(f"`id` is {raw['id'][:80]!r}, but the file name says {stem!r}")
+        raise BadTask(f"`id` is {raw['id'][:80]!r}, but the file is named {stem!r}")
     try:
         status = TaskStatus(raw["status"])
     except ValueError:
@@ -380,7 +380,7 @@ def _wait(attempt: Callable[[], bool], problem: str) -> None:
     deadline = monotonic() + LOCK_WAIT_S
     while not attempt():
         if monotonic() > deadline:
-            raise LockTimeout(f"{problem} for over {LOCK_WAIT_S:g} s", hint="Try again.")
+            raise LockTimeout(f"{problem} for over {LOCK_WAIT_S:g} s", hint="Run the command again.")
         time.sleep(0.005)
 
 

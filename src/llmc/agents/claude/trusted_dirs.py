@@ -42,7 +42,7 @@ class ClaudeTrust:
         except ValueError as error:
             raise LlmcError(
                 f"cannot parse {self.file}: {error}",
-                hint="Run `claude` once by hand to repair the file.",
+                hint="Run `claude` once to repair the file, then run the command again.",
             ) from error
         data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)
         self.file.parent.mkdir(parents=True, exist_ok=True)

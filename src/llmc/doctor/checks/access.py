@@ -61,7 +61,9 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
         elif found.mode & found.closed:
             yield fixable(f"{path} is accessible to other users", subject=path)
         elif found.wanted and not found.owned:
-            yield Finding(f"{path} belongs to another user", f"sudo chown -R $(id -u) {path}", subject=path)
+            yield Finding(
+                f"{path} belongs to another user", f"run `sudo chown -R $(id -u) {path}`", subject=path
+            )
         elif found.mode & found.wanted != found.wanted:
             shut = fixable(f"llmc cannot use {path}: its mode is {found.mode:04o}", subject=path)
             yield replace(shut, blocks=True)
@@ -71,8 +73,8 @@ def _make_private(_: Project, path: str) -> str:
     try:
         os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
     except OSError as error:
-        raise explain(error, f"cannot change {path}") from error
-    return "now private"
+        raise explain(error, f"cannot change the permissions of {path}") from error
+    return "made private"
 
 
 def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
@@ -110,7 +112,7 @@ CHECKS = (
     Check("permissions", "files",
         "a file or directory has the wrong owner or permissions",
         look=_modes, judge=_permissions, fix=_make_private),
-    Check("bad_rows", "files", "the task ledger or the event log has unreadable rows, which are skipped",
+    Check("bad_rows", "files", "tasks.jsonl or events.jsonl has unreadable rows, which are skipped",
         look=_bad_rows, judge=_skipped, fix=_put_rows_aside, turn=Turn.TASKS),
     Check("disk", "files", "the disk is nearly full",
         look=lambda at: [shutil.disk_usage(at.project.root.path).free], judge=_disk),

@@ -109,7 +109,7 @@ def _changed(_: Facts, seen: tuple[Setting, ...]) -> Iterator[Finding]:
             continue
         is_now = f"is {setting.found!r}" if setting.found is not None else "is not set"
         should = f"{setting.wanted!r}" if setting.wanted is not None else "unset"
-        text = f"git setting {setting.key} in the root's clone {is_now}, expected {should}"
+        text = f"git setting {setting.key} in the root's clone {is_now}; it should be {should}"
         yield fixable(text, subject=setting.key)
 
 
@@ -121,7 +121,9 @@ def _configure(project: Project, _: str) -> str:
 
 def _shared(_: Facts, seen: tuple[bool, ...]) -> Iterator[Finding]:
     if any(seen):
-        text = "the root's clone shares object files with the source, so a write in one changes both"
+        text = (
+            "the root's clone shares object files with the source repository, so a write in one changes both"
+        )
         yield fixable(text, ", which gives the clone its own copies")
 
 
@@ -153,7 +155,7 @@ def _seen_setting(project: Project, key: str) -> str:
 def _left_lock(_: Facts, seen: tuple[GitLock, ...]) -> Iterator[Finding]:
     for lock in seen:
         if lock.trouble and lock.of_source:
-            fix = f"if no git command is running in your repository, run: rm {lock.path}"
+            fix = f"if no git command is running in the source repository, run: rm {lock.path}"
             yield Finding(lock.trouble, fix, subject=lock.path)
         elif lock.trouble:
             yield fixable(lock.trouble, subject=lock.path)
@@ -167,7 +169,8 @@ def _drop_lock(project: Project, path: str) -> str:
             return "already resolved"
         if git_locks.lock_holders(project.root.path, lock):
             raise Refused(
-                "a git command is using the lock", hint="When it has finished, run `llmc doctor` again."
+                "a git command is using the lock",
+                hint="When it has finished, run `llmc doctor --repair` again.",
             )
         lock.unlink(missing_ok=True)
     return "removed"
@@ -218,7 +221,7 @@ def _remove_branch(project: Project, branch: str) -> str:
 def _source(at: Sight) -> Iterator[tuple[str, str]]:
     """Why nothing can land, and the fix."""
     source, branch = at.project.source, at.project.config.repo.default_branch
-    set_source = "set the new location: `llmc config set repo.source PATH`"
+    set_source = "if the repository has moved, run `llmc config set repo.source PATH`"
     set_branch = "set the branch that work lands on: `llmc config set repo.default_branch BRANCH`"
     if not branch:
         yield "repo.default_branch is not set", set_branch
@@ -230,19 +233,22 @@ def _source(at: Sight) -> Iterator[tuple[str, str]]:
             done = git.git(at.project.root.path, *asked, check=False, timeout_s=SOURCE_TIMEOUT_S)
             has_branch = done.returncode != 2
             if not done.ok and has_branch:
-                yield f"cannot reach the source {source}: {' '.join(done.stderr.split())}", set_source
+                yield (
+                    f"cannot reach the source repository {source}: {' '.join(done.stderr.split())}",
+                    set_source,
+                )
         elif not Path(source).is_dir():
-            yield f"the source {source} does not exist", set_source
+            yield f"the source repository {source} does not exist", set_source
         elif not git.git(Path(source), "rev-parse", "--git-dir", check=False).ok:
-            yield f"the source {source} is not a git repository", set_source
+            yield f"repo.source ({source}) is not a git repository", set_source
         else:
             has_branch = git.resolve(Path(source), f"refs/heads/{branch}") is not None
     except ToolMissing:
         return  # reported by the check of programs
     except LlmcError as error:
-        yield f"cannot reach the source {source}: {error.message}", "run `llmc doctor` again"
+        yield f"cannot reach the source repository {source}: {error.message}", "run `llmc doctor` again"
     if not has_branch:
-        yield f"the source has no branch {branch!r}", set_branch
+        yield f"the source repository has no branch {branch!r}", set_branch
 
 
 # fmt: off
@@ -259,17 +265,17 @@ CHECKS = (
     Check("clone", "git", "git cannot read the root's clone", judge=_unreadable),
     Check("setting", "git", "a git setting written by `llmc init` was changed", look=_settings, judge=_changed,
         fix=_configure, turn=Turn.CLONE, needs=("clone",)),
-    Check("shared_objects", "git", "the root's clone shares object files with the source",
+    Check("shared_objects", "git", "the root's clone shares object files with the source repository",
         look=lambda at: [own_objects.is_shared(at.project.root.path / ".git")], judge=_shared,
         fix=lambda project, _: own_objects.make_own(project), turn=Turn.CLONE, needs=("clone",)),
     Check("git_config", "git", "llmc removed dangerous git settings from the root's clone",
         look=_undone, judge=_planted, fix=_seen_setting, turn=Turn.CLONE, late=True),
-    Check("git_lock", "git", "the root's clone or the source has a stale git lock",
+    Check("git_lock", "git", "the root's clone or the source repository has a stale git lock",
         look=lambda at: git_locks.git_locks(at.project, at.state), judge=_left_lock, fix=_drop_lock,
         turn=Turn.ROOT, needs=("clone",)),
     Check("branch", "git", "an `llmc/...` branch does not belong to any worker", look=_branches, judge=_unowned,
         fix=_remove_branch, turn=Turn.BRANCHES, needs=("clone", "config", "state")),
-    Check("source", "source", "the source or its default branch is missing or unreachable", look=_source,
+    Check("source", "source", "the source repository or its default branch is missing or unreachable", look=_source,
         judge=lambda _, seen: (Finding(text, fix) for text, fix in seen), needs=("config",)),
 )
 # fmt: on

@@ -45,23 +45,23 @@ def _fix_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Re
     except LlmcError as error:
         text = f"not repaired: {error.message}. {error.hint}".removesuffix(". ")
         return [Repair(finding, False, text) for finding in plan]
-    said = {True: "repaired", False: "not needed; the record changed in the meantime"}
+    said = {True: "repaired", False: "not needed; the worker changed in the meantime"}
     return [Repair(finding, True, said[(finding.worker, finding.subject) in fixed]) for finding in plan]
 
 
 def _session_missing(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.record.status.is_live and worker.pane is PaneState.NONE:
-        yield fixable(f"is {worker.record.status}, but its tmux pane is gone")
+        yield fixable(f"has status {worker.record.status}, but its tmux pane is gone")
 
 
 def _session_dead(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.record.status.is_live and worker.pane is PaneState.DEAD:
-        yield fixable(f"is {worker.record.status}, but its agent has exited")
+        yield fixable(f"has status {worker.record.status}, but its agent has exited")
 
 
 def _offline(project: Project, record: WorkerRecord) -> str:
     sessions.reconcile(project, record.name)
-    return "now offline; run `llmc up --detach` to start its agent"
+    return "marked as offline; run `llmc up --detach` to start its agent"
 
 
 def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     """Not if a daemon runs: it finishes the accept."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
-        stopped = f"`llmc accept` was interrupted at step {record.accept.step!r}"
+        stopped = "`llmc accept` was interrupted before it finished"
         text = "accepted work is waiting to land" if record.accept.step == "wait" else stopped
         yield Finding(text, f"run `llmc accept {record.name}` to finish landing")
 
@@ -139,18 +139,18 @@ def _broken(worker: WorkerFacts) -> Iterator[Finding]:
         return
     text = f"its worktree is unusable: {tree.problem}"
     if tree.foreign:
-        yield fixable(text, ", which links it to the clone again and keeps its files")
+        yield fixable(text, ", which links it to the root's clone again and keeps its files")
     else:
         nuke = f"remove the worker with `llmc nuke {name}` (everything goes to the trash)"
-        yield Finding(text, f"fix it in `llmc console {name}`, or {nuke}")
+        yield Finding(text, f"run `llmc console {name}` to fix it, or {nuke}")
 
 
 def _link_worktree(project: Project, record: WorkerRecord) -> str:
     """The directory and the agent in it stay; a worker without a task is reset."""
     provision.provision(project, record)
     if record.status.is_free:
-        return f"linked to the clone again; {_reset(project, record)}"
-    return "linked to the clone again; its files are unchanged"
+        return f"linked to the root's clone again; {_reset(project, record)}"
+    return "linked to the root's clone again; its files are unchanged"
 
 
 def _readable(worker: WorkerFacts) -> Tree | None:
@@ -190,7 +190,7 @@ def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
         return
     if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:
         yield fixable(
-            f"is {record.status}, but its worktree has an abandoned rebase",
+            f"has status {record.status}, but its worktree has an abandoned rebase",
             ", which saves the work and aborts the rebase",
         )
 
@@ -234,7 +234,7 @@ def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
     if not (waits or record.status.is_free or (fresh and not tree.dirty)):
         return
     where = tree.branch or f"a detached HEAD at {tree.head[:12]}"
-    text = f"is {record.status}, but its worktree is on {where}, not on {record.branch}"
+    text = f"has status {record.status}, but its worktree is on {where}, not on {record.branch}"
     if waits:
         fix = f"run: llmc message {record.name} 'Move all your commits to {record.branch}.'"
         yield Finding(text, fix)
@@ -263,9 +263,9 @@ def _left_in(tree: Tree) -> str:
 
 # fmt: off
 CHECKS = (
-    WorkerCheck("record", "state", "a worker's record is inconsistent with itself, git or the clock", _record,
+    WorkerCheck("record", "state", "a worker's entry in state.json contradicts itself, git or the clock", _record,
         fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
-    WorkerCheck("session_missing", "sessions", "a worker is not offline but has no session",
+    WorkerCheck("session_missing", "sessions", "a worker is not offline, but its tmux pane is gone",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),

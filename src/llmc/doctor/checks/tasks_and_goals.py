@@ -29,7 +29,7 @@ def _task_problems(at: Sight) -> list[str]:
 
 
 def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
-    fix = "run `llmc tasks list` for details; auto mode does not start until this is fixed"
+    fix = "run `llmc tasks list` for details, then fix the task list; auto mode does not start until then"
     for text in seen:
         yield Finding(text, fix, subject=text)
 
@@ -96,7 +96,11 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
     if store.damage:
         return [(store.damage, f"restore a good copy of the file; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
     told = [
-        (f"{goal}: {why}", "run `llmc goal export` to see its data") for goal, why in found.unreadable.items()
+        (
+            f"{goal}: {why}",
+            f"run `llmc goal export` to see its data, then restore a good copy of {store.path}",
+        )
+        for goal, why in found.unreadable.items()
     ]
     if mode is not None:
         text = f"goals are stopped in safe mode: llmc found the goal database damaged and moved it to {mode.file}"

@@ -125,13 +125,16 @@ def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and not daemon.ready and daemon.age_s > READY_S:
         text = f"the daemon ({daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
-        yield Finding(text, "check `llmc logs daemon`, then stop the daemon with `llmc down --force`")
+        yield Finding(
+            text,
+            "check `llmc logs daemon`, then run `llmc down --force` and `llmc up --detach` with the same options",
+        )
 
 
 def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and daemon.other_pid:
-        text = f"daemon.json names process {daemon.other_pid}, but {daemon.holder} holds the lock"
+        text = f"daemon.json names process {daemon.other_pid}, but {daemon.holder} holds the daemon's lock"
         yield Finding(text, f"run `kill {daemon.other_pid}`, then `llmc up --detach`")
 
 
@@ -146,7 +149,10 @@ def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     late_s = facts.daemon.heartbeat_age_s
     if facts.daemon.runs and late_s is not None and late_s > HEARTBEAT_LATE_S:
         text = f"the daemon is hung: no heartbeat for {late_s / 60:.0f} minutes"
-        yield Finding(text, "check `llmc logs daemon`, then stop the daemon with `llmc down --force`")
+        yield Finding(
+            text,
+            "check `llmc logs daemon`, then run `llmc down --force` and `llmc up --detach` with the same options",
+        )
 
 
 def manual_notes(root: Root) -> dict[str, str]:

@@ -27,10 +27,10 @@ _MEANS = {
 }
 
 OTHER_VERSION = (
-    "Use a tested version: `llmc config set defaults.agent_command PATH`. "
-    "To start anyway: `llmc up --auto --detach --no-canary`"
+    "To use another version of the client, run `llmc config set defaults.agent_command PATH`. "
+    "To start anyway, run `llmc up --auto --detach --no-canary`"
 )
-BY_HAND = "Start the client by hand, answer its dialogs, then run `llmc up --auto --detach` again"
+BY_HAND = "Run `llmc claude`, log in or answer its dialogs, then run `llmc up --auto --detach` again"
 
 
 class Result(StrEnum):
@@ -99,10 +99,10 @@ def _no_turn_end(seen: Observed) -> str:
 
 def _bad_end(seen: Observed) -> str:
     if not seen.exited:
-        return "the client did not exit on /exit"
+        return "the client did not exit after /exit"
     if seen.exit_code is None:
-        return "the client exited on /exit, but tmux did not report its exit code"
-    return f"the client exited with code {seen.exit_code} on /exit, which llmc would treat as a crash"
+        return "the client exited after /exit, but tmux did not report its exit code"
+    return f"the client exited with code {seen.exit_code} after /exit, which llmc would treat as a crash"
 
 
 #: in the order in which they run
@@ -125,7 +125,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         "submit",
         lambda seen: seen.arrived,
-        lambda seen: f"a prompt was typed but never confirmed: {seen.why_not}",
+        lambda seen: f"the client did not confirm a prompt: {seen.why_not}",
     ),
     Probe(
         "prompt_hook",

@@ -45,10 +45,12 @@ def _commit(worker: WorkerFacts) -> list[RecordFix]:
     if record.status is not Status.NEEDS_REVIEW:
         if record.commit_sha is None:
             return []
-        return [RecordFix(f"has a commit for review, but is {record.status}", {"commit_sha": None})]
+        return [
+            RecordFix(f"has a commit for review, but its status is {record.status}", {"commit_sha": None})
+        ]
     if record.commit_sha is not None:
         return []
-    text = "is waiting for review, but its record has no commit"
+    text = "is waiting for review, but its commit is missing from state.json"
     if record.accept is not None:
         return [RecordFix(text, {"commit_sha": record.accept.tip})]
     commit = (tree.head or tree.tip) if tree else ""
@@ -65,20 +67,21 @@ def _commit(worker: WorkerFacts) -> list[RecordFix]:
 def _contradictions(worker: WorkerFacts) -> Iterator[RecordFix]:
     record = worker.record
     if not record.worktree_path.startswith("/"):
-        yield RecordFix("has a relative worktree path", {"worktree_path": worker.place})
+        yield RecordFix("has a relative worktree path in state.json", {"worktree_path": worker.place})
     if record.status is Status.ERROR and not record.error_reason:
         yield RecordFix(
-            "stopped with an error, but its record has no reason", {"error_reason": "not recorded"}
+            "stopped with an error, but the reason is missing from state.json",
+            {"error_reason": "not recorded"},
         )
     if record.status is Status.IDLE and record.accept is not None:
-        yield RecordFix("is idle, but its record has an unfinished `llmc accept`", {"accept": None})
+        yield RecordFix("is idle, but has an unfinished `llmc accept` in state.json", {"accept": None})
 
 
 def _prompt(worker: WorkerFacts) -> Iterator[RecordFix]:
     record = worker.record
     if record.status is Status.WORKING and not record.current_prompt and not _is_persons_turn(record):
         found = worker.found_prompt or LOST_PROMPT
-        yield RecordFix("is working, but its record has no task", {"current_prompt": found})
+        yield RecordFix("is working, but its task is missing from state.json", {"current_prompt": found})
 
 
 def _is_persons_turn(record: WorkerRecord) -> bool:
@@ -99,7 +102,7 @@ def _times(worker: WorkerFacts) -> Iterator[RecordFix]:
     if record.report is not None and record.report.at_unix > latest:
         fields["report"] = replace(record.report, at_unix=now)
     if fields:
-        yield RecordFix(f"has timestamps in the future: {', '.join(fields)}", fields)
+        yield RecordFix(f"has timestamps in state.json that are in the future: {', '.join(fields)}", fields)
 
 
 def task_in(prompts: list[str]) -> tuple[str, str]:
