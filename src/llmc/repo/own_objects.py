@@ -83,8 +83,8 @@ def take_in(clone: Path) -> None:
     if not done.ok:
         os.replace(aside, listed)
         raise LlmcError(
-            f"some objects are available only through {listed}: {' '.join(done.stderr.split())[:300]}",
-            hint="The file was restored. Check the repositories that it lists.",
+            f"cannot copy all git objects into the root: some objects are available only through {listed}: {' '.join(done.stderr.split())[:300]}",
+            hint=f"Check the repositories listed in {listed}, then run the command again.",
         )
     aside.unlink()
 

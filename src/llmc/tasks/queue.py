@@ -146,7 +146,7 @@ class TaskQueue:
         if starting and problems:
             raise BrokenList(
                 f"cannot use the task list: {'; '.join(problems)}",
-                hint="Run `llmc tasks list` to see the problems.",
+                hint="Run `llmc tasks list` to see the tasks. Fix the problems, then run the command again.",
             )
         return books
 

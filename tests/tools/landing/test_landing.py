@@ -291,7 +291,7 @@ def test_a_new_branch_never_moves_one_that_is_there(
     run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
     fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
     assert scene.source.head("refs/heads/llmc-pick/w1") == scene.commit
-    with pytest.raises(Refused, match="branch taken already exists"):
+    with pytest.raises(Refused, match="branch taken: it already exists"):
         fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
     assert scene.source.head("refs/heads/taken") == scene.base
 

@@ -184,5 +184,5 @@ def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
     if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
         problems.append("expected no remediation, but one ran")
     if drill.kind is not Kind.AUTO and remediated != ["completed"]:
-        problems.append(f"expected one completed remediation, found {remediated or 'none'}")
+        problems.append(f"expected one completed remediation, found {', '.join(remediated) or 'none'}")
     return problems
