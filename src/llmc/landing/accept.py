@@ -175,7 +175,7 @@ class _Pipeline:
                     self._take_ticket()
                 self._one_step()
                 if about := self.record.landing_waits_for:
-                    raise Waiting(f"{self.name}: {self.journal.squash[:12]} is waiting for {about}")
+                    raise Waiting(f"{self.name}: commit {self.journal.squash[:12]} is waiting for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
                     self.has_ticket = False
@@ -503,7 +503,9 @@ class _Pipeline:
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
             why = f"the work of {self.name} was not accepted: {gist(answer.reason)}"
-            raise LandingRejected(why, hint=f"Tell the worker what to change: llmc message {self.name} ...")
+            raise LandingRejected(
+                why, hint=f"To tell the worker what to change: llmc message {self.name} ..."
+            )
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
@@ -511,7 +513,7 @@ class _Pipeline:
             # Otherwise the next accept would fail the same way.
             self._write(replace(self.journal, step="land"))
             raise LlmcError(
-                f"{self.name}: {self.journal.squash[:12]} landed but is no longer on the branch",
+                f"{self.name}: commit {self.journal.squash[:12]} landed but is no longer on the default branch",
                 hint=f"The branch may have been reset. Run `llmc accept {self.name}` again to land the commit.",
             )
         problem = fast_forward.push_onward(self.project)

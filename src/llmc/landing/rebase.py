@@ -145,7 +145,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(
-                f"{name} made a commit during validation",
+                f"cannot finish the rebase of {name}: it made a commit during validation",
                 hint="Run the command again to validate the new commit.",
             )
         blamed = failed is not None and not isinstance(failed, BaseFails)
@@ -216,7 +216,7 @@ def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path)
         return git.head(worktree)
     if not record.pre_rebase_sha:
         raise Refused(
-            f"a rebase not started by llmc is in progress in the worktree of {record.name}",
+            f"cannot rebase {record.name}: a rebase that llmc did not start is in progress in its worktree",
             hint=f"Run `llmc attach {record.name}` and finish or abort the rebase, then run the command again.",
         )
     provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")

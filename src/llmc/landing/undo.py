@@ -293,7 +293,7 @@ class _Steps:
     def _verify(self) -> UndoJournal:
         if not fast_forward.is_landed(self.project, self.journal.revert):
             raise LlmcError(
-                f"the revert {self.journal.revert[:12]} landed but is no longer on the branch",
+                f"the revert {self.journal.revert[:12]} landed but is no longer on the default branch",
                 hint="The branch may have been reset. To see what happened, run "
                 f"`git reflog {self.project.config.repo.default_branch}` in the source repository. "
                 f"To revert the work again, run `git revert {self.journal.commit[:12]}` there.",
@@ -333,7 +333,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     root = project.root.path
     if not git.is_ancestor(root, commit, base):
         raise Refused(
-            f"nothing to undo: {commit[:12]} is no longer on the branch",
+            f"nothing to undo: {commit[:12]} is no longer on the default branch",
             hint="The branch may have been reset. To see what happened, run "
             f"`git reflog {project.config.repo.default_branch}` in the source repository.",
         )
@@ -346,7 +346,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
         ) from error
     if tree == git.tree_of(root, base):
         raise Refused(
-            f"nothing to undo: the changes in {commit[:12]} are no longer on the branch",
+            f"nothing to undo: the changes in {commit[:12]} are no longer on the default branch",
             hint="Run `git log` in the source repository to see what removed them.",
         )
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'

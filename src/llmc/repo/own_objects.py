@@ -95,7 +95,11 @@ def make_own(project: Project) -> str:
     with project.repo_lock():
         take_in(clone)
         count = unshare(clone)
-    return f"copied {count} files" if count else "copied all borrowed objects into the root"
+    return (
+        f"copied {count} {'file' if count == 1 else 'files'} into the root"
+        if count
+        else "copied all borrowed objects into the root"
+    )
 
 
 def _stores(listed: Path) -> list[Path]:

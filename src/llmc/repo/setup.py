@@ -228,7 +228,8 @@ def _default_branch(source: Source, target: Path) -> str:
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
             return branch
     raise LlmcError(
-        f"{source.location} has no commits yet", hint="Make a first commit there, then run `llmc init` again."
+        f"cannot create a root: {source.location} has no commits yet",
+        hint="Make a first commit there, then run `llmc init` again.",
     )
 
 

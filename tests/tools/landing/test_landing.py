@@ -354,7 +354,7 @@ def test_what_is_not_on_the_branch_has_not_landed(
 
     with monkeypatch.context() as patched, scene.project.worker_lock("w1"):
         patched.setattr(fast_forward, "land", only_says_so)
-        with pytest.raises(LlmcError, match="landed but is no longer on the branch"):
+        with pytest.raises(LlmcError, match="landed but is no longer on the default branch"):
             accept(scene.project, "w1")
     assert steps == ["land"], "after a crash here it may have landed"
     assert (scene.tip(), scene.worktree.head()) == (before, scene.commit)

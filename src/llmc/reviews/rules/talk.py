@@ -186,7 +186,7 @@ def _checked(text: str) -> str:
     if not text.strip():
         raise UsageError("the comment is empty")
     if len(text) > MOST_CHARS:
-        raise UsageError(f"the comment has {len(text)} characters; at most {MOST_CHARS} are allowed")
+        raise UsageError(f"the comment must be at most {MOST_CHARS} characters long, not {len(text)}")
     return text
 
 
