@@ -328,7 +328,7 @@ def test_a_branch_that_moves_back_after_landing_is_noticed(alone: Fleet) -> None
     hook.write_text("#!/bin/sh\ngit reset -q --hard HEAD~1\n")
     hook.chmod(0o755)
     refused = alone.llmc("accept", "adam", code=1)
-    assert "landed but is no longer on the branch" in refused.err
+    assert "landed but is no longer on the default branch" in refused.err
     assert not alone.events("accepted")
     assert (alone.worktree("adam") / "x").exists()
     hook.unlink()

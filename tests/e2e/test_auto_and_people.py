@@ -22,7 +22,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
     fleet = set_up(scripted)
     fleet.up("--auto")
     refused = fleet.llmc("start", "--worker", "auto-1", "--prompt", "@say hello", code=3)
-    assert "auto-1 is an auto worker: it takes its tasks from the task list" in refused.err
+    assert "cannot start a task on auto-1: auto workers take their tasks from the task list" in refused.err
     assert "llmc tasks add" in refused.err
     assert "every worker is an auto worker" in fleet.llmc("start", "--prompt", "@say hello", code=4).err
     assert "Auto Mode: 1 worker, 0 tasks completed, 0 errors" in fleet.llmc("status").out

@@ -190,7 +190,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     assert "code 7" in view["error_reason"]
     log = scripted.root / "logs/adam.log"
     # Right after the status; the prompt itself is in the log, too.
-    wait_until(lambda: "last words" in log.read_text().partition("end of its screen")[2])
+    wait_until(lambda: "last words" in log.read_text().partition("last lines of its screen")[2])
     assert json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["crash_count"] == 1
     result = scripted.llmc("wait", "adam", "--status", "needs_review", code=1)
     assert "code 7" in result.err

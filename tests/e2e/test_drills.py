@@ -90,7 +90,7 @@ def test_the_command(scripted: Fleet) -> None:
     """Break: run everything where nothing was asked for, or call an unknown name a success."""
     listed = scripted.llmc("drill").out
     assert all(name in listed for name in DRILLS)
-    assert "Drills: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
+    assert "Run `llmc drill` to list the drills." in scripted.llmc("drill", "nonsense", code=4).err
     assert "pass drill names or --all, not both" in scripted.llmc("drill", "conflict", "--all", code=2).err
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
 

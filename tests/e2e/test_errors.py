@@ -100,7 +100,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["start", "-w", "", "-p", "x"], NOT_FOUND, ["no worker ''"]),
     (["accept", "zebra"], NOT_FOUND, ["no worker 'zebra'", "llmc add zebra"]),
     (["add", "adam"], REFUSED, ["already", "another name"]),
-    (["start", "-p", "x"], NOT_FOUND, ["no idle worker", "llmc up", "--new"]),
+    (["start", "-p", "x"], NOT_FOUND, ["no worker is idle", "llmc up", "--new"]),
     (["start", "-w", "adam", "-p", "x"], REFUSED, ["its status is offline", "llmc up"]),
     (["message", "adam", "hi"], REFUSED, ["its status is offline", "llmc up"]),
     (["accept", "adam"], REFUSED, ["its status is offline", "needs_review"]),

@@ -87,7 +87,7 @@ def test_init_goes_on_without_the_client_git_lfs_and_difft_and_says_how_to_get_t
         assert done.returncode == 0, done.stderr
         said = " ".join(done.stderr.split())
         assert "warning: Claude Code is not installed or not on PATH. Install it" in said
-        assert "warning: the source uses Git LFS, but git-lfs is not installed" in said
+        assert "warning: the source repository uses Git LFS, but git-lfs is not installed" in said
         assert "apt-get install git-lfs" in said
         assert "optional: difft is not installed" in said
         assert "difftastic" in said

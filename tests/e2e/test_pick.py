@@ -43,7 +43,7 @@ def test_commits_become_a_branch(scripted: Fleet) -> None:
     assert "has no commits" in scripted.llmc("pick", "baker", code=3).err
     assert scripted.llmc("pick", "nobody", code=4).err
     scripted.git("branch", "taken")
-    assert "branch taken already exists" in scripted.llmc("pick", "adam", "--branch", "taken", code=3).err
+    assert "branch taken: it already exists" in scripted.llmc("pick", "adam", "--branch", "taken", code=3).err
     scripted.git("branch", "-D", "taken")
     assert everything(scripted) == seen
     scripted.llmc("down")
@@ -68,6 +68,6 @@ def test_what_cannot_be_picked_changes_nothing(scripted: Fleet) -> None:
     scripted.commit("README.md", "theirs\n", "Theirs")
     seen = everything(scripted)
     refused = scripted.llmc("pick", "adam", code=3)
-    assert "adam conflicts with main in README.md; nothing was changed" in refused.err
+    assert "cannot pick adam: it conflicts with main in README.md" in refused.err
     assert everything(scripted) == seen
     assert scripted.status("adam")["status"] == "needs_review"

@@ -66,7 +66,9 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     scripted.llmc("tasks", "add", "Takes long", "-d", "@sh sleep 600")
     scripted.wait("auto-1", "working")
     assert "`llmc reset auto-1`" in scripted.llmc("tasks", "release", "2", code=3).err
-    assert "auto-1 is working on task 2" in scripted.llmc("tasks", "requeue", "2", code=3).err
+    assert (
+        "cannot change task 2: auto-1 is working on it" in scripted.llmc("tasks", "requeue", "2", code=3).err
+    )
     with scripted.frozen_daemon():
         scripted.llmc("reset", "auto-1")
         assert (task_files(scripted)["2"]["status"], state(scripted, "2")) == ("pending", "ready")
@@ -100,7 +102,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
     done = scripted.llmc("tasks", "release", "1", "2", "9", "--json", code=1)
     rows = {row["id"]: row for row in done.json["tasks"]}
     assert [row["outcome"] for row in rows.values()] == ["released", "failed", "failed"]
-    assert rows["2"]["error"] == "task 2 is ready, not in progress"
+    assert rows["2"]["error"] == "cannot release task 2: it is ready, not in progress"
     assert "no task 9" in done.err
     assert "no task 9" in scripted.llmc("tasks", "release", "9", code=4).err
     assert "has not run yet" in scripted.llmc("tasks", "requeue", "2", code=3).err

@@ -62,7 +62,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     """Break: create before the links are checked."""
     listed.llmc("tasks", "add", "One")
     listed.llmc("tasks", "add", "Two", "--after", "1")
-    assert "no task 99" in listed.llmc("tasks", "add", "X", "--after", "99", code=4).err
+    assert "task 99 does not exist" in listed.llmc("tasks", "add", "X", "--after", "99", code=4).err
     assert "dependency cycle" in listed.llmc("tasks", "add", "X", "--after", "2", "--before", "1", code=2).err
     assert (
         "`llmc tasks add` is not available to agents"
@@ -74,7 +74,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     (listed.dir / "b.md").write_text("---\nafter: a\n---\n# B\n")
     both = [str(listed.dir / "a.md"), str(listed.dir / "b.md")]
     assert "dependency cycle" in listed.llmc("tasks", "import", *both, code=2).err
-    assert "depends on unknown task" in listed.llmc("tasks", "import", both[0], code=4).err
+    assert "refers to task" in listed.llmc("tasks", "import", both[0], code=4).err
     assert "two tasks are named 'a'" in listed.llmc("tasks", "import", both[0], both[0], code=2).err
     for odd in ("7", "../our-list/1", ".", ""):
         listed.llmc("tasks", "show", odd, code=4)
@@ -122,4 +122,4 @@ def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -
     scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
     assert task_files(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
     said = scripted.llmc("tasks", "add", "A check", "--verify", "make \x1b[A", code=2).err
-    assert "verify must not contain control characters (U+001B)" in said
+    assert "the verify command must not contain control characters (U+001B)" in said

@@ -127,7 +127,7 @@ def test_a_worker_with_files_of_its_own_gets_nothing_back(fleet_with_trash: Flee
     own = fleet.worktree("adam") / "own.txt"
     own.write_text("own\n")
     refused = fleet.llmc("trash", "restore", str(entry["name"]), "--to", "adam", code=3).err
-    assert "adam has other work in its worktree" in refused
+    assert "cannot restore to adam: it has other work in its worktree" in refused
     assert own.read_text() == "own\n"
     own.unlink()
 

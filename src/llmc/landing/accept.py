@@ -175,7 +175,7 @@ class _Pipeline:
                     self._take_ticket()
                 self._one_step()
                 if about := self.record.landing_waits_for:
-                    raise Waiting(f"{self.name}: {self.journal.squash[:12]} is waiting for {about}")
+                    raise Waiting(f"{self.name}: commit {self.journal.squash[:12]} is waiting for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
                     self.has_ticket = False
@@ -245,7 +245,10 @@ class _Pipeline:
     def _again(self) -> None:
         """Other work landed first: merge with the new base, now holding the ticket."""
         if self.journal.attempt >= MAX_ATTEMPTS:
-            error = LlmcError(f"{self.name}: gave up after the default branch moved {MAX_ATTEMPTS} times")
+            error = LlmcError(
+                f"cannot land the work of {self.name}: the default branch moved {MAX_ATTEMPTS} times in the meantime",
+                hint=f"Run `llmc accept {self.name}` again.",
+            )
             self._give_up("merge", error)
             raise error
         self.progress("the default branch moved; retrying")
@@ -324,7 +327,8 @@ class _Pipeline:
             self._refuse_what_was_taken_back(made)
         if reviewed is Reviewed.CHANGED and self.only_seen:
             raise Unseen(
-                f"{self.name}: the change differs from the one you reviewed", hint=f"llmc review {self.name}"
+                f"cannot accept {self.name}: the change differs from the one you reviewed",
+                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
             )
         return replace(
             self.journal,
@@ -356,8 +360,8 @@ class _Pipeline:
         if again:
             branch = self.project.config.repo.default_branch
             raise Refused(
-                f"{self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
-                hint=f"Ask for their removal: llmc message {self.name} 'Remove the changes reverted on {branch}.' "
+                f"the work of {self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
+                hint=f"To have them removed: llmc message {self.name} 'Remove the changes reverted on {branch}.' "
                 f"To land them anyway, run `llmc review {self.name}`, then `llmc accept {self.name}`.",
             )
 
@@ -432,7 +436,8 @@ class _Pipeline:
         if not found.clean:
             raise WorkChanged(
                 f"{self.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",
-                hint=f"Ask for a commit: llmc message {self.name} 'Commit or discard your uncommitted changes.'",
+                hint=f"To ask for a commit: llmc message {self.name} 'Commit or discard your uncommitted changes.' "
+                f"Then run `llmc accept {self.name}` again.",
             )
         self.worker_seen_at = time.monotonic()
 
@@ -498,7 +503,9 @@ class _Pipeline:
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
             why = f"the work of {self.name} was not accepted: {gist(answer.reason)}"
-            raise LandingRejected(why, hint=f"Tell the worker what to change: llmc message {self.name} ...")
+            raise LandingRejected(
+                why, hint=f"To tell the worker what to change: llmc message {self.name} ..."
+            )
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
@@ -506,14 +513,14 @@ class _Pipeline:
             # Otherwise the next accept would fail the same way.
             self._write(replace(self.journal, step="land"))
             raise LlmcError(
-                f"{self.name}: {self.journal.squash[:12]} landed but is no longer on the branch",
+                f"{self.name}: commit {self.journal.squash[:12]} landed but is no longer on the default branch",
                 hint=f"The branch may have been reset. Run `llmc accept {self.name}` again to land the commit.",
             )
         problem = fast_forward.push_onward(self.project)
         if problem:  # it has landed in the source; an unreachable remote is not a failure
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)
-            self.progress(f"warning: cannot push from the source to its remote: {problem}")
+            self.progress(f"warning: cannot push from the source repository to its remote: {problem}")
         return replace(self.journal, step=self._after_landing())
 
     def _after_landing(self) -> str:

@@ -33,13 +33,17 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     if taken:
         raise Refused(taken)
     if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
-        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+        raise Refused(
+            f"the agent of {record.name} is still busy",
+            hint=f"Wait until the agent is idle (`llmc peek {record.name}` shows its screen), then run the command again.",
+        )
     # Hooks are short-lived children of the agent.
     if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
         pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
         raise Refused(
             f"{record.name} has background processes (pid {pids}) that may still change files",
-            hint=f"Wait for them to exit, or run: llmc message {record.name} 'Stop your background processes.'",
+            hint=f"Wait for them to exit, or run: llmc message {record.name} 'Stop your background processes.' "
+            "Then run the command again.",
         )
 
 
@@ -76,7 +80,8 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     if not changes.clean:
         raise Refused(
             f"{record.name} has uncommitted changes: {some_files(changes.files)}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.'",
+            hint=f"To ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.' "
+            "Then run the command again.",
         )
     return changes
 
@@ -90,5 +95,6 @@ def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) 
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
             f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
-            hint=f"llmc message {record.name} 'Move all your commits to the branch {record.branch}.'",
+            hint=f"Run: llmc message {record.name} 'Move all your commits to the branch {record.branch}.' "
+            "Then run the command again.",
         )

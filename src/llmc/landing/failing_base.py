@@ -58,7 +58,7 @@ def note(project: Project, base: str, checks: str, took_s: float) -> None:
             kind="base_fails",
             severity="blocked",
             who=repo.default_branch,
-            text=f"{_said(repo.default_branch, failed)}. Until this is fixed, nothing can land and auto mode starts no tasks",
+            text=f"{_said(repo.default_branch, failed)}. Until this is fixed, nothing can land and auto mode does not start tasks",
             next=_show(project.root),
         )
 
@@ -82,7 +82,7 @@ def failure(project: Project, base: str, done: proc.Done) -> BaseFails:
         done,
         message=f"{repo.default_branch} itself fails `{repo.validate}` (at {base[:12]}); nothing landed",
         hint=f"To see the output: {_show(project.root)}. Fix {repo.default_branch}, or change repo.validate with "
-        "`llmc config edit`.",
+        "`llmc config edit`; then run the command again.",
     )
 
 

@@ -24,9 +24,7 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-_REFUSED_BY_HOOK = (
-    "A hook in the source rejected the commit. Fix what the hook reports, then run the command again."
-)
+_REFUSED_BY_HOOK = "Fix what git or the hook reports, then run the command again."
 
 
 class BaseMoved(Exception):
@@ -82,7 +80,7 @@ def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> No
     """Raise an attention item until work can land again, or `status` sees that the source is clean."""
     look = f"git -C {shlex.quote(project.source)} status"
     about = {"kind": "source", "severity": "blocked", "who": project.source}
-    tx.raise_item(SOURCE, text=f"cannot land: {error.message}", next=look, **about)
+    tx.raise_item(SOURCE, text=error.message, next=look, **about)
 
 
 def source_is_free(project: Project) -> None:
@@ -95,20 +93,21 @@ def _refuse_if_busy(place: Path) -> None:
     operation = git.operation_in_progress(place)
     if operation:
         raise SourceBusy(
-            f"a {operation} is in progress in {place}",
+            f"cannot land in {place}: a {operation} is in progress",
             hint=f"Finish or abort the {operation}, then run the command again.",
         )
     lock = git.git_dir(place) / "index.lock"
     if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
         raise SourceBusy(
-            f"{lock} exists: a git command is running in {place} or was killed there",
-            hint=f"If no git command is running, remove the lock: rm {shlex.quote(str(lock))}",
+            f"cannot land in {place}: {lock} exists, so a git command is running there or was killed",
+            hint="Wait for the git command to finish. If no git command is running, run "
+            f"`rm {shlex.quote(str(lock))}`. Then run the command again.",
         )
     changed = git.tree_state(place, untracked=False).tracked
     if changed:
         names = some_files(changed)
         raise SourceBusy(
-            f"{place} has uncommitted changes: {names}",
+            f"cannot land in {place}: it has uncommitted changes: {names}",
             hint="Commit or stash them there, then run the command again.",
         )
 
@@ -119,7 +118,7 @@ def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> No
     if files:
         names = some_files(files)
         raise SourceBusy(
-            f"untracked files in {place} would be overwritten: {names}",
+            f"cannot land in {place}: untracked files would be overwritten: {names}",
             hint="Move or commit them, then run the command again.",
         )
 
@@ -242,7 +241,7 @@ def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
     """Create a branch in the source at a ref of the root; an existing branch is never moved."""
     target = f"refs/heads/{branch}"
     taken = Refused(
-        f"branch {branch} already exists in the source",
+        f"cannot create branch {branch}: it already exists in the source repository",
         hint="Choose another name with --branch NAME, or delete that branch.",
     )
     if not _is_local(project):
@@ -310,7 +309,7 @@ def _checkout(project: Project) -> Path | None:
     place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
     if place is not None and not place.is_dir():
         raise LlmcError(
-            f"{place} is registered as a worktree of the source but does not exist",
-            hint="Run `git worktree prune` in the source.",
+            f"cannot land: {place} is registered as a worktree of the source repository but does not exist",
+            hint="Run `git worktree prune` in the source repository, then run the command again.",
         )
     return place

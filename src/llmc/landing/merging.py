@@ -147,13 +147,15 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     branch = project.config.repo.default_branch
     if not points:
         raise Refused(
-            f"the commits of {name} and {branch} have unrelated histories",
-            hint=f"llmc message {name} 'Rebase your work onto origin/{branch}.'",
+            f"cannot merge the commits of {name}: they and {branch} have unrelated histories",
+            hint=f"Run: llmc message {name} 'Rebase your work onto origin/{branch}.' Then run the command again.",
         )
     if len(points) > 1:
         raise Refused(
-            f"the commits of {name} and {branch} have {len(points)} merge bases because each was merged into the other",
-            hint=f"llmc message {name} 'Merge origin/{branch} into your branch again and commit.'",
+            f"cannot merge the commits of {name}: they and {branch} have {len(points)} merge bases, "
+            "because each was merged into the other",
+            hint=f"Run: llmc message {name} 'Merge origin/{branch} into your branch again and commit.' "
+            "Then run the command again.",
         )
     return points[0]
 

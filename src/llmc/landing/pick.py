@@ -45,7 +45,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     head = git.head(worktree)
     if git.divergence(worktree, base, head).ahead == 0:
         raise Refused(
-            f"{name} has no commits ahead of {project.config.repo.default_branch}",
+            f"nothing to pick: {name} has no commits ahead of {project.config.repo.default_branch}",
             hint="Run `llmc status` to see all workers.",
         )
     submodules.refuse_unknown_commits(project, record)
@@ -62,8 +62,8 @@ def pick(project: Project, name: str, branch: str) -> Picked:
 def _refuse_bad_name(project: Project, branch: str) -> None:
     if branch == project.config.repo.default_branch:
         raise UsageError(
-            f"`llmc pick` creates a new branch and cannot use {branch}",
-            hint="To land the work, run `llmc accept`.",
+            f"cannot create branch {branch}: it is the default branch",
+            hint="Choose another name with --branch NAME. To land the work, run `llmc accept`.",
         )
     if not git.git(project.root.path, "check-ref-format", "--branch", branch, check=False).ok:
         raise UsageError(
@@ -75,19 +75,19 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} is being accepted (step {record.accept.step})",
+            f"cannot pick {name}: it is being accepted (step {record.accept.step})",
             hint="Run `llmc status` to follow the progress.",
         )
     if record.status not in CAN_PICK:
         raise Refused(
-            f"{name} is {record.status}, so its commits may still change",
+            f"cannot pick {name}: its status is {record.status}, so its commits may still change",
             hint=f"To wait for it: llmc wait {name} --status needs_review,needs_input",
         )
     worktrees.refuse_if_missing(record)
     if git.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
-            f"a rebase is in progress in the worktree of {name}",
-            hint=f"To finish or abort it: llmc attach {name}",
+            f"cannot pick {name}: a rebase is in progress in its worktree",
+            hint=f"Run `llmc attach {name}` and finish or abort the rebase, then run `llmc pick {name}` again.",
         )
 
 
@@ -101,8 +101,9 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
         tip, count = _as_one(project, work) if work.has_merges else _one_by_one(project, work)
     except merging.Conflicts as found:
         raise Refused(
-            f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
-            hint=f"To have {record.name} resolve the conflicts: llmc rebase {record.name}",
+            f"cannot pick {record.name}: it conflicts with {project.config.repo.default_branch} in {found}",
+            hint=f"Run `llmc rebase {record.name}`; when {record.name} has resolved the conflicts, "
+            f"run `llmc pick {record.name}` again.",
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch

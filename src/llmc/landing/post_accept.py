@@ -22,7 +22,8 @@ class PostAcceptFailed(LlmcError):
     def __init__(self, due: Due, code: int, output: str, where: str) -> None:
         super().__init__(
             f"the post-accept command failed with code {code}{where}",
-            hint="The full output is in logs/post_accept.log.",
+            hint="Run `llmc logs post_accept` to see the full output. "
+            "Fix the cause, then run `llmc up --auto --detach` again.",
         )
         self.due = due
         self.output = output

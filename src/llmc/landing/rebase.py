@@ -133,7 +133,10 @@ def settle(project: Project, name: str) -> WorkerRecord:
     at_rest.wait(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
+        raise LlmcError(
+            f"cannot read the worktree of {name}",
+            hint="Run the command again. If that fails too, run `llmc doctor`.",
+        )
     # A new turn has started: its end decides. Files left by a validation do not matter.
     if facts.rebasing or facts.marked or not facts.on_base:
         with project.store.transaction() as tx:
@@ -142,7 +145,8 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(
-                f"{name} made a commit during validation", hint="llmc will validate the new commit next."
+                f"cannot finish the rebase of {name}: it made a commit during validation",
+                hint="Run the command again to validate the new commit.",
             )
         blamed = failed is not None and not isinstance(failed, BaseFails)
         code = (failed.returncode or 1) if failed and blamed else 0
@@ -212,8 +216,8 @@ def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path)
         return git.head(worktree)
     if not record.pre_rebase_sha:
         raise Refused(
-            f"a rebase not started by llmc is in progress in the worktree of {record.name}",
-            hint=f"To finish or abort it: llmc attach {record.name}",
+            f"cannot rebase {record.name}: a rebase that llmc did not start is in progress in its worktree",
+            hint=f"Run `llmc attach {record.name}` and finish or abort the rebase, then run the command again.",
         )
     provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
     provision.pin_unfinished(project, record, "rebase-abort")
@@ -376,7 +380,7 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
     if git.rebase_in_progress(worktree) or git.head(worktree) != before:
         raise LlmcError(
             f"{name}: the rebase failed and could not be aborted: {output.strip()[-1000:]}",
-            hint=f"To fix it by hand: llmc attach {name}. The latest commit of {name} is {before[:12]}.",
+            hint=f"To fix it by hand, run `llmc attach {name}`. The last commit before the rebase is {before[:12]}.",
         )
     with project.store.transaction() as tx:
         tx.update(name, **NO_REBASE)
@@ -428,7 +432,10 @@ def tell(project: Project, name: str) -> LlmcError:
         elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
             if facts is None:
-                return LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
+                return LlmcError(
+                    f"cannot read the worktree of {name}",
+                    hint="Run the command again. If that fails too, run `llmc doctor`.",
+                )
             if not facts.rebasing and _has_ended(project, record, facts):
                 return LlmcError(
                     f"the rebase of {name} has already ended",

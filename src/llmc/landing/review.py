@@ -82,12 +82,12 @@ def refuse_unless_waiting(project: Project, record: WorkerRecord, verb: str) -> 
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"{name} cannot be {verb} now: it is being accepted (step {record.accept.step})",
+            f"cannot {verb} {name}: it is being accepted (step {record.accept.step})",
             hint=f"If `llmc accept {name}` was interrupted, run it again to resume.",
         )
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
-            f"{name} cannot be {verb}: its status is {record.status}, not needs_review",
+            f"cannot {verb} {name}: its status is {record.status}, not needs_review",
             hint=advice(project, record.name),
         )
 

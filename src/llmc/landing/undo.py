@@ -111,9 +111,9 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
     hint = f"To check whether it has landed: llmc accept {pending.name}"
     if before is not None:
-        hint += f". To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source."
+        hint += f". To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
     return Refused(
-        f"the last accepted work has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
+        f"cannot undo the last accepted work because it has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
         f"has been waiting for {pending.landing_waits_for} since {since}",
         hint=hint,
     )
@@ -233,7 +233,8 @@ class _Steps:
         """The branch moved: make another revert, on its current state."""
         if self.journal.attempt >= MAX_ATTEMPTS:
             error = LlmcError(
-                f"gave up after the default branch moved {MAX_ATTEMPTS} times; nothing was undone"
+                f"cannot land the revert: the default branch moved {MAX_ATTEMPTS} times in the meantime; nothing was undone",
+                hint="Run `llmc undo` again.",
             )
             self._give_up("revert", error)
             raise error
@@ -278,7 +279,7 @@ class _Steps:
         except validation.NoSlot as error:
             raise LlmcError(
                 f"cannot validate the revert: {error.message}; nothing was undone",
-                hint=f"To revert without validation, run `git revert {self.journal.commit[:12]}` in the source.",
+                hint=f"To revert without validation, run `git revert {self.journal.commit[:12]}` in the source repository.",
             ) from error
         return self.journal
 
@@ -292,8 +293,10 @@ class _Steps:
     def _verify(self) -> UndoJournal:
         if not fast_forward.is_landed(self.project, self.journal.revert):
             raise LlmcError(
-                f"the revert {self.journal.revert[:12]} landed but is no longer on the branch",
-                hint="The branch may have been reset. Run `llmc events` to see what happened.",
+                f"the revert {self.journal.revert[:12]} landed but is no longer on the default branch",
+                hint="The branch may have been reset. To see what happened, run "
+                f"`git reflog {self.project.config.repo.default_branch}` in the source repository. "
+                f"To revert the work again, run `git revert {self.journal.commit[:12]}` there.",
             )
         problem = fast_forward.push_onward(self.project)
         if problem:
@@ -330,20 +333,21 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
     root = project.root.path
     if not git.is_ancestor(root, commit, base):
         raise Refused(
-            f"nothing to undo: {commit[:12]} is no longer on the branch",
-            hint="The branch may have been reset. Run `llmc events` to see what happened.",
+            f"nothing to undo: {commit[:12]} is no longer on the default branch",
+            hint="The branch may have been reset. To see what happened, run "
+            f"`git reflog {project.config.repo.default_branch}` in the source repository.",
         )
     try:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
     except merging.Conflicts as error:
         raise Refused(
-            f"later commits changed the same lines in {some_files(error.files)}; nothing was undone",
-            hint=f"To revert it by hand, run `git revert {commit[:12]}` in the source.",
+            f"cannot revert {commit[:12]}: later commits changed the same lines in {some_files(error.files)}",
+            hint=f"To revert it by hand, run `git revert {commit[:12]}` in the source repository.",
         ) from error
     if tree == git.tree_of(root, base):
         raise Refused(
-            f"nothing to undo: the changes in {commit[:12]} are no longer on the branch",
-            hint="Run `git log` in the source to see what removed them.",
+            f"nothing to undo: the changes in {commit[:12]} are no longer on the default branch",
+            hint="Run `git log` in the source repository to see what removed them.",
         )
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
     env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY

@@ -198,7 +198,7 @@ class _Check:
             self._check_out(commit, from_scratch=from_scratch)
         ran = self._set_up(inputs.result())
         if ran is not None and not ran.ok:
-            return _Failed(ran, "[repo].setup")
+            return _Failed(ran, "repo.setup")
         done = self._run(command, commit)
         if done.ok:
             return None
@@ -369,7 +369,7 @@ def in_worktree(
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
         raise Refused(
             f"cannot validate {commit[:12]} in the worktree of {record.name}: another commit is checked out",
-            hint="Try again.",
+            hint="Run the command again.",
         )
     refuse_hidden_changes(record)
     before = git.tree_state(worktree)
@@ -449,7 +449,8 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
     if changed:
         raise Refused(
             f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit or restore these files.'",
+            hint=f"To ask for a commit: llmc message {record.name} 'Commit or restore these files.' "
+            "Then run the command again.",
         )
 
 

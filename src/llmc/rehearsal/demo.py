@@ -44,7 +44,7 @@ class Show:
         deadline = monotonic() + 60
         while f'"action": "{action}"' not in self.output("events", "--worker", worker, "--json"):
             if monotonic() > deadline:
-                raise LlmcError(f"{worker}: no {action} event within a minute")
+                raise LlmcError(f"timed out after 60 s waiting for the event `{action}` from {worker}")
             time.sleep(0.2)
 
     def run(self, argv: list[str], shown: str) -> None:
@@ -203,7 +203,7 @@ PREFIX = "llmc-demo-"
     "--agent",
     type=click.Choice(["scripted", "claude"]),
     default="scripted",
-    help="Agent to run; `claude` uses the real client and bills your account",
+    help="Agent to run; `claude` runs Claude Code and bills your account",
 )
 @click.option("--web", is_flag=True, help="Show a running fleet in a browser until you press Ctrl-C")
 @click.option("--keep", is_flag=True, help="Keep the fleet running after the demo")
@@ -222,10 +222,10 @@ def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     """
     if by_hand and agent != "scripted":
         raise UsageError(
-            "--by-hand and --agent claude cannot be used together", hint="llmc demo --agent claude"
+            "--by-hand and --agent claude cannot be used together", hint="Run: llmc demo --agent claude"
         )
     if web and (by_hand or keep or agent != "scripted"):
-        raise UsageError("--web cannot be used with other options", hint="llmc demo --web")
+        raise UsageError("--web cannot be used with other options", hint="Run: llmc demo --web")
     if web and not is_installed():
         raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))

@@ -83,10 +83,10 @@ def drill(
 
 def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
     if names and everything:
-        raise UsageError("pass drill names or --all, not both", hint="llmc drill --all")
+        raise UsageError("pass drill names or --all, not both", hint="Run: llmc drill --all")
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise NotFound(f"no drill {unknown[0]!r}", hint=f"Drills: {', '.join(DRILLS)}.")
+        raise NotFound(f"no drill {unknown[0]!r}", hint="Run `llmc drill` to list the drills.")
     return ROWS if everything else [DRILLS[name] for name in names]
 
 

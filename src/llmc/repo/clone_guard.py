@@ -112,7 +112,8 @@ class CloneGuard:
         if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
             raise LlmcError(
                 f"{self._git} is not the clone that llmc created: it points to another repository",
-                hint=f"An agent may have replaced {self._git}. Check that directory; llmc did not run git there.",
+                hint=f"An agent may have replaced it, so llmc did not run git there. Restore the original {self._git}, "
+                "then run the command again.",
             )
         self._settings(f"{self._git}/config", Place.CLONE)
         self._settings(f"{self._git}/config.worktree", Place.ROOT)
@@ -262,7 +263,7 @@ class CloneGuard:
         self._say(
             Undone(
                 path,
-                "passed files to programs or excluded them from diffs and merges; llmc removed those lines",
+                "had lines that passed files to programs or excluded them from diffs and merges; llmc removed them",
             )
         )
         write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)

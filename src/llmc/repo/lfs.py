@@ -6,7 +6,7 @@ from llmc.base.text import some_files
 from llmc.repo import git, own_objects
 from llmc.repo.project import Project
 
-MISSING = "the source uses Git LFS, but git-lfs is not installed, so large files remain pointers"
+MISSING = "the source repository uses Git LFS, but git-lfs is not installed, so large files remain pointers"
 GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up --detach` again"
 NOT_INSTALLED = f"{MISSING}. {GET_IT}"
 
@@ -36,9 +36,8 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     if not left:
         return []
     names = some_files(left)
-    return [
-        f"{names}: still LFS pointers because the source does not have the files. Run `git lfs pull` in {project.source}"
-    ]
+    why = f"{names}: still LFS pointers because the source repository does not have the files"
+    return [f"{why}. Run `git lfs pull` in {project.source}, then `llmc up --detach` again"]
 
 
 def is_installed() -> bool:

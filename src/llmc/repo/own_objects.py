@@ -83,8 +83,8 @@ def take_in(clone: Path) -> None:
     if not done.ok:
         os.replace(aside, listed)
         raise LlmcError(
-            f"some objects are available only through {listed}: {' '.join(done.stderr.split())[:300]}",
-            hint="The file was restored. Check the repositories that it lists.",
+            f"cannot copy all git objects into the root: some objects are available only through {listed}: {' '.join(done.stderr.split())[:300]}",
+            hint=f"Check the repositories listed in {listed}, then run the command again.",
         )
     aside.unlink()
 
@@ -95,7 +95,11 @@ def make_own(project: Project) -> str:
     with project.repo_lock():
         take_in(clone)
         count = unshare(clone)
-    return f"copied {count} files" if count else "copied all borrowed objects into the root"
+    return (
+        f"copied {count} {'file' if count == 1 else 'files'} into the root"
+        if count
+        else "copied all borrowed objects into the root"
+    )
 
 
 def _stores(listed: Path) -> list[Path]:

@@ -162,7 +162,9 @@ def locate_root(explicit: str | None) -> Root:
     except FileNotFoundError as error:
         if not (explicit or os.environ.get("LLMC_ROOT")):
             hint = "Change to an existing directory, or specify a root with --root PATH."
-            raise NotFound("the working directory no longer exists", hint=hint) from error
+            raise NotFound(
+                "cannot find the root: the working directory no longer exists", hint=hint
+            ) from error
         cwd = Path("/")
     return find_root(
         *(explicit, os.environ, cwd),

@@ -31,7 +31,7 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
         ),
     )
     if ran is not None and not ran.ok:
-        raise user_commands.failure(project, record.name, ran, what="[repo].setup")
+        raise user_commands.failure(project, record.name, ran, what="repo.setup")
     return missing
 
 
@@ -95,8 +95,8 @@ def refresh_base(project: Project) -> str:
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(
-            f"the source has no branch {branch!r}",
-            hint="Set the default branch: llmc config set repo.default_branch NAME",
+            f"the source repository has no branch {branch!r}",
+            hint="To set another default branch: llmc config set repo.default_branch NAME",
         )
     return commit
 
@@ -174,7 +174,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         names = some_files(left.files)
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
-            hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source and commit."
+            hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source repository and commit."
         raise LlmcError(f"the worktree of {record.name} is not clean after a reset ({names})", hint=hint)
     return ref
 
@@ -189,7 +189,7 @@ def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
         found = git.tree_state(worktree) if hidden else look.result()
         if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
-    raise LlmcError(f"HEAD keeps changing in the worktree of {worktree.name}", hint="Try again.")
+    raise LlmcError(f"HEAD keeps changing in the worktree of {worktree.name}", hint="Run the command again.")
 
 
 def _move(worktree: Path, commit: str) -> None:

@@ -42,7 +42,7 @@ def find_source(given: str | None, cwd: Path) -> Source:
         return Source(given, local=False)
     start = Path(given).expanduser() if given else cwd
     if not start.is_dir():
-        raise NotFound(f"{start} is not a directory", hint="Pass a repository with --source.")
+        raise NotFound(f"{start} is not a directory", hint="Pass a repository with --source PATH.")
     done = git.git(start, "rev-parse", "--git-common-dir", check=False)
     if not done.ok:
         raise NotFound(
@@ -84,8 +84,14 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     """Clone, configure and write the first files, in a temporary directory that is renamed at the end."""
     if _is_taken(target):
         if (target / "config.toml").exists():
-            raise Refused(f"{target} is already an llmc root", hint="Choose another path with --target PATH.")
-        raise Refused(f"{target} exists and is not empty", hint="Choose another path with --target PATH.")
+            raise Refused(
+                f"cannot create a root in {target}: it is already an llmc root",
+                hint="Choose another path with --target PATH.",
+            )
+        raise Refused(
+            f"cannot create a root in {target}: it exists and is not empty",
+            hint="Choose another path with --target PATH.",
+        )
     _refuse_undecodable(source, target)
     _refuse_nesting(source, target)
     _refuse_a_clone_of_ours(source)
@@ -222,7 +228,8 @@ def _default_branch(source: Source, target: Path) -> str:
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
             return branch
     raise LlmcError(
-        f"{source.location} has no commits yet", hint="Make a first commit there, then run `llmc init` again."
+        f"cannot create a root: {source.location} has no commits yet",
+        hint="Make a first commit there, then run `llmc init` again.",
     )
 
 
@@ -236,7 +243,7 @@ def _refuse_undecodable(source: Source, target: Path) -> None:
     """Both paths must be UTF-8 for config.toml and state.json, and without line breaks for git."""
     if "\n" in str(target):
         raise UsageError(
-            f"{str(target)!a} contains a line break; git cannot create worktrees there",
+            f"cannot create a root in {str(target)!a}: the path contains a line break",
             hint="Choose another path with --target PATH.",
         )
     for text, option in ((source.location, "--source"), (str(target), "--target")):
@@ -244,7 +251,7 @@ def _refuse_undecodable(source: Source, target: Path) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{text!a} is not valid UTF-8", hint=f"Choose another path with {option} PATH."
+                f"the path {text!a} is not valid UTF-8", hint=f"Choose another path with {option} PATH."
             ) from error
 
 
@@ -254,7 +261,7 @@ def _refuse_a_clone_of_ours(source: Source) -> None:
     for directory in (place, place.parent):
         if source.local and (directory / ".llmc").is_dir() and (directory / "config.toml").exists():
             raise Refused(
-                f"{directory} is an llmc root, not a source repository",
+                f"cannot use {directory} as the source repository: it is an llmc root",
                 hint="Run `llmc init` in your own repository.",
             )
 
@@ -262,7 +269,7 @@ def _refuse_a_clone_of_ours(source: Source) -> None:
 def _refuse_nesting(source: Source, target: Path) -> None:
     if source.local and target.is_relative_to(source.location):
         raise Refused(
-            f"{target} is inside the source repository",
+            f"cannot create a root in {target}: it is inside the source repository",
             hint="Choose a path outside it with --target PATH.",
         )
 

@@ -92,8 +92,8 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
         if (store / module.name).is_dir() and not known and (place / ".git").exists():
             theirs = Path(project.source) / module.path
             raise Refused(
-                f"{record.name} moved the submodule {module.path} to {module.commit[:12]}, which the source does not have",
-                hint=f"Fetch it into the source first: git -C {theirs} fetch {place} {module.commit}",
+                f"{record.name} moved the submodule {module.path} to {module.commit[:12]}, which the source repository does not have",
+                hint=f"Run `git -C {theirs} fetch {place} {module.commit}`, then run the command again.",
             )
 
 
@@ -110,7 +110,7 @@ def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> 
                 reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
                 problems.append(
                     f"submodule {module.path} is missing: {reason}. "
-                    "Run `git submodule update --init` in the source, then `llmc up --detach` again"
+                    "Run `git submodule update --init` in the source repository, then `llmc up --detach` again"
                 )
                 continue
             git.git(place, "config", "remote.origin.pushurl", NO_PUSH)

@@ -1,6 +1,7 @@
 """The user's commands from config.toml, and their logs."""
 
 import os
+import shlex
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -128,5 +129,5 @@ def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: st
     return CommandFailed(
         done,
         message=f"{worker}: {what} failed with code {done.returncode}" + (f"; {so}" if so else ""),
-        hint=f"The full output is in {project.root.log(worker)}.",
+        hint=f"To see the full output: less {shlex.quote(str(project.root.log(worker)))}",
     )

@@ -21,7 +21,7 @@ def refuse_if_missing(record: WorkerRecord) -> None:
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
             f"the worktree of {record.name} is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch.",
+            hint="Run `llmc up --detach` to recreate it from its branch, then run the command again.",
         )
 
 
@@ -99,7 +99,9 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
         )
     try:
         if os.lstat(lock).st_ino != before:
-            raise Refused(f"a git command in the worktree of {name} holds {lock}", hint="Try again.")
+            raise Refused(
+                f"a git command in the worktree of {name} holds {lock}", hint="Run the command again."
+            )
         os.unlink(lock)
     except FileNotFoundError:
         return False
@@ -125,7 +127,8 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
     root = project.root.path
     if not worktree.is_dir():
         raise LlmcError(
-            f"{worktree} is not a directory", hint=f"Move it away, then run: llmc reset {record.name}"
+            f"cannot use {worktree} as a worktree: it is not a directory",
+            hint=f"Move it away, then run `llmc reset {record.name}`.",
         )
     halves = _half_entries(root, worktree)
     has_pointer = os.path.lexists(worktree / ".git")
@@ -139,7 +142,9 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
     if not git.is_worktree_of(worktree, root):
         _link_to_new_entry(root, record, worktree, base)
     if not git.is_worktree_of(worktree, root):
-        raise LlmcError(f"cannot link {worktree} to {root}", hint="Run `llmc doctor` to find out why.")
+        raise LlmcError(
+            f"cannot link the worktree {worktree} to {root}", hint="Run `llmc doctor` to find out why."
+        )
     with project.store.transaction() as tx:
         tx.emit("worktree_linked", worker=record.name, ref=ref)
 

@@ -73,7 +73,7 @@ def send(project: Project, name: str, general: str = "") -> Receipt:
             f"no comments to send to {name}",
             hint="To add a comment, press c on a line of the diff in `llmc ui`.",
         )
-    review.refuse_unless_waiting(project, record, "rejected")
+    review.refuse_unless_waiting(project, record, "reject")
     shown = review.look(project, record)
     prompt_id = submit.new_prompt_id("reject")
     begun = Round(

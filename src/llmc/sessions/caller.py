@@ -99,7 +99,12 @@ def reporter(project: Project) -> Caller:
             hint="To send a message to a worker, run `llmc message WORKER`.",
         )
     if who.kind is not Kind.WORKER:
-        raise Refused("`llmc report` is only for workers", hint=who.why)
+        raise Refused(
+            f"cannot tell which worker is running `llmc report`: {who.why}"
+            if who.why
+            else "`llmc report` is only for workers",
+            hint="Run the command from a worker's agent.",
+        )
     claimed = os.environ.get("LLMC_WORKER") or who.name
     record = project.store.worker(claimed)
     pane = project.pane(record)

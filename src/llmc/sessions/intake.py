@@ -160,4 +160,6 @@ def keep_last_words(project: Project, record: WorkerRecord) -> None:
         screen = f"(cannot read the screen: {error.message})"
     log = project.root.log(record.name)
     private_dir(log.parent)
-    append_line(log, f"--- {record.name}: {record.error_reason}; end of its screen:\n{screen}".encode())
+    append_line(
+        log, f"--- {record.name}: {record.error_reason}; last lines of its screen:\n{screen}".encode()
+    )

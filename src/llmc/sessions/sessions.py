@@ -265,8 +265,8 @@ def end_stray(project: Project, session: SessionName) -> None:
     """Stop the agents in a session without a worker; not the supervisor's, and not while a terminal is attached."""
     if project.is_overseer(session):
         raise Refused(
-            f"{session} is the supervisor's own session",
-            hint="Press Ctrl-C in the terminal of `llmc overseer` to stop it.",
+            f"cannot stop {session}: it is the supervisor's own session",
+            hint="To stop the supervisor, press Ctrl-C in the terminal of `llmc overseer`.",
         )
     panes = answered(project.tmux.panes(), session)
     for pane in panes.values():
@@ -275,8 +275,8 @@ def end_stray(project: Project, session: SessionName) -> None:
             continue
         if pane.attached:
             raise Refused(
-                f"a terminal is attached to {session}",
-                hint="Detach first (C-b d, or C-b C-b d inside another tmux).",
+                f"cannot stop {session}: a terminal is attached to it",
+                hint="Detach first (C-b d, or C-b C-b d inside another tmux), then run the command again.",
             )
         _end_pane(project, pane)
 

@@ -248,7 +248,7 @@ class Typist:
     def _new_conversation(self, was_busy: bool) -> None:
         # A client stays busy for a moment after the end of its turn.
         if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
-            words = f"{self.name} is busy and cannot start a new conversation now"
+            words = f"{self.name} is busy and cannot start a new conversation"
             raise Refusal(Obstacle.BUSY, words)
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}

@@ -146,7 +146,7 @@ class TaskQueue:
         if starting and problems:
             raise BrokenList(
                 f"cannot use the task list: {'; '.join(problems)}",
-                hint="Run `llmc tasks list` to see the problems.",
+                hint="Run `llmc tasks list` to see the tasks. Fix the problems, then run the command again.",
             )
         return books
 
@@ -154,7 +154,7 @@ class TaskQueue:
         """Log new tasks: one line each, or their number at the start."""
         new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
         if self._is_first_look:
-            self.source.note(f"{len(new)} tasks in {self.source.where()}")
+            self.source.note(f"number of tasks in {self.source.where()}: {len(new)}")
             new = {}
         self._is_first_look = False
         for task_id in sorted(new, key=in_order):

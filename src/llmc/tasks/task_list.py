@@ -260,7 +260,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
     def existing(name: str) -> TaskId:
         if name not in known:
             raise NotFound(
-                f"the task was not added: there is no task {name}",
+                f"the task was not added: task {name} does not exist",
                 hint="Run `llmc tasks list` to see all tasks.",
             )
         return TaskId(name)
@@ -293,7 +293,10 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     for draft in wanted:
         for other in (*draft.after, *draft.before):
             if other not in names and other not in known:
-                raise NotFound(f"nothing was imported: {draft.name} depends on unknown task {other!r}")
+                raise NotFound(
+                    f"nothing was imported: {draft.name} refers to task {other!r}, which does not exist",
+                    hint="Run `llmc tasks list` to see all tasks.",
+                )
     try:
         ordered = drafts.in_order(wanted)
     except BadDraft as error:

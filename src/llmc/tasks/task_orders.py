@@ -34,7 +34,7 @@ class _Order:
         except NotFound as error:
             if not books.is_completed(self.key):
                 raise
-            hint = "To add the task again: llmc tasks add"
+            hint = "To add the task again: llmc tasks add SUBJECT"
             raise NotFound(
                 f"task {task_id} is completed, and its file no longer exists", hint=hint
             ) from error
@@ -43,17 +43,17 @@ class _Order:
     def state(self, task: Task) -> str:
         return overview(self.source).states.get(task.id, str(task.status))
 
-    def refused(self, state: str, but: str = "") -> Refused:
-        words = {"waits": "is waiting for other tasks", "question": "has the state `question`"}
-        is_so = words.get(state, f"is {state.replace('_', ' ')}")
-        return Refused(f"task {self.key.id} {is_so}{but}", hint=_hint(self.key.id, state))
+    def refused(self, what: str, state: str, but: str = "") -> Refused:
+        """`what`: the order, up to the task; `but`: what it would have to be."""
+        is_so = "has the ID of a completed task" if state == "question" else f"is {_in_words(state)}{but}"
+        return Refused(f"cannot {what} task {self.key.id}: it {is_so}", hint=_hint(self.key.id, state))
 
     def set(self, seen: Task, status: TaskStatus, action: str, reason: str, **more: str) -> Task:
         """Change the task as the user saw it, and report it."""
         after = self.source.edit(self.key, partial(claims.set_by_user, seen=seen, status=status))
         if after.status is not status or (status is TaskStatus.PENDING and after.owner):
-            hint = f"To see its current state: llmc tasks show {seen.id}"
-            raise Refused(f"task {seen.id} was changed in the meantime", hint=hint)
+            hint = f"Run `llmc tasks show {seen.id}` to see its current state, then run the command again."
+            raise Refused(f"cannot change task {seen.id}: it was changed in the meantime", hint=hint)
         self.report(action, after, reason, **more)
         return after
 
@@ -68,11 +68,11 @@ def release(project: Project, task_id: str) -> Task:
     order = _Order(project, task_id)
     task, state = order.unattended()
     if state != TaskStatus.IN_PROGRESS:
-        raise order.refused(state, ", not in progress")
+        raise order.refused("release", state, ", not in progress")
     order.source.write(
         "released", Claim(task.claim, order.key, task.owner), reason="released by the user", cause=""
     )
-    reason = f"released by the user (claimed by {task.owner or 'no worker'})"
+    reason = "released by the user" + (f" (was claimed by {task.owner})" if task.owner else "")
     return order.set(task, TaskStatus.PENDING, "task_released", reason, cause="")
 
 
@@ -81,11 +81,12 @@ def requeue(project: Project, task_id: str) -> Task:
     order = _Order(project, task_id)
     task, state = order.unattended()
     if state == claims.PROPOSED:
-        raise order.refused(state)
+        raise order.refused("requeue", state)
     if state in ("ready", "waits") and not order.source.books().attempts(order.key):
-        raise order.refused(state, " and has not run yet")
+        raise order.refused("requeue", state, " and has not run yet")
     order.source.write("requeued", Claim(task.claim, order.key, task.owner))
-    return order.set(task, TaskStatus.PENDING, "task_requeued", f"requeued by the user (was {state})")
+    reason = f"requeued by the user (was {_in_words(state)})"
+    return order.set(task, TaskStatus.PENDING, "task_requeued", reason)
 
 
 def done(project: Project, task_id: str) -> Task:
@@ -93,9 +94,10 @@ def done(project: Project, task_id: str) -> Task:
     order = _Order(project, task_id)
     task, state = order.unattended()
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
-        raise order.refused(state)
+        raise order.refused("complete", state)
     order.source.write("completed", Claim(task.claim, order.key, ""), reason="marked done by the user")
-    return order.set(task, TaskStatus.COMPLETED, "task_done", f"marked done by the user (was {state})")
+    reason = f"marked done by the user (was {_in_words(state)})"
+    return order.set(task, TaskStatus.COMPLETED, "task_done", reason)
 
 
 def approve(project: Project, task_id: str) -> Task:
@@ -104,11 +106,11 @@ def approve(project: Project, task_id: str) -> Task:
     source, key = order.source, order.key
     task, books = source.one(key), source.books()
     if claims.PROPOSED not in (books.kept_back(key), task.waits_for_a_person):
-        raise order.refused(order.state(task), ", not proposed")
+        raise order.refused("approve", order.state(task), ", not proposed")
     made, root = books.made.get(key), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
         hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
-        raise Refused(f"task {task_id} was created by a worker in another root", hint=hint)
+        raise Refused(f"cannot approve task {task_id}: it was created by a worker in another root", hint=hint)
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
     source.write("approved", Claim("", key, made.worker if made else ""), **seen)
     approved = source.edit(key, partial(claims.approved, seen=task))
@@ -121,9 +123,11 @@ def prioritise(project: Project, task_id: str, priority: int) -> Task:
     order = _Order(project, task_id)
     task = order.source.one(order.key)
     if order.state(task) == TaskStatus.COMPLETED:
-        raise order.refused(TaskStatus.COMPLETED)
+        raise order.refused("prioritize", TaskStatus.COMPLETED)
     changed = order.source.edit(order.key, partial(claims.prioritised, priority=priority))
-    order.report("task_prioritised", changed, f"priority {priority}, set by the user", priority=str(priority))
+    order.report(
+        "task_prioritised", changed, f"priority set to {priority} by the user", priority=str(priority)
+    )
     return changed
 
 
@@ -142,7 +146,7 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     if back is None:
         return (
             "",
-            f"task {task} was not requeued because its file no longer exists. To add it again: llmc tasks add",
+            f"task {task} was not requeued because its file no longer exists. To add it again: llmc tasks add SUBJECT",
         )
     return task.id, f"task {task} is pending again"
 
@@ -177,18 +181,24 @@ def _has_it(project: Project, claim: Claim) -> Refused:
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is not None and record.landing_waits_for:
         return Refused(
-            f"{claim.worker}'s work on task {claim.task.id} is waiting for {record.landing_waits_for} "
-            "and may still land",
-            hint=f"Wait for the result. To check now: llmc accept {claim.worker}",
+            f"cannot change task {claim.task.id}: the work of {claim.worker} on it is waiting for "
+            f"{record.landing_waits_for} and may still land",
+            hint=f"Wait for the result. To check whether it has landed: llmc accept {claim.worker}",
         )
     hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
-    return Refused(f"{claim.worker} is working on task {claim.task.id}", hint=hint)
+    return Refused(f"cannot change task {claim.task.id}: {claim.worker} is working on it", hint=hint)
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
     """By its record; or a daemon is running, which may be about to record it."""
     record = project.store.read().workers.get(WorkerName(claim.worker))
     return claims.holds(record, claim) or (record is not None and project.daemon_runs())
+
+
+def _in_words(state: str) -> str:
+    """A state after `is` or `was`."""
+    words = {"waits": "waiting for other tasks", "question": "completed before"}
+    return words.get(state, state.replace("_", " "))
 
 
 def _hint(task_id: str, state: str) -> str:

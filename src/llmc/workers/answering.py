@@ -49,7 +49,7 @@ def answer(project: Project, name: str, text: str) -> Receipt:
     """Answer a worker; takes its lock."""
     words = " ".join(normalise(text).split())
     if not words:
-        raise UsageError("the answer is empty", hint=f'llmc answer {name} "..."')
+        raise UsageError("the answer is empty", hint=f'Run: llmc answer {name} "..."')
     with project.worker_lock(name):
         record = intake.apply_pending(project, name)
         if _is_blocked(record):
@@ -77,13 +77,14 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
     if not told and (found := open_question(record, said)) is not None:
         return found
     raise Refused(
-        f"{name} {_why_not_here(record, told)}; answer in the worker's terminal", hint=f"llmc attach {name}"
+        f"`llmc answer` cannot answer {name}: it {_why_not_here(record, told)}",
+        hint=f"To answer in the worker's terminal: llmc attach {name}",
     )
 
 
 def _why_not_here(record: WorkerRecord, told: bool) -> str:
     if not told:
-        return "has an open dialog that llmc cannot answer"
+        return "has an open dialog that is not a question"
     return (
         "is asking for permission" if record.reason == "permission" else "is asking several questions at once"
     )
@@ -114,8 +115,8 @@ class _Dialog:
         choice = self._choice(words)
         if not wait_until(lambda: self._shown() is not None, DRAWN_S, interval_s=0.05):
             raise Refused(
-                f"answer not sent: {self.record.name} may be showing a different dialog now",
-                hint=f"llmc attach {self.record.name}",
+                f"cannot send the answer: {self.record.name} may be showing a different dialog",
+                hint=f"To answer in the worker's terminal: llmc attach {self.record.name}",
             )
         self._choose(choice) if choice else self._write(words)
         wait_until(lambda: bool(self._proof()), AFTER_S if not self._waits() else 0.0, interval_s=0.02)
@@ -131,7 +132,7 @@ class _Dialog:
         if words.isdecimal():
             if not 1 <= int(words) <= len(options):
                 raise UsageError(
-                    f"no option {words}",
+                    f"the question has no option {words}",
                     hint=f"Pass a number from 1 to {len(options)}, or your answer as text.",
                 )
             return int(words)

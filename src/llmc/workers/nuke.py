@@ -152,7 +152,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(
                 f"branch {record.branch} was not removed because it is not in the trash yet",
-                hint="Try again.",
+                hint=f"Run `llmc nuke {record.name}` again.",
             )
         if tip:
             git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)

@@ -77,18 +77,19 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     journal = record.accept
     if journal is not None and project.others_accept(record.name):
         raise Refused(
-            f"{record.name} is being accepted (step {journal.step})",
-            hint=f"Wait until `llmc accept` finishes, or cancel it: llmc message {record.name} ...",
+            f"cannot stop {record.name}: it is being accepted (step {journal.step})",
+            hint=f"Wait until `llmc accept` finishes, or cancel it with `llmc message {record.name}`; "
+            "then run the command again.",
         )
     if record.landing_waits_for:
         raise Refused(
-            f"the work of {record.name} is waiting for {record.landing_waits_for} and may still land",
-            hint=f"Wait for the result. To check it now: llmc accept {record.name}",
+            f"cannot stop {record.name}: its work is waiting for {record.landing_waits_for} and may still land",
+            hint=f"Wait for the result. To check whether it has landed: llmc accept {record.name}",
         )
     if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
-            f"`llmc accept {record.name}` reached step {journal.step!r}, so the work may have landed",
-            hint=f"Finish it first: llmc accept {record.name}",
+            f"cannot stop {record.name}: `llmc accept` was interrupted at step {journal.step}, so the work may have landed",
+            hint=f"Run `llmc accept {record.name}` to finish it, then run the command again.",
         )
     return pane
 

@@ -167,13 +167,15 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
     """Create a branch at the pinned commit, in the root's clone and in a local source. Touches no checkout."""
     if entry.ref is None or entry.commit is None:
         raise UsageError(
-            f"{entry.name} is a directory and has no commits",
+            f"cannot restore {entry.name} as a branch: it is a directory without commits",
             hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
     root = project.root.path
     if not git.git(root, "check-ref-format", f"refs/heads/{name}", check=False).ok or name.startswith("-"):
-        raise UsageError(f"{name!r} is not a valid branch name", hint="Choose another name with --branch.")
+        raise UsageError(
+            f"{name!r} is not a valid branch name", hint="Choose another name with --branch NAME."
+        )
     source = Path(project.source)
     places = [root, *([source] if source.is_dir() else [])]
     missing = [place for place in places if not _has(place, name, entry.commit)]
@@ -193,7 +195,8 @@ def restore_directory(entry: Entry, target: Path) -> Path:
 
     if entry.directory is None:
         raise UsageError(
-            f"{entry.name} has no directory in the trash", hint="To restore a branch, leave out --to."
+            f"cannot copy {entry.name}: it has commits but no directory",
+            hint="To restore it as a branch, omit --to.",
         )
     target = Path(os.path.abspath(target.expanduser()))
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
@@ -221,7 +224,7 @@ def restore_to_worker(project: Project, entry: Entry, name: str) -> RestoredToWo
     """
     if entry.commit is None:
         raise UsageError(
-            f"{entry.name} has no commits",
+            f"cannot restore {entry.name} to a worker: it has no commits",
             hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     with project.worker_lock(name):
@@ -242,17 +245,20 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     if record.auto:
         raise Refused(
             f"cannot restore to {name}: it is an auto worker",
-            hint="Choose a worker that is not an auto worker, or leave out --to to restore a branch.",
+            hint="Choose a worker that is not an auto worker, or omit --to to restore a branch.",
         )
-    hint = f"Run `llmc reset {name}` first; it moves the work to the trash."
+    hint = f"Run `llmc reset {name}`, which moves that work to the trash; then run the command again."
     if not record.status.is_free and record.status is not Status.OFFLINE:
         raise Refused(f"cannot restore to {name}: its status is {record.status}, not idle", hint=hint)
     at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"cannot read the worktree of {name}", hint="Try again.")
+        raise LlmcError(
+            f"cannot read the worktree of {name}",
+            hint="Run the command again. If that fails too, run `llmc doctor`.",
+        )
     if facts.ahead or facts.dirty or facts.rebasing:
-        raise Refused(f"{name} has other work in its worktree", hint=hint)
+        raise Refused(f"cannot restore to {name}: it has other work in its worktree", hint=hint)
 
 
 def _committed(project: Project, commit: str) -> str:
@@ -297,8 +303,8 @@ def _has(repo: Path, branch: str, commit: str) -> bool:
     at = git.resolve(repo, f"refs/heads/{branch}")
     if at not in (None, commit):
         raise Refused(
-            f"branch {branch} already exists in {repo}, at another commit",
-            hint="Choose another name with --branch.",
+            f"cannot create branch {branch}: it already exists in {repo} at another commit",
+            hint="Choose another name with --branch NAME.",
         )
     return at == commit
 

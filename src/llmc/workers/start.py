@@ -38,8 +38,8 @@ def start_task(
     was_open = before.delivery is not None and before.delivery.outcome.open
     if was_open and record.delivery and record.delivery.outcome.arrived:
         raise Refused(
-            f"{name} is working on a prompt that just arrived ({record.delivery.prompt_id})",
-            hint=f"Wait for the result: llmc wait {name} --status needs_review",
+            f"cannot start a task on {name}: it is working on a prompt that has just arrived ({record.delivery.prompt_id})",
+            hint=f"To wait for the result: llmc wait {name} --status needs_review",
         )
     if not record.status.is_free:
         raise Refused(
@@ -78,8 +78,8 @@ def refuse_auto(record: WorkerRecord) -> None:
     """Refuse auto workers, which take their tasks from the list."""
     if record.auto:
         raise Refused(
-            f"{record.name} is an auto worker: it takes its tasks from the task list",
-            hint="Add the task with `llmc tasks add SUBJECT --description TEXT`, or start another worker.",
+            f"cannot start a task on {record.name}: auto workers take their tasks from the task list",
+            hint="Add the task with `llmc tasks add SUBJECT --description TEXT`, or choose another worker with --worker NAME.",
         )
 
 
@@ -108,7 +108,7 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
-        f"{name} is being accepted (step {step})",
+        f"cannot send a message to {name}: it is being accepted (step {step})",
         hint=f"Wait until `llmc accept {name}` finishes. If it was interrupted, run it again to resume.",
     )
 
@@ -129,9 +129,9 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
 def reject(project: Project, name: str, feedback: str, prompt_id: PromptId | None = None) -> submit.Receipt:
     """Request changes, in the same conversation; the caller holds the worker's lock."""
     # Check before resuming anything interrupted: a rejection must not land the work.
-    review.refuse_unless_waiting(project, intake.apply_pending(project, name), "rejected")
+    review.refuse_unless_waiting(project, intake.apply_pending(project, name), "reject")
     record = finish_interrupted(project, name)
-    review.refuse_unless_waiting(project, record, "rejected")
+    review.refuse_unless_waiting(project, record, "reject")
     prompt = reject_prompt(project, review.look(project, record), feedback)
     return submit.submit(project, name, "reject", prompt, then=Status.REJECTED, prompt_id=prompt_id)
 
@@ -151,7 +151,10 @@ def idle_worker(project: Project) -> Iterator[WorkerName]:
     with ExitStack() as held:
         while (name := _take_idle(project, held)) is None:
             if monotonic() > deadline:
-                raise LockTimeout("another command has locked every idle worker", hint="Try again.")
+                raise LockTimeout(
+                    "no worker is available: other commands are using every idle worker",
+                    hint="Run the command again when they have finished.",
+                )
             sleep(0.05)
         yield name
 
@@ -187,8 +190,13 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
         return free
     add = "To add a worker, run `llmc add NAME`, then `llmc up --detach`."
     if all(record.auto for record in state.workers.values()):
-        raise NotFound("every worker is an auto worker" if state.workers else "no workers yet", hint=add)
-    raise NotFound("no idle worker", hint=f"Run `llmc status` to see all workers. {add}")
+        raise NotFound(
+            "no worker is idle: every worker is an auto worker"
+            if state.workers
+            else "this root has no workers yet",
+            hint=add,
+        )
+    raise NotFound("no worker is idle", hint=f"Run `llmc status` to see all workers. {add}")
 
 
 def _is_free(project: Project, record: WorkerRecord) -> bool:

@@ -291,7 +291,7 @@ def test_a_new_branch_never_moves_one_that_is_there(
     run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
     fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
     assert scene.source.head("refs/heads/llmc-pick/w1") == scene.commit
-    with pytest.raises(Refused, match="branch taken already exists"):
+    with pytest.raises(Refused, match="branch taken: it already exists"):
         fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
     assert scene.source.head("refs/heads/taken") == scene.base
 
@@ -354,7 +354,7 @@ def test_what_is_not_on_the_branch_has_not_landed(
 
     with monkeypatch.context() as patched, scene.project.worker_lock("w1"):
         patched.setattr(fast_forward, "land", only_says_so)
-        with pytest.raises(LlmcError, match="landed but is no longer on the branch"):
+        with pytest.raises(LlmcError, match="landed but is no longer on the default branch"):
             accept(scene.project, "w1")
     assert steps == ["land"], "after a crash here it may have landed"
     assert (scene.tip(), scene.worktree.head()) == (before, scene.commit)

@@ -342,7 +342,7 @@ def test_a_set_up_that_fails_on_the_work_alone_is_the_worker_s(with_deps: Projec
     commit, base = work(worktree)
     check(project, record, commit, base)
     bad = worktree.commit("requirements.txt", "one\nnonsense\n")
-    with pytest.raises(CommandFailed, match=r"\[repo\]\.setup failed"):
+    with pytest.raises(CommandFailed, match=r"repo\.setup failed"):
         check(project, record, bad, commit)
 
 

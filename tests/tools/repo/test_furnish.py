@@ -257,7 +257,7 @@ def test_work_inside_a_submodule_is_never_lost(project: Project, source: Repo, l
     inside.write("lib.c", "changed in the submodule\n")
     worktree.git("add", "lib")
     worktree.git("commit", "-q", "-m", "Move lib")
-    with pytest.raises(Refused, match="which the source does not have"):
+    with pytest.raises(Refused, match="which the source repository does not have"):
         submodules.refuse_unknown_commits(project, record)
     reset(project, record)
     assert (inside.path / "lib.c").read_text() == "1\n"

@@ -37,7 +37,7 @@ def test_a_markdown_file() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no subject"),
+        ("", "the subject is missing"),
         ("---\npriority: 1\n", "is not closed"),
         ("---\nprio: 1\n---\n# X", "line 2: invalid 'prio: 1'; expected"),
         ("---\npriority: high\n---\n# X", "priority must be an integer, not 'high'"),

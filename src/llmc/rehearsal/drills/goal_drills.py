@@ -63,7 +63,7 @@ def daemon_killed(scratch: Scratch) -> None:
     _goal(scratch, scratch.commit(1))
     scratch.noticed("failure:")
     _completed(scratch)
-    scratch.require(len(scratch.task_files()) == 1, "one task file")
+    scratch.require(len(scratch.task_files()) == 1, "there is exactly one task file")
 
 
 def question(scratch: Scratch) -> None:

@@ -175,7 +175,11 @@ def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
     remediated = [row["outcome"] for row in remediations if row.get("outcome")]
     if drill.kind is Kind.HUMAN:
         code = scratch.ended(5)
-        return [] if code in _HUMAN_EXITS else [f"the supervisor exited with code {code}"]
+        return (
+            []
+            if code in _HUMAN_EXITS
+            else [f"expected the supervisor to exit with code 10, 11 or 12, not {code}"]
+        )
     problems = []
     if not scratch.is_supervised():
         problems.append(f"the supervisor exited:\n{scratch.said()[-2000:]}")
@@ -184,5 +188,5 @@ def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
     if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
         problems.append("expected no remediation, but one ran")
     if drill.kind is not Kind.AUTO and remediated != ["completed"]:
-        problems.append(f"expected one completed remediation, found {remediated or 'none'}")
+        problems.append(f"expected one completed remediation, found {', '.join(remediated) or 'none'}")
     return problems

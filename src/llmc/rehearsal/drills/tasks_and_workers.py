@@ -63,7 +63,7 @@ def pool_repeats(scratch: Scratch) -> None:
     scratch.open("go")
     scratch.expected.add(1)
     scratch.all_landed()
-    scratch.require(len(scratch.task_files()) == 1, "one task file")
+    scratch.require(len(scratch.task_files()) == 1, "there is exactly one task file")
 
 
 def agent_killed(scratch: Scratch) -> None:

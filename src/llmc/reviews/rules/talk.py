@@ -88,8 +88,8 @@ def edited(talk: Talk, comment_id: str, text: str, now: float, rev: int | None =
     _refuse_sent(old)
     if rev is not None and rev != old.rev:
         raise Refused(
-            f"comment {comment_id} was changed elsewhere after you opened it",
-            hint="Your text was not saved. Check the current text of the comment, then edit it again.",
+            f"cannot save comment {comment_id}: it was changed elsewhere after you opened it",
+            hint="Check the current text of the comment, then edit it again.",
         )
     return _with(talk, replace(old, text=_checked(text), at_unix=now, rev=old.rev + 1))
 
@@ -105,8 +105,8 @@ def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
     old = talk.comment(comment_id)
     if not old.round:
         raise Refused(
-            f"comment {comment_id} is a draft and cannot be closed",
-            hint="Send the drafts first, or delete this one.",
+            f"cannot close comment {comment_id}: it is a draft",
+            hint="Send your comments first, or delete the draft.",
         )
     return _with(talk, replace(old, closed=is_closed))
 
@@ -186,14 +186,14 @@ def _checked(text: str) -> str:
     if not text.strip():
         raise UsageError("the comment is empty")
     if len(text) > MOST_CHARS:
-        raise UsageError(f"the comment has {len(text)} characters; at most {MOST_CHARS} are allowed")
+        raise UsageError(f"the comment must be at most {MOST_CHARS} characters long, not {len(text)}")
     return text
 
 
 def _refuse_sent(comment: Comment) -> None:
     if comment.round:
         raise Refused(
-            f"comment {comment.id} was sent in round {comment.round} and cannot be changed",
+            f"cannot change comment {comment.id}: it was sent in round {comment.round}",
             hint="Add a new comment instead.",
         )
 

@@ -41,13 +41,13 @@ class Draft(Struct, frozen=True):
 
 def check(draft: Draft) -> Draft:
     if not draft.subject.strip():
-        raise BadDraft("no subject")
+        raise BadDraft("the subject is missing")
     if draft.priority is not None and draft.priority not in PRIORITIES:
         raise BadDraft(
             f"priority must be between {PRIORITIES.start} and {PRIORITIES.stop - 1}, not {draft.priority}"
         )
     if odd := _CONTROL.search(draft.verify):
-        raise BadDraft(f"verify must not contain control characters (U+{ord(odd[0]):04X})")
+        raise BadDraft(f"the verify command must not contain control characters (U+{ord(odd[0]):04X})")
     if draft.model and not is_model(draft.model):
         raise BadDraft(f"{draft.model!r} is not a valid model name")
     if draft.label and not is_label(draft.label):
@@ -134,7 +134,7 @@ def _head(text: str) -> tuple[Mapping[str, str], str]:
                     f"line {number}: invalid {line.strip()!r}; expected `key: value` where key is one of {', '.join(_KEYS)}"
                 )
             said[key.strip()] = value.strip()
-    raise BadDraft("the `---` block at the top is not closed")
+    raise BadDraft("the front matter is not closed with `---`")
 
 
 def _priority(text: str | None) -> int | None:
