@@ -227,7 +227,7 @@ def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     if web and (by_hand or keep or agent != "scripted"):
         raise UsageError("--web cannot be used with other options", hint="Run: llmc demo --web")
     if web and not is_installed():
-        raise UsageError("the web page needs starlette and uvicorn", hint=f"Run: {GET_IT}")
+        raise UsageError("the web server requires starlette and uvicorn", hint=f"Run: {GET_IT}")
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     show = Show(directory, agent)
     try:
