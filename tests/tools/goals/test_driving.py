@@ -167,7 +167,7 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
     with held_by_another(project, "auto-1"):
         done = driven(project, Seen(A_1=signals))
     assert done.actions
-    assert "nudge S1.1.1: later" in done.actions[0]
+    assert "nudge S1.1.1: postponed" in done.actions[0]
     after = open_store(project).view(GOAL).assignments["A_1"]
     assert after.status is S.STALLED, "what was seen is kept"
     assert (waits := after.pending) is not None, "and what was to be sent is not lost"

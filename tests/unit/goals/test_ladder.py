@@ -129,7 +129,7 @@ def test_a_person_keeps_it_over_another_plan_and_only_of_a_leaf() -> None:
     """Break: take both from the new node alone in `_going_on`."""
     leaf = OneLeaf(Policy()).begin()
     node = leaf.view.nodes[leaf.one.work_node_id]
-    with pytest.raises(Refused, match="only plan items without children"):
+    with pytest.raises(Refused, match="only to plan items without children"):
         by_hand.set_recovery(leaf.view, leaf.view.nodes[node.parent_id], START, Recovery.REPLAN, None)
     changed = replace(node, recovery_policy=Recovery.REPLAN, idle_after_ms=5000)
     again = _going_on(changed, node, START)

@@ -116,7 +116,7 @@ def test_a_longer_fence_holds_a_shorter_one() -> None:
         ({"blockers": [None]}, "must be a string"),
         ({"evidence": []}, "must be an object"),
         ({"evidence": {"files": ["a"]}}, "unknown key files"),
-        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test must have `command`"),
+        ({"evidence": {"testsRun": [{"name": "x"}]}}, "a test must have the key `command`"),
         ({"goalId": "goal_1"}, "is empty"),
         ({}, "is empty"),
     ],

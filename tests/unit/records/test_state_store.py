@@ -202,7 +202,7 @@ def test_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
     before = store.root.state.read_bytes()
     with pytest.raises(StateError, match="version 2") as caught:
         store.read()
-    assert "newer llmc" in caught.value.hint
+    assert "newer version of llmc" in caught.value.hint
     with pytest.raises(StateError), store.transaction() as tx:
         tx.emit("daemon_stopped")
     assert store.root.state.read_bytes() == before
