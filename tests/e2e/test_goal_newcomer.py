@@ -161,7 +161,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err
     assert "is not a valid plan" in refused
     assert "must be an object" in refused
-    assert "Run `llmc goal plan --help`" in refused
+    assert "run `llmc goal plan --help`" in refused
     assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
     assert "To try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err

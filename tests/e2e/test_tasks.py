@@ -68,7 +68,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
         "`llmc tasks add` is not available to agents"
         in listed.llmc("tasks", "add", "X", code=3, LLMC_WORKER="adam").err
     )
-    assert "no subject" in listed.llmc("tasks", "add", code=2).err
+    assert "a subject or --file is required" in listed.llmc("tasks", "add", code=2).err
     assert "label" in listed.llmc("tasks", "add", "X", "--label", "a b", code=2).err
     (listed.dir / "a.md").write_text("---\nafter: b\n---\n# A\n")
     (listed.dir / "b.md").write_text("---\nafter: a\n---\n# B\n")

@@ -186,7 +186,7 @@ def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
     fleet.kill_daemon()
     ui.sees("daemon not running")
     ui.resize(20, 5)
-    ui.sees("need you")
+    ui.sees("1 needs you")
     ui.resize(40, 12)
     ui.sees("NEEDS YOU", "daemon not running")
     ui.resize(120, 36)
