@@ -187,6 +187,7 @@ def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
     """One fleet, one case after the other; each begins and ends with nobody in the way.
 

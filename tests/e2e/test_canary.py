@@ -150,6 +150,7 @@ def test_a_client_that_llmc_cannot_drive_is_refused(
     assert not (scripted.root / ".llmc/daemon.json").exists()
 
 
+@pytest.mark.soak
 def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     """Break: refuse a client for what llmc can do without, or keep quiet about it."""
     OddClient(scripted, "status", "hook:UserPromptSubmit")

@@ -46,9 +46,8 @@ SMALL = [[1, 1, 1], [1]]
 LARGE = [[2, 2, 3], [2, 2, 2], [3, 2, 2]]
 
 
-@pytest.mark.parametrize(
-    "sizes", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("sizes", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large")])
 def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]]) -> None:
     """A worker that is silent, Enters that are swallowed, a task that fails twice, a daemon that is killed between a task
     file and the note of it, a question that is answered later.

@@ -19,6 +19,9 @@ def offences(text: str) -> Iterator[str]:
     for function in ast.walk(ast.parse(text)):
         if not isinstance(function, ast.FunctionDef):
             continue
+        splits = [node for node in ast.walk(function) if _splits_lines(node)]
+        if not splits:
+            continue
         from_git = {
             target.id
             for node in ast.walk(function)
@@ -27,8 +30,8 @@ def offences(text: str) -> Iterator[str]:
             for target in ast.walk(names)
             if isinstance(target, ast.Name)
         }
-        for node in ast.walk(function):
-            if _splits_lines(node) and _is_of_git(node.func.value, from_git):  # type: ignore[attr-defined]
+        for node in splits:
+            if _is_of_git(node.func.value, from_git):  # type: ignore[attr-defined]
                 yield function.name
 
 
