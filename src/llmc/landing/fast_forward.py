@@ -24,7 +24,7 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-_REFUSED_BY_HOOK = (
+REFUSED_BY_HOOK = (
     "A hook in the source rejected the commit. Fix what the hook reports, then run the command again."
 )
 
@@ -71,7 +71,14 @@ def merge_lock(project: Project) -> AbstractContextManager[None]:
 
 
 def check_source(project: Project) -> Path | None:
-    """Refuse early if the source has uncommitted changes; returns the checkout that was checked."""
+    """Refuse early if the source has uncommitted changes; returns the checkout that was checked.
+
+    If work lands elsewhere, nothing of the user is in its way.
+    """
+    return None if project.lands_elsewhere else _check_checkout(project)
+
+
+def _check_checkout(project: Project) -> Path | None:
     place = _checkout(project)
     if place is not None:
         _refuse_if_busy(place)
@@ -162,12 +169,12 @@ def is_landed(project: Project, commit: str) -> bool:
     """Whether the branch has the commit, or all of its changes: the test for "already merged"."""
     root = project.root.path
     with project.repo_lock():
-        if provision.source_tip(project) == commit:
-            git.git(
-                root, "update-ref", project.base, commit
-            )  # the root made it, so there is nothing to fetch
-            return True
-        git.fetch(root, project.source, project.config.repo.default_branch)
+        if provision.upstream_tip(project) == commit:
+            # Usually this root made it, and there is nothing to fetch.
+            moved = git.git(root, "update-ref", project.base, commit, check=False)
+            if moved.ok:
+                return True
+        provision.fetch_base(project)
     if not git.has_commit(root, commit):  # if it were on the branch, it would have been fetched
         return False
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
@@ -184,11 +191,11 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
     if _tip(project) != base:
         raise BaseMoved
     ref = keep(project, worker, commit)
-    lfs.send(project, ref)
+    lfs.send(project, ref, project.source)
     if not _is_local(project):
         _push(project, commit, branch)
         return
-    place = checked or check_source(project)
+    place = checked or _check_checkout(project)
     source = place or Path(project.source)
     if place is None:
         _move_ref(project, source, ref, branch, base)
@@ -209,7 +216,7 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
         said = (done.stderr or done.stdout).strip()[:600]
         hint = "Move or commit those files, then run the command again."
         if "by hook" in said:
-            hint = _REFUSED_BY_HOOK
+            hint = REFUSED_BY_HOOK
         raise SourceBusy(f"git refused to fast-forward {source}: {said}", hint=hint)
 
 
@@ -281,7 +288,7 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) 
         if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
         said = (done.stderr or done.stdout).strip()[:600]
-        raise SourceBusy(f"git refused to move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
+        raise SourceBusy(f"git refused to move {branch} in {source}: {said}", hint=REFUSED_BY_HOOK)
 
 
 def _push(project: Project, commit: str, branch: str) -> None:
@@ -291,7 +298,7 @@ def _push(project: Project, commit: str, branch: str) -> None:
             raise BaseMoved
         if "[remote rejected]" in done.stdout:
             said = (done.stderr or done.stdout).strip()[-600:]
-            raise SourceBusy(f"{project.source} rejected the push: {said}", hint=_REFUSED_BY_HOOK)
+            raise SourceBusy(f"{project.source} rejected the push: {said}", hint=REFUSED_BY_HOOK)
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmc.base.clock import Aside
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
@@ -13,6 +13,7 @@ from llmc.base.text import some_files
 from llmc.records.worker import WorkerRecord
 from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
+from llmc.repo.shared import shared_of
 
 SETUP_TIMEOUT_S = 1800
 #: how often a worktree is read until no commit was made in between
@@ -88,10 +89,10 @@ def refresh_base(project: Project) -> str:
     """Fetch the default branch; returns its commit."""
     branch = project.config.repo.default_branch
     commit = git.resolve(project.root.path, project.base)
-    if commit is not None and commit == source_tip(project):
+    if commit is not None and commit == upstream_tip(project):
         return commit  # much cheaper than a fetch without changes
     with project.repo_lock():
-        git.fetch(project.root.path, project.source, branch)
+        fetch_base(project)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(
@@ -101,11 +102,33 @@ def refresh_base(project: Project) -> str:
     return commit
 
 
+def fetch_base(project: Project) -> None:
+    """Fetch the default branch from where work lands; the caller holds the repo lock."""
+    root, branch, shared = project.root.path, project.config.repo.default_branch, shared_of(project.root)
+    if shared is None:
+        git.fetch(root, project.source, branch)
+        return
+    from llmc.repo import fence  # most roots work alone
+
+    try:
+        git.fetch(root, shared.remote.address, branch, timeout_s=shared.remote.limit_s)
+    except ToolFailed as error:
+        raise fence.RemoteGone(shared.remote, error.stderr or error.message) from error
+
+
 def source_tip(project: Project) -> str | None:
     """The current commit of a local source's default branch; None if it takes a fetch."""
-    source = Path(project.source)
+    return _tip_at(project, project.source)
+
+
+def upstream_tip(project: Project) -> str | None:
+    """The same where work lands."""
+    return _tip_at(project, project.upstream)
+
+
+def _tip_at(project: Project, where: str) -> str | None:
     branch = project.config.repo.default_branch
-    return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
+    return git.resolve(Path(where), f"refs/heads/{branch}") if Path(where).is_dir() else None
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

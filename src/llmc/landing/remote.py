@@ -1,0 +1,173 @@
+"""Land on a remote that several machines share: the ledger first, then a fenced push, then a fetch as the proof.
+
+What one machine does when it dies or falls asleep half-way is decided by the next: `take_over` moves the fence, and what
+has not landed by then never will.
+"""
+
+from typing import assert_never
+
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskKey
+from llmc.landing import fast_forward, ways
+from llmc.repo import fence, git, handed_work, lfs, provision
+from llmc.repo.project import Project
+from llmc.repo.rules.fence import (
+    Declined,
+    Entry,
+    Landed,
+    NotFastForward,
+    Outcome,
+    Remote,
+    Stale,
+    Unknown,
+    earlier_commits,
+    newest_standing,
+)
+from llmc.repo.shared import ClaimLost, LedgerGone, Shared, shared_of
+
+#: how often the fence alone may move while one commit lands
+TRIES = 20
+#: how many commits back an undo looks for the newest landing
+LOOK_BACK = 2000
+#: the name under which the source's own branch follows; not a valid worker name
+FOLLOW = "_follow"
+
+
+class RemoteLanding:
+    """Lands at once, or waits until the remote and the ledger answer."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.remote, self.ledger = shared.remote, shared.ledger
+
+    def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        ref = fast_forward.keep(project, offer.worker, offer.commit)
+        try:
+            lfs.send(project, ref, project.upstream)
+            return self._land(project, offer)
+        except (fence.RemoteGone, LedgerGone) as gone:
+            return self._waits(offer, gone.message)
+
+    def poll(
+        self, project: Project, offer: ways.Offer, receipt: str
+    ) -> ways.Landed | ways.Waits | ways.SentBack:
+        try:
+            if self.verify(project, offer.commit):
+                return ways.Landed()
+        except (fence.RemoteGone, fence.RemoteRefused) as error:
+            return self._waits(offer, error.message)
+        return self.begin(project, offer)
+
+    def verify(self, project: Project, commit: str) -> bool:
+        """No is final: a push that is still on its way is refused from then on."""
+        if fast_forward.is_landed(project, commit):
+            return True
+        fence.move(project.root.path, self.remote)
+        return fast_forward.is_landed(project, commit)
+
+    def spread(self, project: Project, offer: ways.Offer) -> str | None:
+        """Remove the unfinished work of its task from the remote, and let the source's own branch follow."""
+        if offer.task is not None:
+            clear(project, self.remote, offer.task)
+        follow(project)
+        return None
+
+    def _land(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        for _ in range(TRIES):
+            # Before the token is checked: who takes the task over in between moves the fence.
+            seen = fence.look(project.root.path, self.remote)
+            if seen.tip != offer.base:
+                raise fast_forward.BaseMoved
+            self._enter(project, offer)
+            with fault_step("remote.push"):
+                outcome = fence.push(project.root.path, self.remote, seen, offer.commit)
+            if answer := self._meaning(offer, outcome):
+                return answer
+        return self._waits(offer, f"the fence of {self.remote.address} kept moving")
+
+    def _enter(self, project: Project, offer: ways.Offer) -> None:
+        token = self.ledger.token_of(offer.claim) if offer.task is not None else 0
+        try:
+            with fault_step("remote.enter"):
+                self.ledger.enter(
+                    Entry(
+                        commit=offer.commit,
+                        worker=offer.worker,
+                        task=offer.task,
+                        token=token,
+                        prompt=offer.prompt,
+                        reverts=offer.reverts,
+                    )
+                )
+        except ClaimLost:
+            if offer.task is not None:
+                handed_work.offer(project.root.path, self.remote, offer.task, token, offer.commit)
+            raise
+
+    def _meaning(self, offer: ways.Offer, outcome: Outcome) -> ways.Landed | ways.Waits | None:
+        """None: ask again."""
+        match outcome:
+            case Landed():
+                return ways.Landed()
+            case NotFastForward():
+                raise fast_forward.BaseMoved
+            case Stale():
+                return None
+            case Declined(reason):
+                raise fast_forward.SourceBusy(
+                    f"{self.remote.address} rejected the push: {reason}", hint=fast_forward.REFUSED_BY_HOOK
+                )
+            case Unknown(reason):
+                return self._waits(offer, reason)
+            case _:
+                assert_never(outcome)
+
+    def _waits(self, offer: ways.Offer, why: str) -> ways.Waits:
+        return ways.Waits(offer.commit, f"the remote: {why}")
+
+
+def take_over(project: Project, task: TaskKey, claim: str) -> str:
+    """The commit of an earlier holder of the task that has landed; "" if none did, and then none ever will."""
+    shared = shared_of(project.root)
+    if shared is None:
+        return ""
+    token = shared.ledger.token_of(claim)
+    # Without an entry nothing was pushed, and with an old token none is made.
+    earlier = earlier_commits(shared.ledger.entered(task), token)
+    way = RemoteLanding(shared)
+    return next((commit for commit in earlier if way.verify(project, commit)), "")
+
+
+def clear(project: Project, remote: Remote, task: TaskKey) -> None:
+    """What cannot be removed now hinders nobody: the task has landed."""
+    try:
+        handed_work.clear(project.root.path, remote, task)
+    except fence.RemoteGone:
+        pass
+
+
+def follow(project: Project) -> None:
+    """Fast-forward the source's own branch to what landed, where nothing of the user is in the way."""
+    if project.upstream == project.source:
+        return
+    root, tip, here = (
+        project.root.path,
+        git.resolve(project.root.path, project.base),
+        provision.source_tip(project),
+    )
+    behind = here is not None and tip is not None and here != tip and git.has_commit(root, here)
+    if not behind or not git.is_ancestor(root, str(here), str(tip)):
+        return  # it is where it should be, or has commits of its own
+    try:
+        with fast_forward.merge_lock(project), fault_step("remote.follow"):
+            fast_forward.land(project, FOLLOW, str(tip), str(here))
+    except (LlmcError, fast_forward.BaseMoved):
+        return  # uncommitted changes, or the user is moving it: the next landing tries again
+
+
+def newest_landing(project: Project, shared: Shared) -> Entry | None:
+    """The newest landing of any machine that was not undone, in the order of the branch."""
+    provision.refresh_base(project)
+    log = git.out(project.root.path, "rev-list", "--first-parent", f"--max-count={LOOK_BACK}", project.base)
+    commits = log.split()
+    return newest_standing(commits, shared.ledger.among(commits))
