@@ -61,6 +61,11 @@ class Node:
 
     def killed(self, fault: str, act: str = "accept") -> bool:
         """Do it in a process that kills itself at a fault point; whether it got there."""
+        _, status = os.waitpid(self.started(act, fault), 0)
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+    def started(self, act: str = "accept", fault: str = "") -> int:
+        """Do it in another process; returns its pid."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -68,8 +73,7 @@ class Node:
                 getattr(self, act)()
             finally:
                 os._exit(0)
-        _, status = os.waitpid(pid, 0)
-        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return pid
 
     def hurry(self, limit_s: float) -> None:
         """Do not wait longer than this for the remote."""

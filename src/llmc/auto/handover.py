@@ -62,10 +62,10 @@ def unfinished_work(project: Project, task: TaskKey) -> str:
     )
 
 
-def hand_over(run: Run, project: Project, record: WorkerRecord) -> None:
+def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> None:
     """Push the commits of a worker that lost its task or stops, for the next holder. They stay pinned here as well."""
     shared, task = shared_of(project.root), record.assignment
-    if shared is None or task is None or run.queue.source.books().is_completed(task.task):
+    if shared is None or task is None or source.books().is_completed(task.task):
         return
     tip = git.resolve(Path(record.worktree_path), f"refs/heads/{record.branch}")
     if tip is not None and git.ahead_of(project.root.path, project.base, tip):

@@ -89,7 +89,7 @@ def _report(
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Pin the worker's work and reset it; whether it can take a task now."""
-    handover.hand_over(run, project, record)
+    handover.hand_over(project, run.queue.source, record)
     return _after_reset(run, project, record, _reset(project, record.name))
 
 
@@ -128,7 +128,7 @@ def release(run: Run, project: Project, name: str) -> None:
         accept.accept(project, name)
         return
     task = record.assignment
-    handover.hand_over(run, project, record)
+    handover.hand_over(project, run.queue.source, record)
     run.queue.source.release(claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:

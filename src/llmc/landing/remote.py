@@ -24,7 +24,7 @@ from llmc.repo.rules.fence import (
     earlier_commits,
     newest_standing,
 )
-from llmc.repo.shared import ClaimLost, LedgerGone, Shared, shared_of
+from llmc.repo.shared import LedgerGone, Shared, shared_of
 
 #: how often the fence alone may move while one commit lands
 TRIES = 20
@@ -78,31 +78,25 @@ class RemoteLanding:
             seen = fence.look(project.root.path, self.remote)
             if seen.tip != offer.base:
                 raise fast_forward.BaseMoved
-            self._enter(project, offer)
+            self._enter(offer)
             with fault_step("remote.push"):
                 outcome = fence.push(project.root.path, self.remote, seen, offer.commit)
             if answer := self._meaning(offer, outcome):
                 return answer
         return self._waits(offer, f"the fence of {self.remote.address} kept moving")
 
-    def _enter(self, project: Project, offer: ways.Offer) -> None:
-        token = self.ledger.token_of(offer.claim) if offer.task is not None else 0
-        try:
-            with fault_step("remote.enter"):
-                self.ledger.enter(
-                    Entry(
-                        commit=offer.commit,
-                        worker=offer.worker,
-                        task=offer.task,
-                        token=token,
-                        prompt=offer.prompt,
-                        reverts=offer.reverts,
-                    )
+    def _enter(self, offer: ways.Offer) -> None:
+        with fault_step("remote.enter"):
+            self.ledger.enter(
+                Entry(
+                    commit=offer.commit,
+                    worker=offer.worker,
+                    task=offer.task,
+                    token=self.ledger.token_of(offer.claim) if offer.task is not None else 0,
+                    prompt=offer.prompt,
+                    reverts=offer.reverts,
                 )
-        except ClaimLost:
-            if offer.task is not None:
-                handed_work.offer(project.root.path, self.remote, offer.task, token, offer.commit)
-            raise
+            )
 
     def _meaning(self, offer: ways.Offer, outcome: Outcome) -> ways.Landed | ways.Waits | None:
         """None: ask again."""

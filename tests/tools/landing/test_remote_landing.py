@@ -1,5 +1,8 @@
 """Several machines land on one remote: each commit once or not at all, whoever dies, sleeps or comes late."""
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.auto import handover
 from llmc.base.errors import LlmcError, NotFound
 from llmc.landing import accept_journal, remote, undo
 from llmc.landing.fast_forward import SourceBusy
@@ -14,10 +18,12 @@ from llmc.records.worker import Status
 from llmc.repo import fence, handed_work, shared
 from llmc.repo.rules.fence import Entry, Outcome, Remote, Seen
 from llmc.repo.shared import ClaimLost
+from llmc.tasks.source import source_of
 from tests.support.file_ledger import FileLedger
 from tests.support.fleet import in_soak
 from tests.support.nodes import WORKER, Node, task
 from tests.support.remotes import BareRemote
+from tests.support.waiting import wait_until
 
 #: Python 3.12 warns of threads (the test runner has some); the children run git and end
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -172,9 +178,10 @@ def test_a_machine_that_slept_past_its_lease_does_not_land(
         one.accept()
     assert bare.log() == [FIRST]
     assert one.project.store.worker(WORKER).status is Status.NEEDS_REVIEW
-    work = handed_work.newest(other.project.root.path, bare.remote, task(1))
-    assert work is not None
-    assert other.worktree.git("show", "-s", "--format=%s", work) == "By one"
+    stale = one.project.store.worker(WORKER)
+    handover.hand_over(one.project, source_of(one.project), stale)
+    assert handed_work.newest(other.project.root.path, bare.remote, task(1)) == stale.commit_sha
+    assert str(stale.commit_sha) in handover.unfinished_work(other.project, task(1))
 
     other.work("By other", task(1), claims[0])
     other.accept()
@@ -201,6 +208,39 @@ def test_the_fence_is_read_before_the_token_is_checked(
     with pytest.raises(ClaimLost):
         one.accept()
     assert bare.log() == [FIRST]
+
+
+def test_a_push_that_outlives_its_process_is_refused_once_its_work_changed(
+    bare: BareRemote, one: Node
+) -> None:
+    """kill -9 leaves git running. Break: conclude from a look alone that it did not land."""
+    taken, go = bare.path / "taken", bare.path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.02; done; touch {go}.seen"
+    bare.hook("pre-receive", f"[ -e {taken} ] || {{ touch {taken}; {wait}; }}")
+    one.work("One", task(1))
+    pid = one.started()
+    wait_until(taken.exists)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    one.worktree.commit("more.txt", message="More")
+    with pytest.raises(accept_journal.WorkChanged, match="nothing landed"):
+        one.accept()
+    assert one.step() is None
+    go.touch()
+    wait_until(Path(f"{go}.seen").exists)
+    wait_until(lambda: not git_at_work(bare.path))
+    assert bare.log() == [FIRST]
+
+
+def git_at_work(place: Path) -> list[str]:
+    """The programs that serve a repository."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace")
+            if "receive-pack" in words and str(place) in words:
+                found.append(words)
+    return found
 
 
 def test_the_fence_alone_may_move(
