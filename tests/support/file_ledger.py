@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 
+from llmc.base.errors import LockTimeout
 from llmc.base.names import TaskKey
+from llmc.base.processes import wait_until
 from llmc.repo.rules.fence import Entry
-from llmc.repo.shared import ClaimLost, LedgerGone
+from llmc.repo.shared import ClaimLost, Unreachable
 
 
 class FileLedger:
@@ -43,10 +45,20 @@ class FileLedger:
                 data["entries"].append(msgspec.to_builtins(new))
 
     def entered(self, task: TaskKey) -> list[Entry]:
-        return [entry for entry in self.entries() if entry.task == task]
+        entries = self.entries()
+        commits = {entry.commit for entry in entries if entry.task == task}
+        return [entry for entry in entries if entry.commit in commits or entry.reverts in commits]
 
     def among(self, commits: Sequence[str]) -> list[Entry]:
         return [entry for entry in self.entries() if entry.commit in commits]
+
+    @contextmanager
+    def turn(self, timeout_s: float) -> Iterator[None]:
+        self._reach()
+        with self.path.with_suffix(".turn").open("a") as file:
+            if not wait_until(lambda: _taken(file.fileno()), timeout_s, interval_s=0.01):
+                raise LockTimeout("another machine lands", hint="llmc status")
+            yield
 
     def entries(self) -> list[Entry]:
         with self._data() as data:
@@ -54,8 +66,7 @@ class FileLedger:
 
     @contextmanager
     def _data(self) -> Iterator[dict[str, Any]]:
-        if not self.path.parent.is_dir():
-            raise LedgerGone("the ledger does not answer", hint="llmc status")
+        self._reach()
         with self.path.open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -66,6 +77,18 @@ class FileLedger:
                 file.seek(0)
                 file.truncate()
                 json.dump(data, file)
+
+    def _reach(self) -> None:
+        if not self.path.parent.is_dir():
+            raise Unreachable("the ledger does not answer", hint="llmc status")
+
+
+def _taken(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _token(data: dict[str, Any], claim: str) -> int:

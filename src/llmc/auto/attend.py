@@ -26,8 +26,9 @@ from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
-from llmc.repo import fence, provision
+from llmc.repo import provision
 from llmc.repo.project import Project
+from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions
 from llmc.sessions.rules import prompt_text
@@ -117,6 +118,9 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if problem is None or record.accept is None:
         run.went_well(record, "finish")
         return False
+    if isinstance(problem, Unreachable):
+        run.look_again(name, accept_journal.POLL_S)
+        return True
     if isinstance(problem, Refused | LockTimeout):
         run.look_again(name, BUSY_S)  # another process has it for a moment
         return True
@@ -348,8 +352,8 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         receipt = start_task(project, record.name, text, subject=task.subject)
     except CommandFailed as error:
         raise run.hard(Cause.COMMAND, record, error) from error
-    except fence.RemoteGone as error:
-        run.say(f"{record.name} is waiting for the remote: {error.message}")
+    except Unreachable as error:
+        run.say(f"{record.name} is waiting to start: {error.message}")
         return run.wait(record, accept_journal.POLL_S)
     except LlmcError as error:
         return run.try_later(record, "begin", BEGINS, Cause.GIT, error)

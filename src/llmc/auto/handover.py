@@ -13,7 +13,7 @@ from llmc.records.books import Claim
 from llmc.records.worker import WorkerRecord
 from llmc.repo import fence, git, handed_work
 from llmc.repo.project import Project
-from llmc.repo.shared import LedgerGone, shared_of
+from llmc.repo.shared import Unreachable, shared_of
 from llmc.tasks import queue
 from llmc.tasks.source import TaskSource
 
@@ -23,7 +23,7 @@ def take_over(run: Run, project: Project, record: WorkerRecord, claim: Claim) ->
     source = run.queue.source
     try:
         commit = remote.take_over(project, claim.task, claim.id)
-    except (fence.RemoteGone, fence.RemoteRefused, LedgerGone) as error:
+    except (Unreachable, fence.RemoteRefused) as error:
         run.say(f"{record.name}: cannot start task {claim.task}: {error.message}")
         queue.release(project, source, claim, error.message)
         run.look_again(record.name, accept_journal.POLL_S)

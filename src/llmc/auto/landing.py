@@ -21,9 +21,10 @@ from llmc.records.books import Books, hopeless
 from llmc.records.state import State
 from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Assignment, Cause, Status, WorkerRecord
-from llmc.repo import fence, provision
+from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
+from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import persons, submit
 from llmc.sessions.sessions import interrupt, status_of
@@ -104,8 +105,8 @@ def _reset(project: Project, name: str) -> Reset | LlmcError:
 def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
     if isinstance(done, PersonInWay):
         return run.wait(record)  # it has no task left, so it is listed and waits
-    if isinstance(done, fence.RemoteGone):
-        run.say(f"{record.name} is waiting for the remote: {done.message}")
+    if isinstance(done, Unreachable):
+        run.say(f"{record.name} is waiting to be reset: {done.message}")
         return run.wait(record, accept_journal.POLL_S)
     if isinstance(done, LlmcError):
         return run.try_later(record, "reset", BEGINS, Cause.GIT, done)
@@ -239,7 +240,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
-    except fence.RemoteGone as error:
+    except Unreachable as error:
         run.say(f"{record.name} is waiting to land: {error.message}")
         return run.wait(record, accept_journal.POLL_S)
     except BaseFails as error:

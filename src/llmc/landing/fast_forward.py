@@ -3,7 +3,8 @@
 import os
 import shlex
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +16,7 @@ from llmc.base.text import some_files
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision
 from llmc.repo.project import Project
+from llmc.repo.shared import shared_of
 
 #: how long the user's git command may hold the index of the source
 INDEX_LOCK_S = 2.0
@@ -60,9 +62,13 @@ class Ahead:
         self._stack.close()
 
 
-def ticket(project: Project, timeout_s: float = 7200.0) -> AbstractContextManager[None]:
-    """First come, first served: only the holder lands. It ends with its process."""
-    return locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
+@contextmanager
+def ticket(project: Project, timeout_s: float = 7200.0) -> Iterator[None]:
+    """First come, first served: only the holder lands, of all machines that share the remote. It ends with its process."""
+    shared = shared_of(project.root)
+    own = locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
+    with own, shared.ledger.turn(timeout_s) if shared else nullcontext():
+        yield
 
 
 def merge_lock(project: Project) -> AbstractContextManager[None]:

@@ -24,7 +24,7 @@ from llmc.repo.rules.fence import (
     earlier_commits,
     newest_standing,
 )
-from llmc.repo.shared import LedgerGone, Shared, shared_of
+from llmc.repo.shared import Shared, Unreachable, shared_of
 
 #: how often the fence alone may move while one commit lands
 TRIES = 20
@@ -45,7 +45,7 @@ class RemoteLanding:
         try:
             lfs.send(project, ref, project.upstream)
             return self._land(project, offer)
-        except (fence.RemoteGone, LedgerGone) as gone:
+        except Unreachable as gone:
             return self._waits(offer, gone.message)
 
     def poll(
@@ -121,7 +121,7 @@ class RemoteLanding:
 
 
 def take_over(project: Project, task: TaskKey, claim: str) -> str:
-    """The commit of an earlier holder of the task that has landed; "" if none did, and then none ever will."""
+    """The commit of an earlier holder of the task that landed and was not undone; "": there is none, and none will come."""
     shared = shared_of(project.root)
     if shared is None:
         return ""
@@ -129,7 +129,10 @@ def take_over(project: Project, task: TaskKey, claim: str) -> str:
     # Without an entry nothing was pushed, and with an old token none is made.
     earlier = earlier_commits(shared.ledger.entered(task), token)
     way = RemoteLanding(shared)
-    return next((commit for commit in earlier if way.verify(project, commit)), "")
+    for commit, reverts in earlier.items():
+        if way.verify(project, commit) and not any(way.verify(project, revert) for revert in reverts):
+            return commit
+    return ""
 
 
 def clear(project: Project, remote: Remote, task: TaskKey) -> None:
@@ -144,19 +147,16 @@ def follow(project: Project) -> None:
     """Fast-forward the source's own branch to what landed, where nothing of the user is in the way."""
     if project.upstream == project.source:
         return
-    root, tip, here = (
-        project.root.path,
-        git.resolve(project.root.path, project.base),
-        provision.source_tip(project),
-    )
-    behind = here is not None and tip is not None and here != tip and git.has_commit(root, here)
-    if not behind or not git.is_ancestor(root, str(here), str(tip)):
-        return  # it is where it should be, or has commits of its own
+    root, here = project.root.path, provision.source_tip(project)
+    tip = git.resolve(root, project.base)
+    if here is None or tip is None or here == tip:
+        return
     try:
-        with fast_forward.merge_lock(project), fault_step("remote.follow"):
-            fast_forward.land(project, FOLLOW, str(tip), str(here))
+        if git.is_ancestor(root, here, tip):
+            with fast_forward.merge_lock(project), fault_step("remote.follow"):
+                fast_forward.land(project, FOLLOW, tip, here)
     except (LlmcError, fast_forward.BaseMoved):
-        return  # uncommitted changes, or the user is moving it: the next landing tries again
+        return  # commits of its own, uncommitted changes, or a branch that moves: the next landing tries again
 
 
 def newest_landing(project: Project, shared: Shared) -> Entry | None:

@@ -23,11 +23,12 @@ from llmc.repo.rules.fence import (
     answer,
     outcome_of,
 )
+from llmc.repo.shared import Unreachable
 
 _LISTED = pattern(r"^([0-9a-f]+)\t(\S+)$", re.MULTILINE)
 
 
-class RemoteGone(LlmcError):
+class RemoteGone(Unreachable):
     """The remote does not answer."""
 
     def __init__(self, remote: Remote, why: str) -> None:

@@ -1,6 +1,7 @@
 """What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -17,23 +18,30 @@ class ClaimLost(Refused):
     """Another machine holds the task now; nothing landed."""
 
 
-class LedgerGone(LlmcError):
-    """The ledger does not answer."""
+class Unreachable(LlmcError):
+    """What the machines share does not answer: nothing starts and nothing lands until it does."""
 
 
 class Ledger(Protocol):
-    """The landings of all machines. Each call raises LedgerGone if there is no answer, and can be repeated."""
+    """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
 
     def enter(self, entry: "Entry") -> None:
         """Write an entry, or raise ClaimLost if its task has a newer token. The check and the write are one transaction."""
         ...
 
     def entered(self, task: TaskKey) -> "list[Entry]":
-        """The entries of a task, by every holder."""
+        """The entries of a task, by every holder, and those that revert them."""
         ...
 
     def among(self, commits: Sequence[str]) -> "list[Entry]":
         """The entries of those commits."""
+        ...
+
+    def turn(self, timeout_s: float) -> AbstractContextManager[None]:
+        """First come, first served among all machines: only the holder lands. It passes on when its holder dies.
+
+        Raises LockTimeout. It saves work that would be wasted; the fence and the tokens decide what may land.
+        """
         ...
 
     def token_of(self, claim: str) -> int:

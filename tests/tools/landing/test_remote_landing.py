@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from llmc.auto import handover
 from llmc.base.errors import LlmcError, NotFound
 from llmc.landing import accept_journal, remote, undo
+from llmc.landing.accept import accept
 from llmc.landing.fast_forward import SourceBusy
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work, shared
 from llmc.repo.rules.fence import Entry, Outcome, Remote, Seen
-from llmc.repo.shared import ClaimLost
+from llmc.repo.shared import ClaimLost, Unreachable
 from llmc.tasks.source import source_of
 from tests.support.file_ledger import FileLedger
 from tests.support.fleet import in_soak
@@ -300,14 +301,23 @@ def test_an_accept_that_waits_loses_its_claim(bare: BareRemote, one: Node, other
     assert bare.log() == [FIRST]
 
 
-def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node) -> None:
+def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: push without the entry."""
     one.work("One", task(1))
     away = one.ledger.path.parent.rename(one.ledger.path.parent.with_name("away"))
-    with pytest.raises(accept_journal.Waiting, match="ledger does not answer"):
+    with pytest.raises(Unreachable):
         one.accept()
-    assert bare.log() == [FIRST]
+    assert one.step() == "merge", "it goes on from there"
     away.rename(one.ledger.path.parent)
+
+    def gone(self: FileLedger, entry: Entry) -> None:
+        raise Unreachable("the ledger does not answer")
+
+    with monkeypatch.context() as later:
+        later.setattr(FileLedger, "enter", gone)
+        with pytest.raises(accept_journal.Waiting, match="ledger does not answer"):
+            one.accept()
+    assert bare.log() == [FIRST]
     one.accept()
     assert bare.log() == ["One", FIRST]
 
@@ -339,6 +349,34 @@ def test_two_machines_land_at_the_same_time(bare: BareRemote, one: Node, other: 
     race(bare, [one, other], 4)
 
 
+def test_a_slow_check_on_one_machine_is_not_starved_by_another(one: Node, other: Node) -> None:
+    """After one lost race nobody else lands until it has. Break: a turn among the workers of one machine only."""
+    one.project = replace(
+        one.project,
+        config=replace(one.project.config, repo=replace(one.project.config.repo, validate="sleep 0.4")),
+    )
+    one.work("Slow", task(1))
+    over = threading.Event()
+    said: list[str] = []
+
+    def land_on_and_on() -> None:
+        number = 2
+        while not over.is_set():
+            other.work(f"Quick {number}", task(number))
+            other.accept()
+            number += 1
+
+    quick = threading.Thread(target=land_on_and_on)
+    quick.start()
+    try:
+        with one.project.worker_lock(WORKER):
+            accept(one.project, WORKER, said.append)
+    finally:
+        over.set()
+        quick.join()
+    assert said.count("the default branch moved; retrying") <= 1, said
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_two_machines_land_fifty_each(bare: BareRemote, one: Node, other: Node) -> None:
@@ -361,6 +399,19 @@ def test_any_machine_undoes_the_newest_landing(bare: BareRemote, one: Node, othe
     assert bare.log()[:2] == ['Revert "One"', 'Revert "Two"']
     with pytest.raises(NotFound, match="nothing to undo"):
         one.undo()
+
+
+def test_a_task_that_was_undone_is_done_again(bare: BareRemote, one: Node, other: Node) -> None:
+    """Break: call it landed because its commit is on the branch, reverted or not."""
+    one.work("One", task(1))
+    landed = one.accept().commit
+    assert remote.take_over(other.project, task(1), other.ledger.claim(task(1))) == landed
+    one.undo()
+    claim = other.ledger.claim(task(1))
+    assert remote.take_over(other.project, task(1), claim) == ""
+    other.work("One again", task(1), claim)
+    other.accept()
+    assert bare.log()[:2] == ["One again", 'Revert "One"']
 
 
 @pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:before", "remote.push:after"])

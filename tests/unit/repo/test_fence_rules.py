@@ -91,6 +91,7 @@ def test_the_newest_landing_that_stands() -> None:
 
 
 def test_what_earlier_holders_may_have_landed() -> None:
-    entries = [entry("a", 3), entry("b", 10), entry("mine", 11)]
-    assert earlier_commits(entries, 11) == ["b", "a"]
-    assert earlier_commits(entries, 3) == []
+    """Break: forget that it may have been undone; its task would never be done again."""
+    entries = [entry("a", 3), entry("b", 10), entry("r", reverts="a"), entry("mine", 11)]
+    assert list(earlier_commits(entries, 11).items()) == [("b", []), ("a", ["r"])]
+    assert earlier_commits(entries, 3) == {}

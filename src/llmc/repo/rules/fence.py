@@ -158,7 +158,13 @@ def newest_standing(commits: Sequence[str], entries: Iterable[Entry]) -> Entry |
     return next((entry for entry in landed if not entry.reverts and entry.commit not in undone), None)
 
 
-def earlier_commits(entries: Iterable[Entry], token: int) -> list[str]:
-    """What earlier holders of a task may have landed, the newest first; `token`: of the present holder."""
-    earlier = [entry for entry in entries if entry.token < token]
-    return [entry.commit for entry in sorted(earlier, key=lambda entry: entry.token, reverse=True)]
+def earlier_commits(entries: Sequence[Entry], token: int) -> dict[str, list[str]]:
+    """What earlier holders of a task may have landed, the newest first, each with its reverts, which may have landed too.
+
+    `token`: of the present holder.
+    """
+    earlier = [entry for entry in entries if not entry.reverts and entry.token < token]
+    return {
+        entry.commit: [other.commit for other in entries if other.reverts == entry.commit]
+        for entry in sorted(earlier, key=lambda entry: entry.token, reverse=True)
+    }
