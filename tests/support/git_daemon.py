@@ -32,8 +32,8 @@ class GitDaemon(threading.Thread):
                 self.open.append(connection)
                 child = subprocess.Popen(
                     [git, "daemon", *flags, f"--base-path={self.directory}"],
-                    stdin=connection,
-                    stdout=connection,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
                     stderr=subprocess.DEVNULL,
                 )
                 self.children.append(child)

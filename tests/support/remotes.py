@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from llmc.repo import fence
-from llmc.repo.rules.fence import Remote
+from llmc.repo.rules.fence import Outcome, Remote, Seen
 from tests.support.repos import Repo, Worktree, run_git
 
 
@@ -43,7 +43,7 @@ class Machine(Worktree):
         super().__init__(path)
         self.remote = remote
 
-    def look(self) -> fence.Seen:
+    def look(self) -> Seen:
         return fence.look(self.path, self.remote)
 
     def on_top(self, subject: str) -> str:
@@ -52,5 +52,5 @@ class Machine(Worktree):
         tree = self.git("rev-parse", "FETCH_HEAD^{tree}")
         return self.git("commit-tree", tree, "-p", "FETCH_HEAD", "-m", subject)
 
-    def push(self, seen: fence.Seen, commit: str) -> fence.Outcome:
+    def push(self, seen: Seen, commit: str) -> Outcome:
         return fence.push(self.path, self.remote, seen, commit)

@@ -41,7 +41,7 @@ STEPS = (
     *("repair.pin", "repair.remove"),
     "guard.undo",
     "unshare.copy",
-    *("fence.move", "handed.push", "handed.clear", "probe.made"),
+    *("fence.move", "handed.push", "probe.made"),
     *("remote.enter", "remote.push", "remote.follow"),
     "session.launch",
     "usage.record",

@@ -26,7 +26,7 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-REFUSED_BY_HOOK = (
+_REFUSED_BY_HOOK = (
     "A hook in the source rejected the commit. Fix what the hook reports, then run the command again."
 )
 
@@ -175,11 +175,11 @@ def is_landed(project: Project, commit: str) -> bool:
     """Whether the branch has the commit, or all of its changes: the test for "already merged"."""
     root = project.root.path
     with project.repo_lock():
-        if provision.upstream_tip(project) == commit:
-            # Usually this root made it, and there is nothing to fetch.
-            moved = git.git(root, "update-ref", project.base, commit, check=False)
-            if moved.ok:
-                return True
+        if provision.known_tip(project) == commit:
+            git.git(
+                root, "update-ref", project.base, commit
+            )  # the root made it, so there is nothing to fetch
+            return True
         provision.fetch_base(project)
     if not git.has_commit(root, commit):  # if it were on the branch, it would have been fetched
         return False
@@ -222,7 +222,7 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
         said = (done.stderr or done.stdout).strip()[:600]
         hint = "Move or commit those files, then run the command again."
         if "by hook" in said:
-            hint = REFUSED_BY_HOOK
+            hint = _REFUSED_BY_HOOK
         raise SourceBusy(f"git refused to fast-forward {source}: {said}", hint=hint)
 
 
@@ -294,7 +294,7 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) 
         if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
         said = (done.stderr or done.stdout).strip()[:600]
-        raise SourceBusy(f"git refused to move {branch} in {source}: {said}", hint=REFUSED_BY_HOOK)
+        raise SourceBusy(f"git refused to move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
 
 
 def _push(project: Project, commit: str, branch: str) -> None:
@@ -304,7 +304,7 @@ def _push(project: Project, commit: str, branch: str) -> None:
             raise BaseMoved
         if "[remote rejected]" in done.stdout:
             said = (done.stderr or done.stdout).strip()[-600:]
-            raise SourceBusy(f"{project.source} rejected the push: {said}", hint=REFUSED_BY_HOOK)
+            raise SourceBusy(f"{project.source} rejected the push: {said}", hint=_REFUSED_BY_HOOK)
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 

@@ -18,7 +18,6 @@ from llmc.repo.rules.fence import (
     Landed,
     NotFastForward,
     Outcome,
-    Remote,
     Stale,
     Unknown,
     earlier_commits,
@@ -66,23 +65,28 @@ class RemoteLanding:
         return fast_forward.is_landed(project, commit)
 
     def spread(self, project: Project, offer: ways.Offer) -> str | None:
-        """Remove the unfinished work of its task from the remote, and let the source's own branch follow."""
+        """Drop the unfinished work of its task, and let the source's own branch follow."""
         if offer.task is not None:
-            clear(project, self.remote, offer.task)
+            handed_work.forget(project.root.path, offer.task)
         follow(project)
         return None
 
     def _land(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        root, old_work = (
+            project.root.path,
+            handed_work.place_of(self.remote, offer.task) if offer.task else "",
+        )
+        # Before the token is checked: who takes the task over in between moves the fence.
+        seen = fence.last_seen(root, self.remote)
         for _ in range(TRIES):
-            # Before the token is checked: who takes the task over in between moves the fence.
-            seen = fence.look(project.root.path, self.remote)
             if seen.tip != offer.base:
                 raise fast_forward.BaseMoved
             self._enter(offer)
             with fault_step("remote.push"):
-                outcome = fence.push(project.root.path, self.remote, seen, offer.commit)
+                outcome = fence.push(root, self.remote, seen, offer.commit, removing=old_work)
             if answer := self._meaning(offer, outcome):
                 return answer
+            seen = fence.look(root, self.remote)
         return self._waits(offer, f"the fence of {self.remote.address} kept moving")
 
     def _enter(self, offer: ways.Offer) -> None:
@@ -108,9 +112,8 @@ class RemoteLanding:
             case Stale():
                 return None
             case Declined(reason):
-                raise fast_forward.SourceBusy(
-                    f"{self.remote.address} rejected the push: {reason}", hint=fast_forward.REFUSED_BY_HOOK
-                )
+                refused = fence.RemoteRefused(self.remote, reason)
+                raise fast_forward.SourceBusy(refused.message, hint=refused.hint)
             case Unknown(reason):
                 return self._waits(offer, reason)
             case _:
@@ -133,14 +136,6 @@ def take_over(project: Project, task: TaskKey, claim: str) -> str:
         if way.verify(project, commit) and not any(way.verify(project, revert) for revert in reverts):
             return commit
     return ""
-
-
-def clear(project: Project, remote: Remote, task: TaskKey) -> None:
-    """What cannot be removed now hinders nobody: the task has landed."""
-    try:
-        handed_work.clear(project.root.path, remote, task)
-    except fence.RemoteGone:
-        pass
 
 
 def follow(project: Project) -> None:

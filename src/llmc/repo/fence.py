@@ -25,6 +25,9 @@ from llmc.repo.rules.fence import (
 )
 from llmc.repo.shared import Unreachable
 
+#: the fence at the last fetch
+_SEEN = "refs/llmc/seen-fence"
+_NOTHING = "refs/llmc/nothing"
 _LISTED = pattern(r"^([0-9a-f]+)\t(\S+)$", re.MULTILINE)
 
 
@@ -70,14 +73,43 @@ def listed(root: Path, remote: Remote, *names: str) -> dict[str, str]:
     return {ref: at for at, ref in rows if any(fnmatchcase(ref, name) for name in names)}
 
 
-def push(root: Path, remote: Remote, seen: Seen, commit: str) -> Outcome:
-    """Move the branch to a commit on top of `seen.tip`, unless the fence has moved since `seen`."""
+def fetch_seen(root: Path, remote: Remote) -> None:
+    """Fetch the branch and the fence; the caller holds the repo lock."""
+    try:
+        try:
+            _fetch_both(root, remote)
+        except ToolFailed:
+            if look(root, remote).fence:
+                raise
+            move(root, remote)  # nobody has landed here yet
+            _fetch_both(root, remote)
+    except ToolFailed as error:
+        raise RemoteGone(remote, error.stderr or error.message) from error
+
+
+def _fetch_both(root: Path, remote: Remote) -> None:
+    git.fetch(root, remote.address, remote.branch, f"+{remote.fence}:{_SEEN}", timeout_s=remote.limit_s)
+
+
+def last_seen(root: Path, remote: Remote) -> Seen:
+    """What the remote had at the last fetch. If it has moved since, a push is refused, and nothing else happens."""
+    tip, fence = (git.resolve(root, ref) for ref in (f"refs/remotes/origin/{remote.branch}", _SEEN))
+    return Seen(tip, fence) if tip and fence else look(root, remote)
+
+
+def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str = "") -> Outcome:
+    """Move the branch to a commit on top of `seen.tip`, unless the fence has moved since `seen`.
+
+    `removing`: refs below this one are removed from the remote with it.
+    """
     fresh = new_value(root, commit)
     said = send(
         root,
         remote,
         *("--atomic", f"--force-with-lease={remote.fence}:{seen.fence}"),
         *(f"{commit}:{remote.head}", f"{fresh}:{remote.fence}"),
+        # git removes what has no counterpart here, and there is none.
+        *(("--prune", f"{_NOTHING}/*:{removing}/*") if removing else ()),
     )
     if said.ok:
         return Landed()

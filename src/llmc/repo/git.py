@@ -511,18 +511,18 @@ _FETCHES = 3
 _MOVED_MEANWHILE = pattern(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
-def fetch(repo: Path, source: str, branch: str, *, timeout_s: float = 300) -> None:
+def fetch(repo: Path, source: str, branch: str, *more: str, timeout_s: float = 300) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
 
     From the source itself: the clone's `origin` is a setting that an agent can change.
 
-    A killed process's git may still be fetching and move the branch under ours: then retry.
+    `more`: other refs to fetch with it. A killed process's git may still be fetching and move the branch under ours: then retry.
     """
     for _ in range(_FETCHES):
         done = git(
             repo,
             *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", source],
-            f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
+            *(f"+refs/heads/{branch}:refs/remotes/origin/{branch}", *more),
             check=False,
             timeout_s=timeout_s,
         )

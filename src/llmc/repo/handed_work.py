@@ -22,6 +22,11 @@ def name_of(task: TaskKey) -> str:
     return hashlib.sha256(f"{task.list}\0{task.id}".encode()).hexdigest()[:40]
 
 
+def place_of(remote: Remote, task: TaskKey) -> str:
+    """Where the remote keeps the work on a task, by token."""
+    return f"{remote.work}/{name_of(task)}"
+
+
 def offer(root: Path, remote: Remote, task: TaskKey, token: int, commit: str) -> bool:
     """Hand commits to the next holder; False: the remote did not take them, and they stay here until it does."""
     git.git(root, "update-ref", f"{_UNSENT}/{name_of(task)}/{token}", commit)
@@ -52,21 +57,15 @@ def newest(root: Path, remote: Remote, task: TaskKey) -> str | None:
     return git.resolve(root, here)
 
 
-def clear(root: Path, remote: Remote, task: TaskKey) -> bool:
-    """Remove the work of a task that has landed, here and there; False: the remote still has some."""
+def forget(root: Path, task: TaskKey) -> None:
+    """Drop the refs of a task here; the push that landed it removed them from the remote."""
     name = name_of(task)
-    _drop(root, git.refs(root, f"{_UNSENT}/{name}", "refname", "objectname"))
-    _drop(root, git.refs(root, f"{_HANDED}/{name}", "refname", "objectname"))
-    found = _on_remote(root, remote, task)
-    if not found:
-        return True
-    leases = [f"--force-with-lease={ref}:{commit}" for ref, commit in found.items()]
-    with fault_step("handed.clear"):
-        return fence.send(root, remote, *leases, *(f":{ref}" for ref in found)).ok
+    for place in (_UNSENT, _HANDED):
+        _drop(root, git.refs(root, f"{place}/{name}", "refname", "objectname"))
 
 
 def _on_remote(root: Path, remote: Remote, task: TaskKey) -> dict[str, str]:
-    found = fence.listed(root, remote, f"{remote.work}/{name_of(task)}/*")
+    found = fence.listed(root, remote, f"{place_of(remote, task)}/*")
     return {ref: commit for ref, commit in found.items() if ref.rpartition("/")[2].isdecimal()}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmc.base.clock import Aside
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
@@ -89,7 +89,7 @@ def refresh_base(project: Project) -> str:
     """Fetch the default branch; returns its commit."""
     branch = project.config.repo.default_branch
     commit = git.resolve(project.root.path, project.base)
-    if commit is not None and commit == upstream_tip(project):
+    if commit is not None and commit == known_tip(project):
         return commit  # much cheaper than a fetch without changes
     with project.repo_lock():
         fetch_base(project)
@@ -104,31 +104,25 @@ def refresh_base(project: Project) -> str:
 
 def fetch_base(project: Project) -> None:
     """Fetch the default branch from where work lands; the caller holds the repo lock."""
-    root, branch, shared = project.root.path, project.config.repo.default_branch, shared_of(project.root)
+    shared = shared_of(project.root)
     if shared is None:
-        git.fetch(root, project.source, branch)
+        git.fetch(project.root.path, project.source, project.config.repo.default_branch)
         return
     from llmc.repo import fence  # most roots work alone
 
-    try:
-        git.fetch(root, shared.remote.address, branch, timeout_s=shared.remote.limit_s)
-    except ToolFailed as error:
-        raise fence.RemoteGone(shared.remote, error.stderr or error.message) from error
+    fence.fetch_seen(project.root.path, shared.remote)
+
+
+def known_tip(project: Project) -> str | None:
+    """The current commit of the default branch where work lands; None if it takes a fetch."""
+    return None if project.lands_elsewhere else source_tip(project)
 
 
 def source_tip(project: Project) -> str | None:
     """The current commit of a local source's default branch; None if it takes a fetch."""
-    return _tip_at(project, project.source)
-
-
-def upstream_tip(project: Project) -> str | None:
-    """The same where work lands."""
-    return _tip_at(project, project.upstream)
-
-
-def _tip_at(project: Project, where: str) -> str | None:
+    source = Path(project.source)
     branch = project.config.repo.default_branch
-    return git.resolve(Path(where), f"refs/heads/{branch}") if Path(where).is_dir() else None
+    return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

@@ -154,11 +154,11 @@ def asleep_before_push(one: Node, monkeypatch: pytest.MonkeyPatch, act: Callable
     """The machine sleeps between its checks and its push; `act` happens meanwhile."""
     push, slept = fence.push, []
 
-    def late(root: Path, where: Remote, seen: Seen, commit: str) -> Outcome:
+    def late(root: Path, where: Remote, seen: Seen, commit: str, *, removing: str) -> Outcome:
         if root == one.project.root.path and not slept:
             slept.append(True)
             act()
-        return push(root, where, seen, commit)
+        return push(root, where, seen, commit, removing=removing)
 
     monkeypatch.setattr(fence, "push", late)
 
@@ -449,6 +449,7 @@ def test_an_undo_waits_for_a_remote_that_is_gone(bare: BareRemote, one: Node) ->
 def test_the_fence_may_be_a_branch(bare: BareRemote, one: Node, other: Node) -> None:
     for node in (one, other):
         node.share(replace(bare.remote, fence_ref="llmc-fence"))
+    bare.git("update-ref", "-d", bare.remote.fence)
     one.work("One", task(1))
     one.accept()
     other.work("Two", task(2))

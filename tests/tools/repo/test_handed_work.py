@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from llmc.base.names import TaskId, TaskKey
-from llmc.repo import handed_work
-from llmc.repo.rules.fence import Remote
+from llmc.repo import fence, handed_work
+from llmc.repo.rules.fence import Landed, Remote
 from tests.support.remotes import BareRemote, Machine
 
 TASK = TaskKey("plan/ä *", TaskId("7"))
@@ -51,11 +51,16 @@ def test_the_next_holder_gets_the_newest(bare: BareRemote, tmp_path: Path, fence
     other.git("gc", "-q", "--prune=now")
     assert other.git("cat-file", "-t", new) == "commit"
 
-    assert handed_work.clear(other.path, remote, TASK)
+    place = handed_work.place_of(remote, TASK)
+    commit = other.on_top("Landed")
+    assert fence.push(other.path, remote, other.look(), commit, removing=place) == Landed()
+    handed_work.forget(other.path, TASK)
     assert newest(one, TASK) is None
     assert newest(one, OTHER) == apart
     assert other.git("for-each-ref", "refs/llmc") == ""
-    assert handed_work.clear(other.path, remote, TASK), "again, after a crash"
+    assert bare.log() == ["Landed", "Add first.txt"]
+    left = [ref for ref in bare.refs() if ref.startswith(remote.work)]
+    assert left == [f"{handed_work.place_of(remote, OTHER)}/11"]
 
 
 def test_what_the_remote_does_not_take_is_kept_and_sent_later(
