@@ -106,10 +106,28 @@ def test_a_daemon_that_was_killed_while_it_landed_goes_on(machines: Machines, ki
     killed = machines.start(first, "up", "--auto", LLMC_FAULT=f"{kill}:kill")
     assert killed.wait(60) == -signal.SIGKILL, machines.story()
     machines.start(first, "up", "--auto")
-    wait_until(lambda: auto.statuses(first) == {"1": "completed"}, 60, machines.story)
+    wait_until(lambda: first.events("task_completed"), 60, machines.story)
+    assert auto.statuses(first) == {"1": "completed"}
     assert machines.landed() == [1]
     assert len(first.events("task_completed")) == 1
-    wait_until(lambda: first.git("rev-parse", "HEAD") == machines.bare.head("main"))
+    assert first.git("rev-parse", "HEAD") == machines.bare.head("main")
+
+
+@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:after"])
+def test_the_task_of_a_machine_that_died_is_done_once(machines: Machines, kill: str) -> None:
+    """Break: start what the next machine claims without asking what became of the one before."""
+    first, second = machines.fleets
+    auto.add(first, 1)
+    killed = machines.start(first, "up", "--auto", LLMC_FAULT=f"{kill}:kill")
+    assert killed.wait(60) == -signal.SIGKILL, machines.story()
+    auto.add(first, 1)  # as when a lease ends: anybody may claim it
+    machines.start(second, "up", "--auto")
+    wait_until(lambda: second.events("task_completed"), 60, machines.story)
+    assert machines.landed() == [1]
+    had_landed = kill == "remote.push:after"
+    assert (second.user_turns() == []) is had_landed, "done again only if it had not landed"
+    said = (second.root / "logs/auto.log").read_text()
+    assert ("was completed by another machine" in said) is had_landed
 
 
 def test_a_stopped_machine_hands_its_unfinished_work_over(machines: Machines) -> None:
