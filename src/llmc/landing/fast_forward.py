@@ -93,8 +93,9 @@ def _check_checkout(project: Project) -> Path | None:
 
 def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
     """Raise an attention item until work can land again, or `status` sees that the source is clean."""
-    look = f"git -C {shlex.quote(project.source)} status"
-    about = {"kind": "source", "severity": "blocked", "who": project.source}
+    where = shlex.quote(project.upstream)
+    look = f"git ls-remote {where}" if project.lands_elsewhere else f"git -C {where} status"
+    about = {"kind": "source", "severity": "blocked", "who": project.upstream}
     tx.raise_item(SOURCE, text=f"cannot land: {error.message}", next=look, **about)
 
 

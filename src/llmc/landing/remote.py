@@ -6,7 +6,7 @@ has not landed by then never will.
 
 from typing import assert_never
 
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.landing import fast_forward, ways
@@ -42,10 +42,16 @@ class RemoteLanding:
     def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
         ref = fast_forward.keep(project, offer.worker, offer.commit)
         try:
-            lfs.send(project, ref, project.upstream)
+            self._send_large_files(project, ref)
             return self._land(project, offer)
         except Unreachable as gone:
             return self._waits(offer, gone.message)
+
+    def _send_large_files(self, project: Project, ref: str) -> None:
+        try:
+            lfs.send(project, ref, project.upstream)
+        except ToolFailed as error:
+            raise fence.RemoteGone(self.remote, error.stderr or error.message) from error
 
     def poll(
         self, project: Project, offer: ways.Offer, receipt: str

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.attention import raising
 from llmc.auto import handover
 from llmc.base.errors import LlmcError, NotFound
 from llmc.landing import accept_journal, remote, undo
@@ -261,8 +262,10 @@ def test_a_remote_that_refuses_ends_the_accept_with_its_reason(bare: BareRemote,
     with pytest.raises(SourceBusy, match="closed until Monday"):
         one.accept()
     assert one.step() is None
-    items = one.project.store.read().attention.values()
-    assert any("closed until Monday" in item.text for item in items)
+    blocked = [item for item in raising.current(one.project) if item.kind == "source"]
+    assert ["closed until Monday" in item.text for item in blocked] == [True], (
+        "a clean checkout does not hide it"
+    )
     bare.drop_hook("pre-receive")
     one.accept()
     assert bare.log() == ["One", FIRST]
