@@ -38,7 +38,7 @@ class Ledger(Protocol):
         ...
 
     def turn(self, timeout_s: float) -> AbstractContextManager[None]:
-        """First come, first served among all machines: only the holder lands. It passes on when its holder dies.
+        """First come, first served among all machines: only the holder lands. It passes on when its holder dies or sleeps.
 
         Raises LockTimeout. It saves work that would be wasted; the fence and the tokens decide what may land.
         """

@@ -191,6 +191,25 @@ def test_a_machine_that_slept_past_its_lease_does_not_land(
     assert not [ref for ref in bare.refs() if ref.startswith(bare.remote.work)], "removed with the landing"
 
 
+def test_sigstop_past_the_lease_and_sigcont(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with a real process, which knows nothing of the time that passed."""
+    one.work("By one", task(1))
+    asleep_before_push(one, monkeypatch, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    pid = one.started()
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    claim = other.ledger.claim(task(1))
+    assert remote.take_over(other.project, task(1), claim) == ""
+    other.work("By other", task(1), claim)
+    os.kill(pid, signal.SIGCONT)
+    os.waitpid(pid, 0)
+    assert (bare.log(), one.step()) == ([FIRST], None)
+    other.accept()
+    assert bare.log() == ["By other", FIRST]
+
+
 def test_the_fence_is_read_before_the_token_is_checked(
     bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
