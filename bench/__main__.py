@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import (
     accept,
     auto_throughput,
+    fleet_landing,
     goals,
     growth,
     hook_sender,
@@ -43,6 +44,7 @@ BENCHES = {
         worktree_reset,
         slot,
         auto_throughput,
+        fleet_landing,
         task_rescan,
         idle_auto,
         goals,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.scripted.client import Scripted
+from llmc.base.names import WorkerName
 from llmc.config.model import Worker
 from llmc.records.worker import WorkerRecord
 from llmc.repo import setup
@@ -102,7 +103,7 @@ def add_worker(project: Project, name: str = "w1") -> tuple[WorkerRecord, Worktr
 
 def worker_of(project: Project, name: str = "w1") -> tuple[WorkerRecord, Worktree]:
     """One that was added before."""
-    record = project.store.read().workers[name]
+    record = project.store.read().workers[WorkerName(name)]
     return record, Worktree(Path(record.worktree_path))
 
 

@@ -51,6 +51,9 @@ class SlowLanding:
     def verify(self, project: Project, commit: str) -> bool:
         return fast_forward.is_landed(project, commit)
 
+    def spread(self, project: Project, offer: ways.Offer) -> str | None:
+        return None
+
     def _answer(self) -> str:
         try:
             return (self.folder / "answer").read_text().strip()

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from llmc.attention import raising
-from llmc.auto import parks
+from llmc.auto import handover, parks
 from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of, task_of
 from llmc.auto.landing import (
     a_command_comes_first,
@@ -28,6 +28,7 @@ from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
+from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions
 from llmc.sessions.rules import prompt_text
@@ -59,10 +60,7 @@ def settle_claim(project: Project, source: TaskSource, claim: Claim) -> None:
         return  # its journal finishes it
     commit = books.landing.get(claim.id)
     if commit and ways.way_of(project).verify(project, commit):
-        source.finish(claim, commit)
-        subject = books.subjects.get(claim.task, "")
-        with project.store.transaction() as tx:
-            accept_journal.count_completed(tx, claim.worker, claim.task, commit, subject)
+        handover.complete_landed(project, source, claim, commit)
     elif not is_held:
         queue.release(project, source, claim, UNKNOWN_CLAIM)
 
@@ -120,6 +118,9 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if problem is None or record.accept is None:
         run.went_well(record, "finish")
         return False
+    if isinstance(problem, Unreachable):
+        run.look_again(name, accept_journal.POLL_S)
+        return True
     if isinstance(problem, Refused | LockTimeout):
         run.look_again(name, BUSY_S)  # another process has it for a moment
         return True
@@ -290,8 +291,10 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             raise run.hard(Cause.TASK, record, error) from error
         if found is None:
             return run.wait(record, run.queue.waits_s) if run.queue.waits_s else False
-        run.assigned += 1
         task, claim = found
+        if not handover.take_over(run, project, record, claim):
+            return False
+        run.assigned += 1
         assignment = Assignment(
             task_id=task.id,
             task_list=claim.task.list,
@@ -333,7 +336,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         why = "the task file is missing" if isinstance(error, NotFound) else error.message
         return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
     try:
-        text = queue.text_of(project, found)
+        text = queue.text_of(project, found) + handover.unfinished_work(project, task.task)
     except LlmcError as error:
         raise run.hard(Cause.CONFIG, record, error) from error
     try:
@@ -349,6 +352,9 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         receipt = start_task(project, record.name, text, subject=task.subject)
     except CommandFailed as error:
         raise run.hard(Cause.COMMAND, record, error) from error
+    except Unreachable as error:
+        run.say(f"{record.name} is waiting to start: {error.message}")
+        return run.wait(record, accept_journal.POLL_S)
     except LlmcError as error:
         return run.try_later(record, "begin", BEGINS, Cause.GIT, error)
     run.went_well(record, "begin")

@@ -5,6 +5,7 @@ import time
 from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
+from llmc.auto import handover
 from llmc.auto.auto_run import BEGINS, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import Do, GiveUp
@@ -23,6 +24,7 @@ from llmc.records.worker import AcceptJournal, Assignment, Cause, Status, Worker
 from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
+from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import persons, submit
 from llmc.sessions.sessions import interrupt, status_of
@@ -88,6 +90,7 @@ def _report(
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Pin the worker's work and reset it; whether it can take a task now."""
+    handover.hand_over(project, run.queue.source, record)
     return _after_reset(run, project, record, _reset(project, record.name))
 
 
@@ -102,6 +105,9 @@ def _reset(project: Project, name: str) -> Reset | LlmcError:
 def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
     if isinstance(done, PersonInWay):
         return run.wait(record)  # it has no task left, so it is listed and waits
+    if isinstance(done, Unreachable):
+        run.say(f"{record.name} is waiting to be reset: {done.message}")
+        return run.wait(record, accept_journal.POLL_S)
     if isinstance(done, LlmcError):
         return run.try_later(record, "reset", BEGINS, Cause.GIT, done)
     run.went_well(record, "reset")
@@ -123,6 +129,7 @@ def release(run: Run, project: Project, name: str) -> None:
         accept.accept(project, name)
         return
     task = record.assignment
+    handover.hand_over(project, run.queue.source, record)
     run.queue.source.release(claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
@@ -233,6 +240,9 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
+    except Unreachable as error:
+        run.say(f"{record.name} is waiting to land: {error.message}")
+        return run.wait(record, accept_journal.POLL_S)
     except BaseFails as error:
         run.not_judged.add(project.store.worker(record.name).commit_sha or "")
         run.say(f"{record.name} is waiting to land: {error.message}")

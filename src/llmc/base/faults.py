@@ -41,6 +41,8 @@ STEPS = (
     *("repair.pin", "repair.remove"),
     "guard.undo",
     "unshare.copy",
+    *("fence.move", "handed.push", "probe.made"),
+    *("remote.enter", "remote.push", "remote.follow"),
     "session.launch",
     "usage.record",
     "logs.rotate",

@@ -41,6 +41,7 @@ from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, worktrees
 from llmc.repo.project import Project
+from llmc.repo.shared import ClaimLost
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
@@ -264,10 +265,10 @@ class _Pipeline:
 
         If it may have landed, the journal stays, and the next accept finds out.
         """
-        landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy | WorkChanged)
-        if isinstance(error, LandingRejected) or not (
-            landed_perhaps or STEPS.index(at) > STEPS.index("land")
-        ):
+        was_not_taken = isinstance(error, fast_forward.SourceBusy | WorkChanged | ClaimLost)
+        landed_perhaps = at in ("land", "wait") and not was_not_taken
+        is_over = landed_perhaps or STEPS.index(at) > STEPS.index("wait")
+        if isinstance(error, LandingRejected) or not is_over:
             self._end(at, error)
 
     def _end(self, at: str, error: LlmcError) -> None:
@@ -483,7 +484,16 @@ class _Pipeline:
         return self._answered(answer)
 
     def _offer(self, checked: Path | None = None) -> ways.Offer:
-        return ways.Offer(self.name, self.journal.squash, self.journal.base, checked)
+        task = self.record.assignment
+        return ways.Offer(
+            self.name,
+            self.journal.squash,
+            self.journal.base,
+            checked,
+            task=task.task if task else None,
+            claim=task.claim if task else "",
+            prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+        )
 
     def _answered(self, answer: ways.Landed | ways.Waits) -> AcceptJournal:
         if isinstance(answer, ways.Landed):
@@ -516,7 +526,7 @@ class _Pipeline:
                 f"{self.name}: commit {self.journal.squash[:12]} landed but is no longer on the default branch",
                 hint=f"The branch may have been reset. Run `llmc accept {self.name}` again to land the commit.",
             )
-        problem = fast_forward.push_onward(self.project)
+        problem = self.way.spread(self.project, self._offer())
         if problem:  # it has landed in the source; an unreachable remote is not a failure
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)

@@ -3,7 +3,8 @@
 import os
 import shlex
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +16,7 @@ from llmc.base.text import some_files
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision
 from llmc.repo.project import Project
+from llmc.repo.shared import shared_of
 
 #: how long the user's git command may hold the index of the source
 INDEX_LOCK_S = 2.0
@@ -58,9 +60,13 @@ class Ahead:
         self._stack.close()
 
 
-def ticket(project: Project, timeout_s: float = 7200.0) -> AbstractContextManager[None]:
-    """First come, first served: only the holder lands. It ends with its process."""
-    return locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
+@contextmanager
+def ticket(project: Project, timeout_s: float = 7200.0) -> Iterator[None]:
+    """First come, first served: only the holder lands, of all machines that share the remote. It ends with its process."""
+    shared = shared_of(project.root)
+    own = locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
+    with own, shared.ledger.turn(timeout_s) if shared else nullcontext():
+        yield
 
 
 def merge_lock(project: Project) -> AbstractContextManager[None]:
@@ -69,7 +75,14 @@ def merge_lock(project: Project) -> AbstractContextManager[None]:
 
 
 def check_source(project: Project) -> Path | None:
-    """Refuse early if the source has uncommitted changes; returns the checkout that was checked."""
+    """Refuse early if the source has uncommitted changes; returns the checkout that was checked.
+
+    If work lands elsewhere, nothing of the user is in its way.
+    """
+    return None if project.lands_elsewhere else _check_checkout(project)
+
+
+def _check_checkout(project: Project) -> Path | None:
     place = _checkout(project)
     if place is not None:
         _refuse_if_busy(place)
@@ -78,8 +91,9 @@ def check_source(project: Project) -> Path | None:
 
 def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
     """Raise an attention item until work can land again, or `status` sees that the source is clean."""
-    look = f"git -C {shlex.quote(project.source)} status"
-    about = {"kind": "source", "severity": "blocked", "who": project.source}
+    where = shlex.quote(project.upstream)
+    look = f"git ls-remote {where}" if project.lands_elsewhere else f"git -C {where} status"
+    about = {"kind": "source", "severity": "blocked", "who": project.upstream}
     tx.raise_item(SOURCE, text=error.message, next=look, **about)
 
 
@@ -161,12 +175,12 @@ def is_landed(project: Project, commit: str) -> bool:
     """Whether the branch has the commit, or all of its changes: the test for "already merged"."""
     root = project.root.path
     with project.repo_lock():
-        if provision.source_tip(project) == commit:
+        if provision.known_tip(project) == commit:
             git.git(
                 root, "update-ref", project.base, commit
             )  # the root made it, so there is nothing to fetch
             return True
-        git.fetch(root, project.source, project.config.repo.default_branch)
+        provision.fetch_base(project)
     if not git.has_commit(root, commit):  # if it were on the branch, it would have been fetched
         return False
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
@@ -183,11 +197,11 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
     if _tip(project) != base:
         raise BaseMoved
     ref = keep(project, worker, commit)
-    lfs.send(project, ref)
+    lfs.send(project, ref, project.source)
     if not _is_local(project):
         _push(project, commit, branch)
         return
-    place = checked or check_source(project)
+    place = checked or _check_checkout(project)
     source = place or Path(project.source)
     if place is None:
         _move_ref(project, source, ref, branch, base)

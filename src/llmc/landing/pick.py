@@ -52,7 +52,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     tip, count = _onto(project, record, base, head)
     ref = f"refs/llmc/pick/{name}"
     git.git(project.root.path, "update-ref", ref, tip)
-    lfs.send(project, ref)
+    lfs.send(project, ref, project.source)
     fast_forward.make_branch(project, ref, tip, branch)
     with project.store.transaction() as tx:
         tx.emit("picked", worker=name, branch=branch, commit=tip, base=base)

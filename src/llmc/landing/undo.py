@@ -17,12 +17,13 @@ from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
-from llmc.landing import fast_forward, merging, rebase, validation
+from llmc.landing import fast_forward, merging, rebase, remote, validation, ways
 from llmc.records.event_log import EventLog
 from llmc.records.state import State, UndoJournal
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
+from llmc.repo.shared import shared_of
 from llmc.tasks import task_orders
 from llmc.tasks.source import source_of
 
@@ -88,7 +89,11 @@ def _begun(journal: UndoJournal) -> Target:
 
 
 def _newest_accept(project: Project) -> Target | None:
-    """The latest accept that was not undone."""
+    """The latest accept that was not undone, of every machine that lands here."""
+    shared = shared_of(project.root)
+    if shared is not None:
+        entry = remote.newest_landing(project, shared)
+        return Target(entry.worker, entry.commit, entry.prompt, entry.at_unix) if entry else None
     undone = set()
     for event in EventLog(str(project.root.events)).newest(b'"accepted"', b'"undone"'):
         worker, commit, prompt = (text(event.get(key)) for key in ("worker", "commit", "prompt"))
@@ -199,6 +204,7 @@ class _Steps:
         self.root = project.root.path
         self.journal = journal
         self.reopen = reopen
+        self.way = ways.way_of(project)
 
     def land(self) -> None:
         """The steps until the revert is on the branch."""
@@ -284,21 +290,29 @@ class _Steps:
         return self.journal
 
     def _land(self) -> UndoJournal:
-        if fast_forward.is_landed(self.project, self.journal.revert):  # before a crash
+        if self.way.verify(self.project, self.journal.revert):  # before a crash
             return self.journal
         with fast_forward.merge_lock(self.project):
-            fast_forward.land(self.project, NAME, self.journal.revert, self.journal.base)
+            answer = self.way.begin(self.project, self._offer())
+        if isinstance(answer, ways.Waits):
+            raise LlmcError(
+                f"the revert {self.journal.revert[:12]} has not landed yet: it is waiting for {answer.about}",
+                hint="The daemon tries again. To try it now: llmc undo",
+            )
         return self.journal
 
+    def _offer(self) -> ways.Offer:
+        return ways.Offer(NAME, self.journal.revert, self.journal.base, reverts=self.journal.commit)
+
     def _verify(self) -> UndoJournal:
-        if not fast_forward.is_landed(self.project, self.journal.revert):
+        if not self.way.verify(self.project, self.journal.revert):
             raise LlmcError(
                 f"the revert {self.journal.revert[:12]} landed but is no longer on the default branch",
                 hint="The branch may have been reset. To see what happened, run "
                 f"`git reflog {self.project.config.repo.default_branch}` in the source repository. "
                 f"To revert the work again, run `git revert {self.journal.commit[:12]}` there.",
             )
-        problem = fast_forward.push_onward(self.project)
+        problem = self.way.spread(self.project, self._offer())
         if problem:
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.journal.worker, reason=problem)

@@ -9,8 +9,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from llmc.base.names import TaskKey
 from llmc.landing import fast_forward
 from llmc.repo.project import Project
+from llmc.repo.shared import shared_of
 
 
 class Offer(Struct, frozen=True):
@@ -21,6 +23,12 @@ class Offer(Struct, frozen=True):
     base: str
     #: the checkout that was just checked (fast_forward.check_source); None: to be checked
     checked: Path | None = None
+    #: its task and claim, if it has one
+    task: TaskKey | None = None
+    claim: str = ""
+    #: for `undo` on any machine: what was asked for, and the commit that this one reverts
+    prompt: str = ""
+    reverts: str = ""
 
 
 class Landed(Struct, frozen=True):
@@ -49,16 +57,20 @@ class Landing(Protocol):
     def begin(self, project: Project, offer: Offer) -> Landed | Waits:
         """Submit the commit; the caller holds the merge lock. An earlier offer is found again, not repeated.
 
-        Raises fast_forward.BaseMoved, or SourceBusy with nothing touched.
+        Raises fast_forward.BaseMoved, SourceBusy with nothing touched, or ClaimLost if another machine has the task.
         """
         ...
 
     def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack:
-        """The outcome; no lock is held."""
+        """The outcome; no lock is held. Raises what `begin` raises."""
         ...
 
     def verify(self, project: Project, commit: str) -> bool:
         """Whether the branch has the commit, or all of its changes, according to the source."""
+        ...
+
+    def spread(self, project: Project, offer: Offer) -> str | None:
+        """Pass a landed commit on to where it is wanted; returns the problem if that fails. May run again after a crash."""
         ...
 
 
@@ -75,10 +87,18 @@ class FastForward:
     def verify(self, project: Project, commit: str) -> bool:
         return fast_forward.is_landed(project, commit)
 
+    def spread(self, project: Project, offer: Offer) -> str | None:
+        return fast_forward.push_onward(project)
+
 
 _WAY: Landing = FastForward()
 
 
 def way_of(project: Project) -> Landing:
     """The way to land in this project."""
-    return _WAY
+    shared = shared_of(project.root)
+    if shared is None:
+        return _WAY
+    from llmc.landing.remote import RemoteLanding
+
+    return RemoteLanding(shared)

@@ -392,9 +392,14 @@ _EMPTY_TREES = {
 }
 
 
+def empty_tree(like: str) -> str:
+    """The empty tree of a repository that has such an object id."""
+    return _EMPTY_TREES[len(like)]
+
+
 def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, str]]:
     """Mode, object and path of files in a commit that match a pattern; needs no checkout."""
-    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", _EMPTY_TREES[len(commit)]]
+    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", empty_tree(commit)]
     fields = git(repo, *listing, commit, "--", *patterns, timeout_s=300).stdout.split("\0")
     rows_ = [(meta.split(" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=False)]
     return [(mode, blob, path) for (_, mode, _, blob, _), path in rows_]
@@ -506,20 +511,20 @@ _FETCHES = 3
 _MOVED_MEANWHILE = pattern(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
-def fetch(repo: Path, source: str, branch: str) -> None:
+def fetch(repo: Path, source: str, branch: str, *more: str, timeout_s: float = 300) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
 
     From the source itself: the clone's `origin` is a setting that an agent can change.
 
-    A killed process's git may still be fetching and move the branch under ours: then retry.
+    `more`: other refs to fetch with it. A killed process's git may still be fetching and move the branch under ours: then retry.
     """
     for _ in range(_FETCHES):
         done = git(
             repo,
             *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", source],
-            f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
+            *(f"+refs/heads/{branch}:refs/remotes/origin/{branch}", *more),
             check=False,
-            timeout_s=300,
+            timeout_s=timeout_s,
         )
         if done.ok:
             return

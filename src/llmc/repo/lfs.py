@@ -60,12 +60,11 @@ def set_up(root: Path) -> None:
         git.git(root, "config", f"filter.lfs.{key}", "")
 
 
-def send(project: Project, ref: str) -> None:
+def send(project: Project, ref: str, to: str) -> None:
     """Copy the large files of a ref to where it lands; without them its checkout would fail."""
     if not (project.root.path / ".git/lfs/objects").is_dir():
         return
-    place = Path(project.source)
-    where = f"file://{place.resolve()}" if place.is_dir() else project.source
+    where = f"file://{Path(to).resolve()}" if Path(to).is_dir() else to
     git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600)
     own_objects.unshare(project.root.path / ".git", below="lfs/objects")
 

@@ -24,6 +24,7 @@ from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo import clone_guard, git
+from llmc.repo.shared import shared_of
 
 
 class Place(Protocol):
@@ -66,8 +67,18 @@ class Project(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Where accepted work lands: a path, or a URL without its password."""
+        """The repository of the user: a path, or a URL without its password."""
         return urls.split(os.path.expanduser(self.config.repo.source)).address
+
+    @property
+    def upstream(self) -> str:
+        """Where accepted work lands: the source, or the remote that a fleet shares."""
+        shared = shared_of(self.root)
+        return shared.remote.address if shared else self.source
+
+    @property
+    def lands_elsewhere(self) -> bool:
+        return shared_of(self.root) is not None
 
     def session(self, worker: str) -> SessionName:
         if self.root.is_default:

@@ -13,6 +13,7 @@ from llmc.base.text import some_files
 from llmc.records.worker import WorkerRecord
 from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
+from llmc.repo.shared import shared_of
 
 SETUP_TIMEOUT_S = 1800
 #: how often a worktree is read until no commit was made in between
@@ -88,10 +89,10 @@ def refresh_base(project: Project) -> str:
     """Fetch the default branch; returns its commit."""
     branch = project.config.repo.default_branch
     commit = git.resolve(project.root.path, project.base)
-    if commit is not None and commit == source_tip(project):
+    if commit is not None and commit == known_tip(project):
         return commit  # much cheaper than a fetch without changes
     with project.repo_lock():
-        git.fetch(project.root.path, project.source, branch)
+        fetch_base(project)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(
@@ -99,6 +100,22 @@ def refresh_base(project: Project) -> str:
             hint="To set another default branch: llmc config set repo.default_branch NAME",
         )
     return commit
+
+
+def fetch_base(project: Project) -> None:
+    """Fetch the default branch from where work lands; the caller holds the repo lock."""
+    shared = shared_of(project.root)
+    if shared is None:
+        git.fetch(project.root.path, project.source, project.config.repo.default_branch)
+        return
+    from llmc.repo import fence  # most roots work alone
+
+    fence.fetch_seen(project.root.path, shared.remote)
+
+
+def known_tip(project: Project) -> str | None:
+    """The current commit of the default branch where work lands; None if it takes a fetch."""
+    return None if project.lands_elsewhere else source_tip(project)
 
 
 def source_tip(project: Project) -> str | None:

@@ -1,0 +1,168 @@
+"""Land on a remote that several machines share: the ledger first, then a fenced push, then a fetch as the proof.
+
+What one machine does when it dies or falls asleep half-way is decided by the next: `take_over` moves the fence, and what
+has not landed by then never will.
+"""
+
+from typing import assert_never
+
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskKey
+from llmc.landing import fast_forward, ways
+from llmc.repo import fence, git, handed_work, lfs, provision
+from llmc.repo.project import Project
+from llmc.repo.rules.fence import (
+    Declined,
+    Entry,
+    Landed,
+    NotFastForward,
+    Outcome,
+    Stale,
+    Unknown,
+    earlier_commits,
+    newest_standing,
+)
+from llmc.repo.shared import Shared, Unreachable, shared_of
+
+#: how often the fence alone may move while one commit lands
+TRIES = 20
+#: how many commits back an undo looks for the newest landing
+LOOK_BACK = 2000
+#: the name under which the source's own branch follows; not a valid worker name
+FOLLOW = "_follow"
+
+
+class RemoteLanding:
+    """Lands at once, or waits until the remote and the ledger answer."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.remote, self.ledger = shared.remote, shared.ledger
+
+    def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        ref = fast_forward.keep(project, offer.worker, offer.commit)
+        try:
+            self._send_large_files(project, ref)
+            return self._land(project, offer)
+        except Unreachable as gone:
+            return self._waits(offer, gone.message)
+
+    def _send_large_files(self, project: Project, ref: str) -> None:
+        try:
+            lfs.send(project, ref, project.upstream)
+        except ToolFailed as error:
+            raise fence.RemoteGone(self.remote, error.stderr or error.message) from error
+
+    def poll(
+        self, project: Project, offer: ways.Offer, receipt: str
+    ) -> ways.Landed | ways.Waits | ways.SentBack:
+        try:
+            if self.verify(project, offer.commit):
+                return ways.Landed()
+        except (fence.RemoteGone, fence.RemoteRefused) as error:
+            return self._waits(offer, error.message)
+        return self.begin(project, offer)
+
+    def verify(self, project: Project, commit: str) -> bool:
+        """No is final: a push that is still on its way is refused from then on."""
+        if fast_forward.is_landed(project, commit):
+            return True
+        fence.move(project.root.path, self.remote)
+        return fast_forward.is_landed(project, commit)
+
+    def spread(self, project: Project, offer: ways.Offer) -> str | None:
+        """Drop the unfinished work of its task, and let the source's own branch follow."""
+        if offer.task is not None:
+            handed_work.forget(project.root.path, offer.task)
+        follow(project)
+        return None
+
+    def _land(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        root, old_work = (
+            project.root.path,
+            handed_work.place_of(self.remote, offer.task) if offer.task else "",
+        )
+        # Before the token is checked: who takes the task over in between moves the fence.
+        seen = fence.last_seen(root, self.remote)
+        for _ in range(TRIES):
+            if seen.tip != offer.base:
+                raise fast_forward.BaseMoved
+            self._enter(offer)
+            with fault_step("remote.push"):
+                outcome = fence.push(root, self.remote, seen, offer.commit, removing=old_work)
+            if answer := self._meaning(offer, outcome):
+                return answer
+            seen = fence.look(root, self.remote)
+        return self._waits(offer, f"the fence of {self.remote.address} kept moving")
+
+    def _enter(self, offer: ways.Offer) -> None:
+        with fault_step("remote.enter"):
+            self.ledger.enter(
+                Entry(
+                    commit=offer.commit,
+                    worker=offer.worker,
+                    task=offer.task,
+                    token=self.ledger.token_of(offer.claim) if offer.task is not None else 0,
+                    prompt=offer.prompt,
+                    reverts=offer.reverts,
+                )
+            )
+
+    def _meaning(self, offer: ways.Offer, outcome: Outcome) -> ways.Landed | ways.Waits | None:
+        """None: ask again."""
+        match outcome:
+            case Landed():
+                return ways.Landed()
+            case NotFastForward():
+                raise fast_forward.BaseMoved
+            case Stale():
+                return None
+            case Declined(reason):
+                refused = fence.RemoteRefused(self.remote, reason)
+                raise fast_forward.SourceBusy(refused.message, hint=refused.hint)
+            case Unknown(reason):
+                return self._waits(offer, reason)
+            case _:
+                assert_never(outcome)
+
+    def _waits(self, offer: ways.Offer, why: str) -> ways.Waits:
+        return ways.Waits(offer.commit, f"the remote: {why}")
+
+
+def take_over(project: Project, task: TaskKey, claim: str) -> str:
+    """The commit of an earlier holder of the task that landed and was not undone; "": there is none, and none will come."""
+    shared = shared_of(project.root)
+    if shared is None:
+        return ""
+    token = shared.ledger.token_of(claim)
+    # Without an entry nothing was pushed, and with an old token none is made.
+    earlier = earlier_commits(shared.ledger.entered(task), token)
+    way = RemoteLanding(shared)
+    for commit, reverts in earlier.items():
+        if way.verify(project, commit) and not any(way.verify(project, revert) for revert in reverts):
+            return commit
+    return ""
+
+
+def follow(project: Project) -> None:
+    """Fast-forward the source's own branch to what landed, where nothing of the user is in the way."""
+    if project.upstream == project.source:
+        return
+    root, here = project.root.path, provision.source_tip(project)
+    tip = git.resolve(root, project.base)
+    if here is None or tip is None or here == tip:
+        return
+    try:
+        if git.is_ancestor(root, here, tip):
+            with fast_forward.merge_lock(project), fault_step("remote.follow"):
+                fast_forward.land(project, FOLLOW, tip, here)
+    except (LlmcError, fast_forward.BaseMoved):
+        return  # commits of its own, uncommitted changes, or a branch that moves: the next landing tries again
+
+
+def newest_landing(project: Project, shared: Shared) -> Entry | None:
+    """The newest landing of any machine that was not undone, in the order of the branch."""
+    provision.refresh_base(project)
+    log = git.out(project.root.path, "rev-list", "--first-parent", f"--max-count={LOOK_BACK}", project.base)
+    commits = log.split()
+    return newest_standing(commits, shared.ledger.among(commits))

@@ -1,0 +1,181 @@
+"""Move the branch of a shared remote behind a fence; repo/rules/fence.py says what the answers mean.
+
+Who lands: read the fence (`look`), check that the work is still theirs, push (`push`). In this order: a check before the
+fence is read would not notice who takes the work over in between.
+Who takes work over: become its holder, move the fence (`move`), then fetch. What has not landed by then never will.
+"""
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from llmc.base.errors import LlmcError, Refused, ToolFailed
+from llmc.base.faults import step as fault_step
+from llmc.base.text import pattern
+from llmc.repo import git
+from llmc.repo.rules.fence import (
+    Landed,
+    Outcome,
+    Remote,
+    Said,
+    Seen,
+    answer,
+    outcome_of,
+)
+from llmc.repo.shared import Unreachable
+
+#: the fence at the last fetch
+_SEEN = "refs/llmc/seen-fence"
+_NOTHING = "refs/llmc/nothing"
+_LISTED = pattern(r"^([0-9a-f]+)\t(\S+)$", re.MULTILINE)
+
+
+class RemoteGone(Unreachable):
+    """The remote does not answer."""
+
+    def __init__(self, remote: Remote, why: str) -> None:
+        last = why.strip().rpartition("\n")[2]
+        super().__init__(
+            f"{remote.address} does not answer: {last}", hint=f"Try: git ls-remote {remote.address}"
+        )
+
+
+class RemoteRefused(Refused):
+    """The remote refused a push; nothing was changed."""
+
+    def __init__(self, remote: Remote, reason: str) -> None:
+        super().__init__(
+            f"{remote.address} rejected the push: {reason}",
+            hint="Fix what the remote reports, then run the command again.",
+        )
+
+
+def look(root: Path, remote: Remote) -> Seen:
+    """The remote's branch and fence."""
+    found = listed(root, remote, remote.head, remote.fence)
+    if remote.head not in found:
+        raise LlmcError(
+            f"{remote.address} has no branch {remote.branch!r}",
+            hint=f"Push it first: git push {remote.address} {remote.branch}",
+        )
+    return Seen(found[remote.head], found.get(remote.fence, ""))
+
+
+def listed(root: Path, remote: Remote, *names: str) -> dict[str, str]:
+    """The remote's refs with these names, which may have a `*`."""
+    try:
+        said = git.git(root, "ls-remote", remote.address, *names, timeout_s=remote.limit_s).stdout
+    except ToolFailed as error:
+        raise RemoteGone(remote, error.stderr or error.message) from error
+    # git compares the end of a name: another ref may end with this one.
+    rows = _LISTED.findall(said)
+    return {ref: at for at, ref in rows if any(fnmatchcase(ref, name) for name in names)}
+
+
+def fetch_seen(root: Path, remote: Remote) -> None:
+    """Fetch the branch and the fence; the caller holds the repo lock."""
+    try:
+        try:
+            _fetch_both(root, remote)
+        except ToolFailed:
+            if look(root, remote).fence:
+                raise
+            move(root, remote)  # nobody has landed here yet
+            _fetch_both(root, remote)
+    except ToolFailed as error:
+        raise RemoteGone(remote, error.stderr or error.message) from error
+
+
+def _fetch_both(root: Path, remote: Remote) -> None:
+    git.fetch(root, remote.address, remote.branch, f"+{remote.fence}:{_SEEN}", timeout_s=remote.limit_s)
+
+
+def last_seen(root: Path, remote: Remote) -> Seen:
+    """What the remote had at the last fetch. If it has moved since, a push is refused, and nothing else happens."""
+    tip, fence = (git.resolve(root, ref) for ref in (f"refs/remotes/origin/{remote.branch}", _SEEN))
+    return Seen(tip, fence) if tip and fence else look(root, remote)
+
+
+def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str = "") -> Outcome:
+    """Move the branch to a commit on top of `seen.tip`, unless the fence has moved since `seen`.
+
+    `removing`: refs below this one are removed from the remote with it.
+    """
+    fresh = new_value(root, commit)
+    said = send(
+        root,
+        remote,
+        *("--atomic", f"--force-with-lease={remote.fence}:{seen.fence}"),
+        *(f"{commit}:{remote.head}", f"{fresh}:{remote.fence}"),
+        # git removes what has no counterpart here, and there is none.
+        *(("--prune", f"{_NOTHING}/*:{removing}/*") if removing else ()),
+    )
+    if said.ok:
+        return Landed()
+    try:
+        now = look(root, remote)
+        on_branch = now.fence == fresh or has(root, remote, now.tip, commit, known=seen.tip)
+    except RemoteGone:
+        return outcome_of(said, seen, None, on_branch=False)
+    return outcome_of(said, seen, now, on_branch=on_branch)
+
+
+def move(root: Path, remote: Remote) -> None:
+    """Refuse every push that was prepared until now.
+
+    If somebody else moves the fence in between, that is as good: those pushes do not know the new value either.
+    """
+    seen = look(root, remote)
+    fresh = new_value(root, seen.tip)
+    with fault_step("fence.move"):
+        said = send(
+            root, remote, f"--force-with-lease={remote.fence}:{seen.fence}", f"{fresh}:{remote.fence}"
+        )
+    if said.ok or look(root, remote).fence != seen.fence:
+        return
+    raise RemoteRefused(remote, said.text) if said.refused else RemoteGone(remote, said.text)
+
+
+def has(root: Path, remote: Remote, tip: str, commit: str, *, known: str = "") -> bool:
+    """Whether the remote's branch, now at `tip`, has the commit; `known`: a tip that does not."""
+    if tip in (known, commit):
+        return tip == commit
+    fetch(root, remote, remote.head)
+    return git.has_commit(root, commit) and git.is_ancestor(root, commit, tip)
+
+
+def fetch(root: Path, remote: Remote, refspec: str) -> None:
+    """Fetch from the remote; without a target in the refspec, the objects only."""
+    flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+    try:
+        git.git(root, "fetch", *flags, remote.address, refspec, timeout_s=remote.limit_s)
+    except ToolFailed as error:
+        raise RemoteGone(remote, error.stderr or error.message) from error
+
+
+def send(root: Path, remote: Remote, *args: str) -> Said:
+    """One push, with the remote's answer for each ref."""
+    flags = [word for word in args if word.startswith("--")]
+    refs = [word for word in args if not word.startswith("--")]
+    try:
+        done = git.git(
+            root,
+            *("push", "--porcelain", *flags, remote.address, *refs),
+            check=False,
+            timeout_s=remote.limit_s,
+        )
+    except ToolFailed as error:
+        return Said(ok=False, text=error.message)
+    return answer(done.ok, done.stdout, done.stderr)
+
+
+def new_value(root: Path, like: str) -> str:
+    """A value that the fence never had; `like`: any commit of the repository.
+
+    It must be new in each push: a ref that does not change is not sent, and then nothing is compared.
+    """
+    message = f"llmc fence {os.urandom(16).hex()}"
+    return git.git(
+        root, "commit-tree", git.empty_tree(like), "-m", message, env=git.OWN_IDENTITY
+    ).stdout.strip()

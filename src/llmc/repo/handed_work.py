@@ -1,0 +1,74 @@
+"""Unfinished work, handed from one machine to the next through the remote.
+
+A holder that loses its task, or gives it up, pushes its commits under `refs/llmc/work/<hash of list and id>/<token>`. What
+cannot be pushed stays under a ref here and is pushed later. The next holder fetches the newest.
+"""
+
+import hashlib
+from pathlib import Path
+
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskKey
+from llmc.repo import fence, git
+from llmc.repo.rules.fence import Remote
+
+#: in the clone: what is not on the remote yet, and what came from there
+_UNSENT = "refs/llmc/unsent"
+_HANDED = "refs/llmc/handed"
+
+
+def name_of(task: TaskKey) -> str:
+    """The name of a task in a ref: lists and ids may have any character."""
+    return hashlib.sha256(f"{task.list}\0{task.id}".encode()).hexdigest()[:40]
+
+
+def place_of(remote: Remote, task: TaskKey) -> str:
+    """Where the remote keeps the work on a task, by token."""
+    return f"{remote.work}/{name_of(task)}"
+
+
+def offer(root: Path, remote: Remote, task: TaskKey, token: int, commit: str) -> bool:
+    """Hand commits to the next holder; False: the remote did not take them, and they stay here until it does."""
+    git.git(root, "update-ref", f"{_UNSENT}/{name_of(task)}/{token}", commit)
+    return send_unsent(root, remote)
+
+
+def send_unsent(root: Path, remote: Remote) -> bool:
+    """Push what could not be pushed before; whether nothing is left."""
+    unsent = git.refs(root, _UNSENT, "refname", "objectname")
+    if not unsent:
+        return True
+    moves = [f"+{commit}:{remote.work}{ref.removeprefix(_UNSENT)}" for ref, commit in unsent]
+    with fault_step("handed.push"):
+        said = fence.send(root, remote, *moves)
+    if said.ok:
+        _drop(root, unsent)
+    return said.ok
+
+
+def newest(root: Path, remote: Remote, task: TaskKey) -> str | None:
+    """The newest unfinished work on a task, fetched; None if there is none."""
+    found = _on_remote(root, remote, task)
+    if not found:
+        return None
+    ref = max(found, key=lambda name: int(name.rpartition("/")[2]))
+    here = f"{_HANDED}/{name_of(task)}"
+    fence.fetch(root, remote, f"+{ref}:{here}")
+    return git.resolve(root, here)
+
+
+def forget(root: Path, task: TaskKey) -> None:
+    """Drop the refs of a task here; the push that landed it removed them from the remote."""
+    name = name_of(task)
+    for place in (_UNSENT, _HANDED):
+        _drop(root, git.refs(root, f"{place}/{name}", "refname", "objectname"))
+
+
+def _on_remote(root: Path, remote: Remote, task: TaskKey) -> dict[str, str]:
+    found = fence.listed(root, remote, f"{place_of(remote, task)}/*")
+    return {ref: commit for ref, commit in found.items() if ref.rpartition("/")[2].isdecimal()}
+
+
+def _drop(root: Path, refs: list[tuple[str, ...]]) -> None:
+    for ref, commit in refs:
+        git.git(root, "update-ref", "-d", ref, commit, check=False)  # it may have moved since

@@ -1,0 +1,108 @@
+"""Probe a remote before machines land on it: what its host allows, found out by doing it, without a trace.
+
+Everything is done on refs of this root alone, beside the fence and of its kind. What a killed probe left is removed by the
+next one of this root.
+"""
+
+import hashlib
+import platform
+from pathlib import Path
+
+from llmc.base.errors import Refused
+from llmc.base.faults import step as fault_step
+from llmc.repo import fence, git
+from llmc.repo.rules.fence import Remote, Said
+
+
+class NotUsable(Refused):
+    """Machines cannot land on this remote safely."""
+
+    def __init__(self, remote: Remote, what: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{remote.address} cannot be shared: {what}: {reason}",
+            hint=hint or "Change the settings of the remote, or use another one.",
+        )
+
+
+def probe(root: Path, remote: Remote) -> None:
+    """Raise NotUsable with the remote's own reason, or RemoteGone. Only one probe of a root runs at a time."""
+    tip = fence.look(root, remote).tip
+    fence.fetch(root, remote, remote.head)
+    mine = f"{remote.probe}-{_name(root)}"
+    _remove(root, remote, mine)
+    try:
+        one, other = (fence.new_value(root, tip) for _ in range(2))
+        _makes(root, remote, mine, one)
+        with fault_step("probe.made"):
+            _refuses_a_stale_push(root, remote, mine, one, other)
+        _moves_two(root, remote, mine, one, other)
+        reason = _moves_all_or_none(root, remote, mine, other)
+        _allows_the_branch(root, remote, mine, tip, reason)
+    finally:
+        _remove(root, remote, mine)
+
+
+def _name(root: Path) -> str:
+    return hashlib.sha256(f"{platform.node()}\0{root}".encode()).hexdigest()[:16]
+
+
+def _remove(root: Path, remote: Remote, mine: str) -> None:
+    found = fence.listed(root, remote, f"{mine}*")
+    if not found:
+        return
+    said = fence.send(root, remote, *(f":{ref}" for ref in found))
+    if not said.ok:
+        raise NotUsable(remote, "refs cannot be deleted by pushing", said.text)
+
+
+def _makes(root: Path, remote: Remote, mine: str, one: str) -> None:
+    said = fence.send(root, remote, f"{one}:{mine}")
+    if said.refused:
+        hint = "If the host allows only branches, use one as the fence: set fleet.fence_ref to its name."
+        raise NotUsable(remote, f"refs like {mine} are refused", said.text, hint=hint)
+    if not said.ok:
+        raise fence.RemoteGone(remote, said.text)
+
+
+def _refuses_a_stale_push(root: Path, remote: Remote, mine: str, one: str, other: str) -> None:
+    """A lease on a value that the ref does not have must stop the push."""
+    stale = fence.send(root, remote, f"--force-with-lease={mine}:{other}", f"{other}:{mine}")
+    if stale.ok or fence.listed(root, remote, mine).get(mine) != one:
+        raise NotUsable(remote, "the fence does not hold", "a push with an old value went through")
+
+
+def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> None:
+    """The fence gets values that do not descend from each other, in one push with another ref."""
+    lease = f"--force-with-lease={mine}:{one}"
+    said = fence.send(root, remote, "--atomic", lease, f"{other}:{mine}", f"{one}:{mine}-beside")
+    if not said.ok:
+        raise NotUsable(remote, "two refs cannot move in one atomic push", said.text)
+
+
+def _moves_all_or_none(root: Path, remote: Remote, mine: str, other: str) -> str:
+    """All refs of a push move, or none; returns how the remote says that none did.
+
+    A ref cannot be a directory of refs too, so the second ref of this push fails at the very end, after every hook.
+    """
+    said = _failing(root, remote, mine, f"{other}:{mine}-control")
+    if said.ok or f"{mine}-control" in fence.listed(root, remote, f"{mine}*"):
+        raise NotUsable(remote, "pushes are not atomic", "a part of a failed push stayed")
+    return said.refused.get(f"{mine}-control", "")
+
+
+def _allows_the_branch(root: Path, remote: Remote, mine: str, tip: str, reason: str) -> None:
+    """A push to the branch must fail for the same reason as the one before: not for being refused."""
+    commit = git.git(
+        *(root, "commit-tree", git.tree_of(root, tip), "-p", tip, "-m", "llmc probe; it never lands"),
+        env=git.OWN_IDENTITY,
+    ).stdout.strip()
+    said = _failing(root, remote, mine, f"{commit}:{remote.head}")
+    if said.unsent:
+        return  # the branch moved meanwhile: others push to it
+    if said.refused.get(remote.head, "") != reason:
+        hint = "Allow this user to push to the branch, or land on another one: repo.default_branch."
+        raise NotUsable(remote, f"the branch {remote.branch} is protected", said.text, hint=hint)
+
+
+def _failing(root: Path, remote: Remote, mine: str, move: str) -> Said:
+    return fence.send(root, remote, "--atomic", move, f"{move.partition(':')[0]}:{mine}/below")

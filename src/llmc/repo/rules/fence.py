@@ -1,0 +1,170 @@
+"""A fenced push: what a remote has, and what became of a push, from what git said and what the remote has now. Pure.
+
+The branch and the fence move together or not at all. The fence gets a new value in each push, so a push that was prepared
+before somebody else moved the fence is refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from llmc.base.names import TaskKey
+
+#: how long one git command may talk to the remote
+LIMIT_S = 120.0
+FENCE = "refs/llmc/fence"
+WORK = "refs/llmc/work"
+_REFUSED = "[remote rejected]"
+
+
+class Remote(Struct, frozen=True):
+    """The git remote on which several machines land."""
+
+    address: str
+    branch: str
+    #: as in config.toml: a full ref, or a branch where the host allows nothing else
+    fence_ref: str = FENCE
+    limit_s: float = LIMIT_S
+
+    @property
+    def head(self) -> str:
+        return f"refs/heads/{self.branch}"
+
+    @property
+    def fence(self) -> str:
+        return self.fence_ref if self.fence_ref.startswith("refs/") else f"refs/heads/{self.fence_ref}"
+
+    @property
+    def work(self) -> str:
+        """Where unfinished work is kept: beside the fence if that is a branch."""
+        return f"{self.fence}-work" if self.fence.startswith("refs/heads/") else WORK
+
+    @property
+    def probe(self) -> str:
+        """The start of refs that a probe makes and removes: of the kind that the fence is."""
+        return f"{self.fence}-probe"
+
+
+class Seen(Struct, frozen=True):
+    """The branch and the fence of a remote, read at once; "" for a ref that does not exist."""
+
+    tip: str
+    fence: str
+
+
+class Entry(Struct, frozen=True):
+    """A commit that may land, written before it is pushed."""
+
+    commit: str
+    worker: str
+    #: None for work without a task: nobody else can hold it
+    task: TaskKey | None = None
+    #: of the claim: a later holder of the task has a higher one
+    token: int = 0
+    prompt: str = ""
+    #: the commit that this one reverts
+    reverts: str = ""
+    #: by the ledger's clock, which sets it
+    at_unix: float = 0.0
+
+
+class Landed(Struct, frozen=True):
+    """The commit is on the branch."""
+
+
+class Stale(Struct, frozen=True):
+    """The fence moved, and the branch did not: ask again whether the work may land."""
+
+
+class NotFastForward(Struct, frozen=True):
+    """Other work landed: the commit must be made again, on top of it."""
+
+
+class Declined(Struct, frozen=True):
+    """The remote refused: a protected branch, or a hook."""
+
+    reason: str
+
+
+class Unknown(Struct, frozen=True):
+    """The remote did not answer: the push may have landed, or still land."""
+
+    reason: str
+
+
+Outcome = Landed | Stale | NotFastForward | Declined | Unknown
+
+
+class Said(Struct, frozen=True):
+    """What git said about a push."""
+
+    ok: bool
+    #: git sent nothing: what it would have sent does not fit what the remote has
+    unsent: bool = False
+    #: why the remote refused each ref; empty if it did not answer
+    refused: Mapping[str, str] = {}
+    text: str = ""
+
+
+def outcome_of(said: Said, seen: Seen, now: Seen | None, *, on_branch: bool) -> Outcome:
+    """What became of a push. What the remote has now counts, not the words of git or of a host.
+
+    `now`: read after the push, None if the remote did not answer; `on_branch`: whether the branch has the commit then.
+    """
+    if said.ok or on_branch:
+        return Landed()
+    if now is None:
+        return Unknown(said.text)
+    if now.tip != seen.tip:
+        return NotFastForward()
+    if now.fence != seen.fence:
+        return Stale()
+    if said.unsent:
+        return NotFastForward()
+    if said.refused:
+        return Declined(said.text)
+    return Unknown(said.text)
+
+
+def answer(ok: bool, porcelain: str, stderr: str) -> Said:
+    """What `git push --porcelain` said."""
+    rows = [line.split("\t") for line in porcelain.splitlines() if line.startswith("!\t")]
+    refused = {
+        row[1].partition(":")[2]: row[2].removeprefix(_REFUSED).strip().removeprefix("(").removesuffix(")")
+        for row in rows
+        if len(row) == 3 and row[2].startswith(_REFUSED)
+    }
+    reasons = "; ".join(sorted(set(refused.values())))
+    words = " ".join(filter(None, (words_of_remote(stderr), f"({reasons})" if reasons else "")))
+    return Said(ok, bool(rows) and not refused, refused, words or stderr.strip()[-600:])
+
+
+def words_of_remote(stderr: str) -> str:
+    """What the remote itself printed, for a person."""
+    lines = [
+        line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")
+    ]
+    return "\n".join(line for line in lines if line)[:600]
+
+
+def newest_standing(commits: Sequence[str], entries: Iterable[Entry]) -> Entry | None:
+    """The newest landing that was not undone; `commits`: the branch, the newest first.
+
+    The order of the branch counts: two machines may write their entries in another one.
+    """
+    by_commit = {entry.commit: entry for entry in entries}
+    landed = [by_commit[commit] for commit in commits if commit in by_commit]
+    undone = {entry.reverts for entry in landed if entry.reverts}
+    return next((entry for entry in landed if not entry.reverts and entry.commit not in undone), None)
+
+
+def earlier_commits(entries: Sequence[Entry], token: int) -> dict[str, list[str]]:
+    """What earlier holders of a task may have landed, the newest first, each with its reverts, which may have landed too.
+
+    `token`: of the present holder.
+    """
+    earlier = [entry for entry in entries if not entry.reverts and entry.token < token]
+    return {
+        entry.commit: [other.commit for other in entries if other.reverts == entry.commit]
+        for entry in sorted(earlier, key=lambda entry: entry.token, reverse=True)
+    }

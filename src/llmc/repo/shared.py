@@ -1,0 +1,63 @@
+"""What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.names import TaskKey
+from llmc.config.paths import Root
+
+if TYPE_CHECKING:
+    from llmc.repo.rules.fence import Entry, Remote
+
+
+class ClaimLost(Refused):
+    """Another machine holds the task now; nothing landed."""
+
+
+class Unreachable(LlmcError):
+    """What the machines share does not answer: nothing starts and nothing lands until it does."""
+
+
+class Ledger(Protocol):
+    """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
+
+    def enter(self, entry: "Entry") -> None:
+        """Write an entry, or raise ClaimLost if its task has a newer token. The check and the write are one transaction."""
+        ...
+
+    def entered(self, task: TaskKey) -> "list[Entry]":
+        """The entries of a task, by every holder, and those that revert them."""
+        ...
+
+    def among(self, commits: Sequence[str]) -> "list[Entry]":
+        """The entries of those commits."""
+        ...
+
+    def turn(self, timeout_s: float) -> AbstractContextManager[None]:
+        """First come, first served among all machines: only the holder lands. It passes on when its holder dies or sleeps.
+
+        Raises LockTimeout. It saves work that would be wasted; the fence and the tokens decide what may land.
+        """
+        ...
+
+    def token_of(self, claim: str) -> int:
+        """The token of a claim of the task source."""
+        ...
+
+
+class Shared(Struct, frozen=True):
+    remote: "Remote"
+    ledger: Ledger
+
+
+#: by the path of a root that belongs to a fleet; set when it is opened
+fleets: dict[str, Shared] = {}
+
+
+def shared_of(root: Root) -> Shared | None:
+    """What a root shares with others; None if it works alone."""
+    return fleets.get(str(root.path))

@@ -1,0 +1,102 @@
+"""The ledger of a fleet in one file, for tests: every call is a transaction under a lock, across processes."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llmc.base.errors import LockTimeout
+from llmc.base.names import TaskKey
+from llmc.base.processes import wait_until
+from llmc.repo.rules.fence import Entry
+from llmc.repo.shared import ClaimLost, Unreachable
+
+
+class FileLedger:
+    """`claim` gives a task to a new holder, as the queue of a fleet does. A claim that it did not give is a later one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def claim(self, task: TaskKey) -> str:
+        claim = f"claim-{os.urandom(8).hex()}"
+        with self._data() as data:
+            data["newest"][_key(task)] = _token(data, claim)
+        return claim
+
+    def token_of(self, claim: str) -> int:
+        with self._data() as data:
+            return _token(data, claim)
+
+    def enter(self, entry: Entry) -> None:
+        with self._data() as data:
+            if entry.task is not None:
+                if entry.token < data["newest"].get(_key(entry.task), 0):
+                    raise ClaimLost(f"another machine has task {entry.task}", hint="llmc status")
+                data["newest"][_key(entry.task)] = entry.token
+            if entry.commit not in {row["commit"] for row in data["entries"]}:
+                new = msgspec.structs.replace(entry, at_unix=time.time())
+                data["entries"].append(msgspec.to_builtins(new))
+
+    def entered(self, task: TaskKey) -> list[Entry]:
+        entries = self.entries()
+        commits = {entry.commit for entry in entries if entry.task == task}
+        return [entry for entry in entries if entry.commit in commits or entry.reverts in commits]
+
+    def among(self, commits: Sequence[str]) -> list[Entry]:
+        return [entry for entry in self.entries() if entry.commit in commits]
+
+    @contextmanager
+    def turn(self, timeout_s: float) -> Iterator[None]:
+        self._reach()
+        with self.path.with_suffix(".turn").open("a") as file:
+            if not wait_until(lambda: _taken(file.fileno()), timeout_s, interval_s=0.01):
+                raise LockTimeout("another machine lands", hint="llmc status")
+            yield
+
+    def entries(self) -> list[Entry]:
+        with self._data() as data:
+            return msgspec.convert(data["entries"], list[Entry])
+
+    @contextmanager
+    def _data(self) -> Iterator[dict[str, Any]]:
+        self._reach()
+        with self.path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            data = json.loads(file.read() or '{"claims": [], "newest": {}, "entries": []}')
+            before = json.dumps(data)
+            yield data
+            if json.dumps(data) != before:
+                file.seek(0)
+                file.truncate()
+                json.dump(data, file)
+
+    def _reach(self) -> None:
+        if not self.path.parent.is_dir():
+            raise Unreachable("the ledger does not answer", hint="llmc status")
+
+
+def _taken(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _token(data: dict[str, Any], claim: str) -> int:
+    """A higher one for each claim that was not seen before."""
+    if claim not in data["claims"]:
+        data["claims"].append(claim)
+    return int(data["claims"].index(claim)) + 1
+
+
+def _key(task: TaskKey) -> str:
+    return f"{task.list}/{task.id}"

@@ -1,0 +1,480 @@
+"""Several machines land on one remote: each commit once or not at all, whoever dies, sleeps or comes late."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.attention import raising
+from llmc.auto import handover
+from llmc.base.errors import LlmcError, NotFound
+from llmc.landing import accept_journal, remote, undo
+from llmc.landing.accept import accept
+from llmc.landing.fast_forward import SourceBusy
+from llmc.records.worker import Status
+from llmc.repo import fence, handed_work, shared
+from llmc.repo.rules.fence import Entry, Outcome, Remote, Seen
+from llmc.repo.shared import ClaimLost, Unreachable
+from llmc.tasks.source import source_of
+from tests.support.file_ledger import FileLedger
+from tests.support.fleet import in_soak
+from tests.support.nodes import WORKER, Node, task
+from tests.support.remotes import BareRemote
+from tests.support.waiting import wait_until
+
+#: Python 3.12 warns of threads (the test runner has some); the children run git and end
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+FIRST = "Add first.txt"
+
+
+@pytest.fixture(autouse=True)
+def _no_fleet_stays() -> Iterator[None]:
+    yield
+    shared.fleets.clear()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> BareRemote:
+    return BareRemote(tmp_path / "remote.git")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> FileLedger:
+    (tmp_path / "database").mkdir()
+    return FileLedger(tmp_path / "database/ledger.json")
+
+
+@pytest.fixture
+def one(bare: BareRemote, ledger: FileLedger, tmp_path: Path) -> Node:
+    return Node(tmp_path / "one", bare, ledger)
+
+
+@pytest.fixture
+def other(bare: BareRemote, ledger: FileLedger, tmp_path: Path) -> Node:
+    return Node(tmp_path / "other", bare, ledger)
+
+
+def test_work_lands_on_the_remote_and_the_users_checkout_follows(bare: BareRemote, one: Node) -> None:
+    one.work("One", task(1))
+    landed = one.accept().commit
+    assert bare.head("main") == landed
+    assert bare.log() == ["One", FIRST]
+    assert [entry.commit for entry in one.ledger.entered(task(1))] == [landed]
+    assert one.source.head() == landed
+    assert one.source.git("status", "--porcelain") == ""
+    assert one.project.store.worker(WORKER).status is Status.IDLE
+    assert one.worktree.head() == landed
+
+
+def test_two_machines_land_in_turn_and_each_builds_on_the_other(
+    bare: BareRemote, one: Node, other: Node
+) -> None:
+    one.work("One")
+    other.work("Two")
+    one.accept()
+    assert other.accept().commit == bare.head("main")
+    assert bare.log() == ["Two", "One", FIRST]
+    assert bare.is_linear()
+
+
+@pytest.mark.parametrize("in_the_way", ["uncommitted changes", "commits of their own", "another branch"])
+def test_a_checkout_that_cannot_follow_is_left_alone_and_hinders_nobody(
+    bare: BareRemote, one: Node, in_the_way: str
+) -> None:
+    """Break: check the user's checkout before landing elsewhere; or reset it to what landed."""
+    one.work("One")
+    match in_the_way:
+        case "uncommitted changes":
+            one.source.write("first.txt", "half done\n")
+        case "commits of their own":
+            one.source.commit("mine.txt")
+        case _:
+            one.source.git("checkout", "-q", "-b", "mine")
+    before = one.source.head(), one.source.git("status", "--porcelain")
+    landed = one.accept().commit
+    assert bare.head("main") == landed
+    assert (one.source.head(), one.source.git("status", "--porcelain")) == before
+    behind = one.source.git("rev-parse", "main") != landed
+    assert behind is (in_the_way != "another branch"), "a branch that nobody has checked out follows"
+
+
+STEPS = ("remote.enter", "remote.push", "remote.follow", "accept.land", "accept.verify", "accept.complete")
+EVERY = [f"{name}:{side}" for name in STEPS for side in ("before", "after")]
+SOME = ["remote.enter:after", "remote.push:before", "remote.push:after", "remote.follow:before"]
+
+
+@pytest.mark.parametrize("kill", [*SOME, *in_soak(*(kill for kill in EVERY if kill not in SOME))])
+def test_kill_9_at_every_step_and_the_journal_goes_on(bare: BareRemote, one: Node, kill: str) -> None:
+    """Break: push before the entry is written, make another commit after a crash, or end the accept with it."""
+    one.work("One", task(1))
+    assert one.killed(f"{kill}:kill"), "the point was not reached"
+    entered = [entry.commit for entry in one.ledger.entered(task(1))]
+    if bare.log() != [FIRST]:
+        assert entered == [bare.head("main")], "the ledger comes first"
+    landed = one.accept().commit
+    assert bare.log() == ["One", FIRST]
+    assert bare.head("main") == landed
+    assert [entry.commit for entry in one.ledger.entered(task(1))] == [landed]
+    assert one.source.head() == landed
+    assert one.project.store.worker(WORKER).status is Status.IDLE
+
+
+@pytest.mark.parametrize("kill", ["remote.enter:before", "remote.enter:after", "remote.push:after"])
+def test_the_task_of_a_dead_machine_is_taken_over_and_lands_once(
+    bare: BareRemote, one: Node, other: Node, kill: str
+) -> None:
+    """Break: do not ask whether the ledger's commit landed; or ask before the fence has moved (the test below)."""
+    one.work("By one", task(1))
+    assert one.killed(f"{kill}:kill")
+    claim = other.ledger.claim(task(1))
+    landed = remote.take_over(other.project, task(1), claim)
+    if kill == "remote.push:after":
+        assert landed == bare.head("main")
+    else:
+        assert landed == ""
+        other.work("By other", task(1), claim)
+        other.accept()
+    with_work = bare.log()
+    assert with_work == ["By one" if landed else "By other", FIRST]
+    if not landed:  # it wakes up
+        with pytest.raises(ClaimLost):
+            one.accept()
+        assert one.step() is None, "the accept is over"
+    else:
+        one.accept()
+    assert bare.log() == with_work
+
+
+def asleep_before_push(one: Node, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """The machine sleeps between its checks and its push; `act` happens meanwhile."""
+    push, slept = fence.push, []
+
+    def late(root: Path, where: Remote, seen: Seen, commit: str, *, removing: str) -> Outcome:
+        if root == one.project.root.path and not slept:
+            slept.append(True)
+            act()
+        return push(root, where, seen, commit, removing=removing)
+
+    monkeypatch.setattr(fence, "push", late)
+
+
+def test_a_machine_that_slept_past_its_lease_does_not_land(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token was good when it was checked. Break: no fence in the push; take over without moving it."""
+    one.work("By one", task(1))
+    claims: list[str] = []
+
+    def taken_over() -> None:
+        claims.append(other.ledger.claim(task(1)))
+        assert remote.take_over(other.project, task(1), claims[0]) == ""
+
+    asleep_before_push(one, monkeypatch, taken_over)
+    with pytest.raises(ClaimLost):
+        one.accept()
+    assert bare.log() == [FIRST]
+    assert one.project.store.worker(WORKER).status is Status.NEEDS_REVIEW
+    stale = one.project.store.worker(WORKER)
+    handover.hand_over(one.project, source_of(one.project), stale)
+    assert handed_work.newest(other.project.root.path, bare.remote, task(1)) == stale.commit_sha
+    assert str(stale.commit_sha) in handover.unfinished_work(other.project, task(1))
+
+    other.work("By other", task(1), claims[0])
+    other.accept()
+    assert bare.log() == ["By other", FIRST]
+    assert not [ref for ref in bare.refs() if ref.startswith(bare.remote.work)], "removed with the landing"
+
+
+def test_sigstop_past_the_lease_and_sigcont(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with a real process, which knows nothing of the time that passed."""
+    one.work("By one", task(1))
+    asleep_before_push(one, monkeypatch, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    pid = one.started()
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    claim = other.ledger.claim(task(1))
+    assert remote.take_over(other.project, task(1), claim) == ""
+    other.work("By other", task(1), claim)
+    os.kill(pid, signal.SIGCONT)
+    os.waitpid(pid, 0)
+    assert (bare.log(), one.step()) == ([FIRST], None)
+    other.accept()
+    assert bare.log() == ["By other", FIRST]
+
+
+def test_the_fence_is_read_before_the_token_is_checked(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way round, what is taken over between the two lands after all. Break: look after `_enter`."""
+    one.work("By one", task(1))
+    enter = FileLedger.enter
+    slept: list[bool] = []
+
+    def then_sleep(self: FileLedger, entry: Entry) -> None:
+        enter(self, entry)
+        if not slept:
+            slept.append(True)
+            claim = other.ledger.claim(task(1))
+            assert remote.take_over(other.project, task(1), claim) == ""
+
+    monkeypatch.setattr(FileLedger, "enter", then_sleep)
+    with pytest.raises(ClaimLost):
+        one.accept()
+    assert bare.log() == [FIRST]
+
+
+def test_a_push_that_outlives_its_process_is_refused_once_its_work_changed(
+    bare: BareRemote, one: Node
+) -> None:
+    """kill -9 leaves git running. Break: conclude from a look alone that it did not land."""
+    taken, go = bare.path / "taken", bare.path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.02; done; touch {go}.seen"
+    bare.hook("pre-receive", f"[ -e {taken} ] || {{ touch {taken}; {wait}; }}")
+    one.work("One", task(1))
+    pid = one.started()
+    wait_until(taken.exists)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    one.worktree.commit("more.txt", message="More")
+    with pytest.raises(accept_journal.WorkChanged, match="nothing landed"):
+        one.accept()
+    assert one.step() is None
+    go.touch()
+    wait_until(Path(f"{go}.seen").exists)
+    wait_until(lambda: not git_at_work(bare.path))
+    assert bare.log() == [FIRST]
+
+
+def git_at_work(place: Path) -> list[str]:
+    """The programs that serve a repository."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace")
+            if "receive-pack" in words and str(place) in words:
+                found.append(words)
+    return found
+
+
+def test_the_fence_alone_may_move(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody took another task over: the claim is asked again, and the same commit lands."""
+    one.work("One", task(1))
+    asleep_before_push(one, monkeypatch, lambda: fence.move(other.project.root.path, bare.remote))
+    one.accept()
+    assert bare.log() == ["One", FIRST]
+    assert len(one.ledger.entered(task(1))) == 1
+
+
+def test_a_remote_that_refuses_ends_the_accept_with_its_reason(bare: BareRemote, one: Node) -> None:
+    bare.hook("pre-receive", "echo 'closed until Monday' >&2; exit 1")
+    one.work("One")
+    with pytest.raises(SourceBusy, match="closed until Monday"):
+        one.accept()
+    assert one.step() is None
+    blocked = [item for item in raising.current(one.project) if item.kind == "source"]
+    assert ["closed until Monday" in item.text for item in blocked] == [True], (
+        "a clean checkout does not hide it"
+    )
+    bare.drop_hook("pre-receive")
+    one.accept()
+    assert bare.log() == ["One", FIRST]
+
+
+def test_an_accept_waits_for_a_remote_that_is_gone_or_slow(bare: BareRemote, one: Node) -> None:
+    """Break: end the accept, though the push may land; or hold the worker while nobody answers."""
+    one.work("One", task(1))
+    one.hurry(1)
+    bare.hook("pre-receive", "sleep 30")
+    with pytest.raises(accept_journal.Waiting, match="timed out"):
+        one.accept()
+    assert one.step() == "wait"
+    away = bare.path.rename(bare.path.with_name("away.git"))
+    with pytest.raises(accept_journal.Waiting, match="does not answer"):
+        one.accept()
+    away.rename(bare.path)
+    bare.drop_hook("pre-receive")
+    one.accept()
+    assert bare.log() == ["One", FIRST]
+    assert one.source.head() == bare.head("main")
+
+
+def test_an_accept_that_waits_loses_its_claim(bare: BareRemote, one: Node, other: Node) -> None:
+    """Break: keep the journal because it waited; the worker would never be free."""
+    one.work("One", task(1))
+    one.hurry(1)
+    bare.hook("pre-receive", "sleep 30")
+    with pytest.raises(accept_journal.Waiting):
+        one.accept()
+    bare.drop_hook("pre-receive")
+    other.ledger.claim(task(1))
+    with pytest.raises(ClaimLost):
+        one.accept()
+    assert one.step() is None
+    assert bare.log() == [FIRST]
+
+
+def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: push without the entry."""
+    one.work("One", task(1))
+    away = one.ledger.path.parent.rename(one.ledger.path.parent.with_name("away"))
+    with pytest.raises(Unreachable):
+        one.accept()
+    assert one.step() == "merge", "it goes on from there"
+    away.rename(one.ledger.path.parent)
+
+    def gone(self: FileLedger, entry: Entry) -> None:
+        raise Unreachable("the ledger does not answer")
+
+    with monkeypatch.context() as later:
+        later.setattr(FileLedger, "enter", gone)
+        with pytest.raises(accept_journal.Waiting, match="ledger does not answer"):
+            one.accept()
+    assert bare.log() == [FIRST]
+    one.accept()
+    assert bare.log() == ["One", FIRST]
+
+
+def race(bare: BareRemote, nodes: list[Node], count: int) -> None:
+    problems: list[BaseException] = []
+
+    def land_all(node: Node) -> None:
+        try:
+            for number in range(count):
+                node.work(f"{node.name} {number}", task(node.done + 1000 * nodes.index(node)))
+                node.accept()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=land_all, args=(node,)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+    wanted = [f"{node.name} {number}" for node in nodes for number in range(count)]
+    assert sorted(bare.log()) == sorted([*wanted, FIRST])
+    assert bare.is_linear()
+
+
+def test_two_machines_land_at_the_same_time(bare: BareRemote, one: Node, other: Node) -> None:
+    """Break: land what was merged with an older base."""
+    race(bare, [one, other], 4)
+
+
+def test_a_slow_check_on_one_machine_is_not_starved_by_another(one: Node, other: Node) -> None:
+    """After one lost race nobody else lands until it has. Break: a turn among the workers of one machine only."""
+    one.project = replace(
+        one.project,
+        config=replace(one.project.config, repo=replace(one.project.config.repo, validate="sleep 0.4")),
+    )
+    one.work("Slow", task(1))
+    over = threading.Event()
+    said: list[str] = []
+
+    def land_on_and_on() -> None:
+        number = 2
+        while not over.is_set():
+            other.work(f"Quick {number}", task(number))
+            other.accept()
+            number += 1
+
+    quick = threading.Thread(target=land_on_and_on)
+    quick.start()
+    try:
+        with one.project.worker_lock(WORKER):
+            accept(one.project, WORKER, said.append)
+    finally:
+        over.set()
+        quick.join()
+    assert said.count("the default branch moved; retrying") <= 1, said
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_two_machines_land_fifty_each(bare: BareRemote, one: Node, other: Node) -> None:
+    race(bare, [one, other], 50)
+
+
+def test_any_machine_undoes_the_newest_landing(bare: BareRemote, one: Node, other: Node) -> None:
+    """Break: look into the machine's own event log; or take the order of the ledger for the order of the branch."""
+    one.work("One")
+    one.accept()
+    other.work("Two")
+    other.accept()
+    assert undo.target(one.project).prompt == "Write Two"
+    done = one.undo()
+    assert done.subject == "Two"
+    assert bare.log()[0] == 'Revert "Two"'
+    assert one.source.head() == bare.head("main")
+    done = other.undo()
+    assert done.subject == "One"
+    assert bare.log()[:2] == ['Revert "One"', 'Revert "Two"']
+    with pytest.raises(NotFound, match="nothing to undo"):
+        one.undo()
+
+
+def test_a_task_that_was_undone_is_done_again(bare: BareRemote, one: Node, other: Node) -> None:
+    """Break: call it landed because its commit is on the branch, reverted or not."""
+    one.work("One", task(1))
+    landed = one.accept().commit
+    assert remote.take_over(other.project, task(1), other.ledger.claim(task(1))) == landed
+    one.undo()
+    claim = other.ledger.claim(task(1))
+    assert remote.take_over(other.project, task(1), claim) == ""
+    other.work("One again", task(1), claim)
+    other.accept()
+    assert bare.log()[:2] == ["One again", 'Revert "One"']
+
+
+@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:before", "remote.push:after"])
+def test_an_undo_goes_on_after_kill_9_and_reverts_once(
+    bare: BareRemote, one: Node, other: Node, kill: str
+) -> None:
+    other.work("One")
+    other.accept()
+    assert one.killed(f"{kill}:kill", "undo")
+    one.undo()
+    assert bare.log() == ['Revert "One"', "One", FIRST]
+
+
+def test_two_machines_undo_the_same_landing_once(bare: BareRemote, one: Node, other: Node) -> None:
+    one.work("One")
+    one.accept()
+    assert one.killed("remote.push:before:kill", "undo")
+    other.undo()
+    one.undo()  # its change is gone already
+    assert bare.log() == ['Revert "One"', "One", FIRST]
+
+
+def test_an_undo_waits_for_a_remote_that_is_gone(bare: BareRemote, one: Node) -> None:
+    one.work("One")
+    one.accept()
+    one.hurry(1)
+    bare.hook("pre-receive", "sleep 30")
+    with pytest.raises(LlmcError, match="does not answer"):
+        one.undo()
+    bare.drop_hook("pre-receive")
+    one.undo()
+    assert bare.log() == ['Revert "One"', "One", FIRST]
+
+
+def test_the_fence_may_be_a_branch(bare: BareRemote, one: Node, other: Node) -> None:
+    for node in (one, other):
+        node.share(replace(bare.remote, fence_ref="llmc-fence"))
+    bare.git("update-ref", "-d", bare.remote.fence)
+    one.work("One", task(1))
+    one.accept()
+    other.work("Two", task(2))
+    other.accept()
+    assert bare.log() == ["Two", "One", FIRST]
+    assert bare.refs() == ["refs/heads/llmc-fence", "refs/heads/main"]

@@ -1,0 +1,97 @@
+"""What became of a push: from what the remote has now, not from words."""
+
+import pytest
+
+from llmc.repo.rules.fence import (
+    Declined,
+    Entry,
+    Landed,
+    NotFastForward,
+    Outcome,
+    Remote,
+    Said,
+    Seen,
+    Stale,
+    Unknown,
+    answer,
+    earlier_commits,
+    newest_standing,
+    outcome_of,
+)
+
+SEEN = Seen("b", "f")
+REFUSED = Said(ok=False, refused={"refs/heads/main": "hook declined"}, text="no")
+UNSENT = Said(ok=False, unsent=True)
+SILENT = Said(ok=False, text="timed out")
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "on_branch", "outcome"),
+    [
+        (Said(ok=True), None, False, Landed()),
+        (SILENT, Seen("c", "g"), True, Landed()),
+        (REFUSED, Seen("c", "g"), True, Landed()),  # an earlier push of the same commit
+        (SILENT, None, False, Unknown("timed out")),
+        (REFUSED, None, False, Unknown("no")),
+        (SILENT, SEEN, False, Unknown("timed out")),  # it may still be on its way
+        (REFUSED, Seen("x", "g"), False, NotFastForward()),
+        (UNSENT, Seen("x", "f"), False, NotFastForward()),
+        (SILENT, Seen("x", "g"), False, NotFastForward()),  # made on an old tip, it can never land
+        (REFUSED, Seen("b", "g"), False, Stale()),
+        (UNSENT, Seen("b", "g"), False, Stale()),
+        (SILENT, Seen("b", "g"), False, Stale()),
+        (UNSENT, SEEN, False, NotFastForward()),
+        (REFUSED, SEEN, False, Declined("no")),
+    ],
+)
+def test_an_outcome(said: Said, now: Seen | None, on_branch: bool, outcome: Outcome) -> None:
+    """Break: any line of `outcome_of`."""
+    assert outcome_of(said, SEEN, now, on_branch=on_branch) == outcome
+
+
+def test_what_git_prints() -> None:
+    rows = [
+        "To ssh://host/repo.git",
+        "!\tabc:refs/heads/main\t[remote rejected] (pre-receive hook declined)",
+        "!\tdef:refs/llmc/fence\t[remote rejected] (atomic push failure)",
+        "Done",
+    ]
+    said = answer(False, "\n".join(rows), "remote: error: closed (today)        \nremote: \nerror: failed\n")
+    assert said.refused == {
+        "refs/heads/main": "pre-receive hook declined",
+        "refs/llmc/fence": "atomic push failure",
+    }
+    assert said.text == "error: closed (today) (atomic push failure; pre-receive hook declined)"
+    assert not said.unsent
+    assert answer(False, "!\tabc:refs/heads/main\t[rejected] (non-fast-forward)\nDone\n", "error").unsent
+    assert answer(False, "", "fatal: unable to connect\n") == Said(ok=False, text="fatal: unable to connect")
+
+
+def test_names() -> None:
+    custom, branch = Remote("r", "main"), Remote("r", "main", fence_ref="llmc-fence")
+    assert (custom.fence, custom.work, custom.probe) == (
+        "refs/llmc/fence",
+        "refs/llmc/work",
+        "refs/llmc/fence-probe",
+    )
+    assert (branch.fence, branch.work) == ("refs/heads/llmc-fence", "refs/heads/llmc-fence-work")
+
+
+def entry(commit: str, token: int = 0, reverts: str = "") -> Entry:
+    return Entry(commit, "w1", token=token, reverts=reverts)
+
+
+def test_the_newest_landing_that_stands() -> None:
+    """Break: the order of the entries; an entry that did not land; a revert as if it were a landing."""
+    branch = ["r2", "p", "c2", "c1"]
+    entries = [entry("never"), entry("c2"), entry("r2", reverts="c2"), entry("c1")]
+    assert newest_standing(branch, entries) == entry("c1")
+    assert newest_standing(branch[1:], entries) == entry("c2")
+    assert newest_standing(["p"], entries) is None
+
+
+def test_what_earlier_holders_may_have_landed() -> None:
+    """Break: forget that it may have been undone; its task would never be done again."""
+    entries = [entry("a", 3), entry("b", 10), entry("r", reverts="a"), entry("mine", 11)]
+    assert list(earlier_commits(entries, 11).items()) == [("b", []), ("a", ["r"])]
+    assert earlier_commits(entries, 3) == {}
