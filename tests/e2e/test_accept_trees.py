@@ -258,7 +258,7 @@ def test_the_workers_attributes_do_not_merge_what_conflicts(fleet: Fleet) -> Non
     work(fleet, f"{first}; echo 'calls mine()' > user.txt; {COMMIT} 'Mine' -a")
     fleet.commit("user.txt", "calls main()\n", "Main moves")
     refused = fleet.llmc("accept", "adam", code=1)
-    assert "conflicts with main in user.txt" in refused.err
+    assert "conflict with main in user.txt" in refused.err
     assert fleet.log()[0] == "Main moves"
 
 

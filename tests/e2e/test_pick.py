@@ -68,6 +68,6 @@ def test_what_cannot_be_picked_changes_nothing(scripted: Fleet) -> None:
     scripted.commit("README.md", "theirs\n", "Theirs")
     seen = everything(scripted)
     refused = scripted.llmc("pick", "adam", code=3)
-    assert "cannot pick adam: it conflicts with main in README.md" in refused.err
+    assert "cannot pick adam: its commits conflict with main in README.md" in refused.err
     assert everything(scripted) == seen
     assert scripted.status("adam")["status"] == "needs_review"

@@ -189,7 +189,10 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
     held = running.llmc("review", "adam", "--json").json
     assert held["behind"] == 1
     assert "adam is on hold" in held["not_rebased"]
-    assert "main is 1 commit ahead; not rebased (adam is on hold;" in running.llmc("review", "adam").out
+    assert (
+        "main is 1 commit ahead; the commits were not rebased (adam is on hold;"
+        in running.llmc("review", "adam").out
+    )
     running.llmc("release", "adam")
     fresh = running.llmc("review", "adam", "--json").json
     assert (fresh["behind"], fresh["not_rebased"]) == (0, "")
@@ -284,7 +287,9 @@ def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> Non
     work(scripted, "i1")
     scripted.kill_daemon()
     scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.validate:before:kill")
-    assert "it is being accepted (step validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
+    assert (
+        "its work is being accepted (step validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
+    )
     assert scripted.llmc("review", "adam", "--json").json["so_far"] == "being accepted"
     assert scripted.log() == ["First commit"]
     assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
@@ -313,7 +318,7 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
     assert (
-        "adam conflicts with main in a.txt; adam is resolving the conflicts. Run `llmc review adam` again when"
+        "adam's commits conflict with main in a.txt; adam is resolving the conflicts. Run `llmc review adam` again when"
         in found.err
     )
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"

@@ -23,7 +23,7 @@ from llmc.cli.output import json_option, say_or_json
     "decisions",
     multiple=True,
     metavar='"WHAT | WHY"',
-    help='Decision and its reason, as "decision | reason" (repeatable)',
+    help="Decision you made and why (repeatable)",
 )
 @click.option(
     "--question",

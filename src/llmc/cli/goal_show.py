@@ -166,7 +166,7 @@ def add_to(group: click.Group) -> None:
 def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) -> None:
     """Show a goal's plan, progress and cost
 
-    Without GOAL, shows the only goal.
+    You can omit GOAL if only one goal is unfinished.
 
     \b
     Example:

@@ -178,9 +178,9 @@ def _so_far(review: Review) -> list[str]:
 
 
 def _why_behind(review: Review) -> str:
-    why = f"not rebased ({review.not_rebased}); " if review.not_rebased else ""
+    why = f"the commits were not rebased ({review.not_rebased}); " if review.not_rebased else ""
     if review.conflicts:
-        return f"{why}conflicts in {some_files(review.conflicts)}; the diff is against the commit that the work is based on"
+        return f"{why}the commits conflict in {some_files(review.conflicts)}, so the diff is against the merge base"
     return f"{why or 'accept rebases the commits first; '}the diff shows what would land"
 
 

@@ -75,7 +75,7 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"cannot pick {name}: it is being accepted (step {record.accept.step})",
+            f"cannot pick {name}: its work is being accepted (step {record.accept.step})",
             hint="Run `llmc status` to follow the progress.",
         )
     if record.status not in CAN_PICK:
@@ -101,7 +101,7 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
         tip, count = _as_one(project, work) if work.has_merges else _one_by_one(project, work)
     except merging.Conflicts as found:
         raise Refused(
-            f"cannot pick {record.name}: it conflicts with {project.config.repo.default_branch} in {found}",
+            f"cannot pick {record.name}: its commits conflict with {project.config.repo.default_branch} in {found}",
             hint=f"Run `llmc rebase {record.name}`; when {record.name} has resolved the conflicts, "
             f"run `llmc pick {record.name}` again.",
         ) from found

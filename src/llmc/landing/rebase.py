@@ -70,7 +70,11 @@ def rebase(project: Project, name: str) -> Rebased:
     if must_tell(record):
         raise tell(project, name)
     if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
-        why = "it is being accepted" if record.accept else f"its status is {record.status}, not needs_review"
+        why = (
+            "its work is being accepted"
+            if record.accept
+            else f"its status is {record.status}, not needs_review"
+        )
         raise Refused(
             f"cannot rebase {name}: {why}",
             hint=advice(project, record.name),
@@ -283,7 +287,7 @@ def _gave_trouble(
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
         return LlmcError(
-            f"{name} conflicts with {project.config.repo.default_branch} in {some_files(files)} but cannot resolve the conflicts while its status is {record.status}",
+            f"{name}'s commits conflict with {project.config.repo.default_branch} in {some_files(files)}, but {name} cannot resolve the conflicts while its status is {record.status}",
             hint="Run `llmc up --detach`, then run the command again; the worker will resolve the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
@@ -451,9 +455,15 @@ def tell(project: Project, name: str) -> LlmcError:
     files = project.store.worker(name).conflicted_files or record.conflicted_files
     branch = project.config.repo.default_branch
     if record.validation_output:
-        problem, does = f"{name} fails validation on top of {branch}", "is fixing the failure"
+        problem, does = (
+            f"{name}'s commits fail validation after the rebase onto {branch}",
+            "is fixing the failure",
+        )
     else:
-        problem, does = f"{name} conflicts with {branch} in {some_files(files)}", "is resolving the conflicts"
+        problem, does = (
+            f"{name}'s commits conflict with {branch} in {some_files(files)}",
+            "is resolving the conflicts",
+        )
     if receipt.outcome.arrived:
         text = f"{problem}; {name} {does}"
         return Conflict(

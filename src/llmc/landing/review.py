@@ -82,7 +82,7 @@ def refuse_unless_waiting(project: Project, record: WorkerRecord, verb: str) -> 
     name = record.name
     if record.accept is not None:
         raise Refused(
-            f"cannot {verb} {name}: it is being accepted (step {record.accept.step})",
+            f"cannot {verb} {name}: its work is being accepted (step {record.accept.step})",
             hint=f"If `llmc accept {name}` was interrupted, run it again to resume.",
         )
     if record.status is not Status.NEEDS_REVIEW:

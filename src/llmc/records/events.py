@@ -69,7 +69,7 @@ ACTIONS: dict[str, str] = {
     "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
     "git_config_undone": (
-        "llmc removed settings from the root's clone that would have run a program or pointed git to another repository or directory (`file`, `keys`)"
+        "llmc removed dangerous git settings from the root's clone (settings that run programs or redirect git) (`file`, `keys`)"
     ),
     "repaired": "`llmc doctor --repair` fixed a problem (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` rebuilt state.json (`workers`, `kept`: the old file)",

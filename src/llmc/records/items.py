@@ -67,7 +67,7 @@ KINDS: dict[str, str] = {
     "budget": "a budget is used up or nearly used up",
     "canary": "this version of the client failed the canary or has not been tested",
     "disk": "the disk that holds the root is nearly full",
-    "git_config": "llmc removed settings from the root's clone that would have run a program or pointed git to another repository or directory",
+    "git_config": "llmc removed dangerous git settings from the root's clone (settings that run programs or redirect git)",
     "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks",
     "validation": "no validation slot is usable, so llmc validates work in the worktrees",
 }

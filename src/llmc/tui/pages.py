@@ -18,7 +18,7 @@ TITLES = {
     "goals": "Goals",
     "night": "Night",
     "events": "Events",
-    "roots": "Your roots (Enter opens one)",
+    "roots": "Your roots (press Enter to open one)",
     "help": "Keys",
     "log": "This session's commands",
 }

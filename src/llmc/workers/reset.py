@@ -77,7 +77,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     journal = record.accept
     if journal is not None and project.others_accept(record.name):
         raise Refused(
-            f"cannot stop {record.name}: it is being accepted (step {journal.step})",
+            f"cannot stop {record.name}: its work is being accepted (step {journal.step})",
             hint=f"Wait until `llmc accept` finishes, or cancel it with `llmc message {record.name}`; "
             "then run the command again.",
         )

@@ -108,7 +108,7 @@ def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
 
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
-        f"cannot send a message to {name}: it is being accepted (step {step})",
+        f"cannot send a message to {name}: its work is being accepted (step {step})",
         hint=f"Wait until `llmc accept {name}` finishes. If it was interrupted, run it again to resume.",
     )
 

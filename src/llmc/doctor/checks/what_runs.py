@@ -135,7 +135,7 @@ def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and daemon.other_pid:
         text = f"daemon.json names process {daemon.other_pid}, but {daemon.holder} holds the daemon's lock"
-        yield Finding(text, f"run `kill {daemon.other_pid}`, then `llmc up --detach`")
+        yield Finding(text, "stop the process that holds the lock, then run `llmc up --detach`")
 
 
 def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
