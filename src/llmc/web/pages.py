@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from llmc.api import commenting, goal_views, tasks, workers
+from llmc.api import commenting, goal_orders, goal_views, tasks, workers
 from llmc.api.night_view import night
 from llmc.api.roots import Project
 from llmc.api.views import Fleet, Item, Row
@@ -208,17 +208,28 @@ def task_list(live: Live, query: Query) -> Page:
 
 
 def goal_list(live: Live, query: Query) -> Page:
+    """`why` and `goal` in the address: the goal or plan item that is explained."""
+    item, goal_id = query.get("why", ""), query.get("goal", "")
+
     def context() -> Context:
         found = goal_views.goals(live.project)
         goals = [
             {
                 "id": view.goal.goal_id,
+                "is_over": view.goal.status.is_over,
                 "summary": goal_views.summary(view),
-                "tree": goal_views.plan_tree(view, 100),
+                "rows": goal_views.plan_rows(view),
             }
             for view in found.views
         ]
-        return {"goals": goals, "questions": goal_views.inbox(live.project), "troubles": found.troubles}
+        return {
+            "goals": goals,
+            "questions": goal_views.inbox(live.project),
+            "troubles": found.troubles,
+            "undriven": goal_orders.undriven(live.project) if goals else "",
+            "explained": (item, goal_id or item),
+            "why": goal_views.why(live.project, item, goal_id).lines if item else (),
+        }
 
     return Page("goals", context, ("goals",), frozenset({"fleet", "events"}))
 

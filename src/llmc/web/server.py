@@ -92,7 +92,7 @@ class Site:
             Route("/jobs/{job}", self.job),
             Route("/fleet/{verb}", self.order_fleet, methods=["POST"]),
             Route("/tasks/{verb}", self.order_task, methods=["POST"]),
-            Route("/goals/answer", self.order_goal, methods=["POST"]),
+            Route("/goals/{verb}", self.order_goal, methods=["POST"]),
             Route("/night.json", self.night_data),
             Route(review, self.review),
             Route(f"{review}/files/{{number}}", self.review_file),
@@ -234,13 +234,13 @@ class Site:
         by = named(request.scope["browser"], request.client.host if request.client else "")
         hx = "hx-request" in request.headers
         try:
-            command, act = await self.in_thread(make, live.project, form)
+            order = await self.in_thread(make, live.project, form)
 
             def noted(show: Callable[[str], None]) -> Any:
-                orders.note(live.project, worker, command, by)
-                return act(show)
+                orders.note(live.project, worker, order.command, by)
+                return order.act(show)
 
-            job = live.jobs.start(worker, command, noted, by)
+            job = live.jobs.start(order.about, worker, order.command, noted, by)
         except LlmcError as error:
             if not hx:
                 raise
@@ -266,7 +266,7 @@ class Site:
         return await self._order(request, _verb(acts.OF_TASKS, request))
 
     async def order_goal(self, request: Request) -> Response:
-        return await self._order(request, acts.goal)
+        return await self._order(request, _verb(acts.OF_GOALS, request))
 
     # Comments of a review.
 

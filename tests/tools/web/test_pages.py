@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from llmc.api import goal_views
+from llmc.base.text import visible
 from tests.support.repos import Mold, project_at
 from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
 
@@ -59,6 +61,27 @@ def test_the_screen_of_an_agent_comes_by_the_stream(hostile: Web) -> None:
     assert faults(shown) == []
     assert '<span class="fg1">red' in shown
     assert "{{7*7}}" in Read(shown).text
+
+
+def test_a_goal_and_a_plan_item_are_explained(hostile: Web) -> None:
+    """As `llmc goal why` says it, under the item, and live. Break: explain by the item alone: two goals have an S1.1.1."""
+    (goal,) = goal_views.goals(hostile.place.project).views
+    goal_id = goal.goal.goal_id
+    links = [one["href"] for tag, one in Read(hostile.get("/goals").text).tags if one.get("class") == "why"]
+    items = [goal_id, "P1", "T1.1", "S1.1.1"]
+    assert links == [f"/goals?goal={goal_id}&why={item}#why" for item in items]
+    for link, item in zip(links, items, strict=True):
+        shown = hostile.get(link)
+        assert (shown.status_code, faults(shown.text)) == (200, [])
+        lines = goal_views.why(hostile.place.project, item, goal_id).lines
+        assert visible(lines[0]) in Read(shown.text).text
+        assert (
+            visible(lines[-1]) in Read(hostile.streamed(f"/stream?page={link[1:-4].replace('?', '&')}")).text
+        )
+        assert shown.text.count('id="why"') == 1
+    other = hostile.get(f"/goals?goal=another&why={goal_id}")
+    assert 'id="why"' not in other.text
+    assert hostile.get("/goals?why=S9.9.9").status_code == 404
 
 
 @pytest.mark.parametrize(
