@@ -39,7 +39,9 @@ def accept(project: Project, worker: str, form: Form) -> Order:
 
 
 def reject(project: Project, worker: str, form: Form) -> Order:
-    return Order(worker, *orders.request(project, worker, form.get("text", "").strip()))
+    """Only the prompt that the user saw, where one was shown."""
+    general = form.get("text", "").strip()
+    return Order(worker, *orders.request(project, worker, general, form.get("seen", "")))
 
 
 def message(project: Project, worker: str, form: Form) -> Order:

@@ -157,6 +157,7 @@ def review(live: Live, name: str, query: Query) -> Page:
     view = "split" if query.get("view") == "split" else "unified"
     #: the commit whose diff the browser shows already; a stream sends no diff
     drawn = query.get("drawn", "")
+    sends = query.get("send") == "yes"
 
     def context() -> Context:
         shown = commenting.page(live.project, name, since)
@@ -168,6 +169,7 @@ def review(live: Live, name: str, query: Query) -> Page:
             "job": live.job_of(name),
             "notes": _notes(shown),
             "numbers": {file.path: number for number, file in enumerate(shown.files)},
+            "prompt": commenting.request(live.project, shown) if sends else None,
             "outdated": bool(drawn) and drawn != shown.review.head,
             "for_stream": {"drawn": shown.review.head},
         }

@@ -312,11 +312,10 @@ class Site:
             return commenting.add(live.project, worker, file, row, form.get("text", ""))
 
         comment = await self.in_thread(save)
-        return self._comment(live, worker, comment)
+        return self._comment(live, worker, commenting.Placed(comment, comment.anchor))
 
-    def _comment(self, live: Live, worker: str, comment: commenting.Comment) -> Response:
+    def _comment(self, live: Live, worker: str, placed: commenting.Placed) -> Response:
         live.changed(f"review {worker}")
-        placed = commenting.Placed(comment, comment.anchor)
         shown = {**self._shared(live, ""), "worker": worker, "one": placed}
         return HTMLResponse(render("parts/comment.html", shown))
 
@@ -329,15 +328,18 @@ class Site:
             return HTMLResponse("")
         form = await form_of(request)
         rev = number_of(form, "rev")
-        edit = self.in_thread(commenting.edit, live.project, worker, comment_id, form.get("text", ""), rev)
-        return self._comment(live, worker, await edit)
+        text = form.get("text", "")
+        comment = await self.in_thread(commenting.edit, live.project, worker, comment_id, text, rev)
+        return self._comment(live, worker, commenting.Placed(comment, comment.anchor))
 
     async def close_comment(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
-        def close() -> commenting.Comment:
-            is_closed = form.get("closed") != "no"
-            return commenting.close(live.project, worker, request.path_params["comment"], is_closed=is_closed)
+        def close() -> commenting.Placed:
+            is_closed, comment_id = form.get("closed") != "no", request.path_params["comment"]
+            commenting.close(live.project, worker, comment_id, is_closed=is_closed)
+            placed = commenting.page(live.project, worker).comments
+            return next(one for one in placed if one.comment.id == comment_id)
 
         return self._comment(live, worker, await self.in_thread(close))
 
