@@ -228,6 +228,28 @@ def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> N
         assert "on hold" in _ordered(server, "/w/baker/hold")
 
 
+def test_a_link_needs_a_server(scripted: Fleet) -> None:
+    """Stopped or killed, and none is made. Break: believe the addresses in the file; a link that leads nowhere."""
+    scripted.set_up("adam")
+    with serving(scripted) as server:
+        assert scripted.llmc("web", "--link").out.count(f"http://{server.host}/login?link=") == 1
+        server.ends(signal.SIGTERM, 3.0)
+        _no_link(scripted)
+    with serving(scripted) as server:
+        server.ends(signal.SIGKILL, 3.0)
+        _no_link(scripted)
+
+
+def _no_link(fleet: Fleet) -> None:
+    file = fleet.root / ".llmc/web.json"
+    before = file.read_bytes()
+    done = fleet.llmc("web", "--link", code=1)
+    assert (
+        done.err.strip() == "llmc: the web page is not running. Run `llmc web` to start it; it prints a link."
+    )
+    assert file.read_bytes() == before
+
+
 def _health(server: Server) -> str:
     """What the page says about the root; the last order may still say what was wrong then."""
     return server.text("/board").partition('id="health"')[2].partition("</div>")[0]

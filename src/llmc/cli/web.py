@@ -130,7 +130,7 @@ def _serve(
 def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
     urls = sign_ins.serving() if web_process.pid_of(project) is not None else ()
     if not urls:
-        raise LlmcError("the web page is not running", hint="Run `llmc web` to start it.")
+        raise LlmcError("the web page is not running", hint="Run `llmc web` to start it; it prints a link.")
     secret = sign_ins.new_link()
     links = [f"{url}/login?link={secret}" for url in urls]
     if as_json:
