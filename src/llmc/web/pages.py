@@ -296,15 +296,16 @@ def page_named(live: Live, name: str, about: str, query: Query) -> Page:
     raise NotFound(f"no page {name[:40]!r}")
 
 
-def shared(live: Live, page: str, *, read_only: bool) -> Context:
-    """What every template may use."""
+def shared(live: Live, page: str, home: str, *, read_only: bool) -> Context:
+    """What every template may use. `home`: what the browser's addresses begin with."""
     return {
         "fleet": live.fleet,
         "trouble": live.trouble,
         "page_name": page,
         "read_only": read_only,
         "now": now_unix(),
-        "at": address(live),
+        "home": home,
+        "at": home + address(live),
     }
 
 

@@ -24,11 +24,11 @@ from llmc.api.sign_ins import KEPT_S, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
 from llmc.web import acts, pages, take
-from llmc.web.guard import Guard, TooLarge, cookies_of, named
+from llmc.web.guard import Guard, TooLarge, named
 from llmc.web.html import HERE, file_key, render
 from llmc.web.live import Live
 from llmc.web.rules import access
-from llmc.web.stream import Stream
+from llmc.web.stream import HOME, Stream
 
 Found = TypeVar("Found")
 
@@ -131,7 +131,7 @@ class Site:
     async def in_thread(self, act: Callable[..., Found], *args: Any) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._threads, act, *args)
 
-    def _shared(self, live: Live, page: str) -> dict[str, Any]:
+    def _shared(self, live: Live, page: str, home: str) -> dict[str, Any]:
         roots = [
             (
                 quote(key, safe=""),
@@ -143,7 +143,7 @@ class Site:
         ]
         said = live.jobs.recent(1)
         return {
-            **pages.shared(live, page, read_only=self.read_only),
+            **pages.shared(live, page, home, read_only=self.read_only),
             "roots": roots,
             "last_job": said[0] if said else None,
         }
@@ -151,7 +151,11 @@ class Site:
     # Pages, and their streams.
 
     async def show(self, request: Request, live: Live, page: pages.Page, **more: Any) -> Response:
-        context = {**self._shared(live, page.name), **await self.in_thread(page.context), **more}
+        context = {
+            **self._shared(live, page.name, request.scope["home"]),
+            **await self.in_thread(page.context),
+            **more,
+        }
         query = dict(request.query_params)
         about = request.path_params.get("worker") or request.path_params.get("job", "")
         stream = {**query, "page": page.name, "about": about, **context.get("for_stream", {})}
@@ -193,10 +197,10 @@ class Site:
         name, about = query.pop("page", "attention"), query.pop("about", "")
         page = pages.page_named(live, name, about, query)
         key = (live.key, name, about, *(f"{one}={query[one]}" for one in sorted(query)))
-        return Stream(live, page, lambda: self.parts(live, page, key))
+        return Stream(live, page, request.scope["home"], lambda: self.parts(live, page, key))
 
     async def parts(self, live: Live, page: pages.Page, key: tuple[str, ...]) -> dict[str, str]:
-        """The live elements of a page; made once for all browsers that show it."""
+        """The live elements of a page; made once for all browsers that show it, each with `HOME` in its addresses."""
         async with self._turns.setdefault(key, asyncio.Lock()):
             revision = live.revision({*page.topics, "job", "fleet"})
             known = self._cache.get(key)
@@ -210,7 +214,7 @@ class Site:
             return made
 
     def _made_parts(self, live: Live, page: pages.Page) -> dict[str, str]:
-        context = self._shared(live, page.name)
+        context = self._shared(live, page.name, HOME)
         names: tuple[str, ...] = COMMON
         try:
             context |= page.context()
@@ -232,7 +236,7 @@ class Site:
         live = await self.live(request)
         form = await form_of(request)
         by = named(request.scope["browser"], request.client.host if request.client else "")
-        hx = "hx-request" in request.headers
+        hx, home = "hx-request" in request.headers, request.scope["home"]
         try:
             order = await self.in_thread(make, live.project, form)
 
@@ -245,11 +249,13 @@ class Site:
             if not hx:
                 raise
             said = failed(f"llmc {request.path_params.get('verb', '')} {worker}".strip(), error, now_unix())
-            return HTMLResponse(render("parts/said.html", {**self._shared(live, ""), "refused": said}), 200)
+            return HTMLResponse(
+                render("parts/said.html", {**self._shared(live, "", home), "refused": said}), 200
+            )
         live.changed("job")
         if hx:
-            return HTMLResponse(render("parts/said.html", self._shared(live, "")), 202)
-        return RedirectResponse(f"{pages.address(live)}/jobs/{job.id}", 303)
+            return HTMLResponse(render("parts/said.html", self._shared(live, "", home)), 202)
+        return RedirectResponse(f"{home}{pages.address(live)}/jobs/{job.id}", 303)
 
     async def order_worker(self, request: Request) -> Response:
         worker, verb = request.path_params["worker"], request.path_params["verb"]
@@ -279,7 +285,7 @@ class Site:
         if number >= len(files):
             raise NotFound("the change has fewer files now", hint="Reload the page.")
         shown = {
-            **self._shared(live, "review"),
+            **self._shared(live, "review", request.scope["home"]),
             **context,
             "number": number,
             "file": files[number],
@@ -294,7 +300,8 @@ class Site:
         if query.get("comment"):
             page = await self.in_thread(commenting.page, live.project, worker)
             draft = next((one for one in page.drafts if one.id == query["comment"]), None)
-        shown = {**self._shared(live, ""), "worker": worker, "where": dict(query), "draft": draft}
+        common = self._shared(live, "", request.scope["home"])
+        shown = {**common, "worker": worker, "where": dict(query), "draft": draft}
         return HTMLResponse(render("parts/comment_form.html", shown))
 
     async def save_draft(self, request: Request) -> Response:
@@ -312,11 +319,12 @@ class Site:
             return commenting.add(live.project, worker, file, row, form.get("text", ""))
 
         comment = await self.in_thread(save)
-        return self._comment(live, worker, commenting.Placed(comment, comment.anchor))
+        return self._comment(request, live, commenting.Placed(comment, comment.anchor))
 
-    def _comment(self, live: Live, worker: str, placed: commenting.Placed) -> Response:
+    def _comment(self, request: Request, live: Live, placed: commenting.Placed) -> Response:
+        worker = request.path_params["worker"]
         live.changed(f"review {worker}")
-        shown = {**self._shared(live, ""), "worker": worker, "one": placed}
+        shown = {**self._shared(live, "", request.scope["home"]), "worker": worker, "one": placed}
         return HTMLResponse(render("parts/comment.html", shown))
 
     async def change_draft(self, request: Request) -> Response:
@@ -330,7 +338,7 @@ class Site:
         rev = number_of(form, "rev")
         text = form.get("text", "")
         comment = await self.in_thread(commenting.edit, live.project, worker, comment_id, text, rev)
-        return self._comment(live, worker, commenting.Placed(comment, comment.anchor))
+        return self._comment(request, live, commenting.Placed(comment, comment.anchor))
 
     async def close_comment(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
@@ -341,7 +349,7 @@ class Site:
             placed = commenting.page(live.project, worker).comments
             return next(one for one in placed if one.comment.id == comment_id)
 
-        return self._comment(live, worker, await self.in_thread(close))
+        return self._comment(request, live, await self.in_thread(close))
 
     async def mark_viewed(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
@@ -394,36 +402,35 @@ class Site:
         )
         address = request.client.host if request.client else ""
         if not guard.may_try(address):
-            problem, status, cookie = "Too many failed sign-ins. Wait a minute.", 429, None
+            problem, status, secret = "Too many failed sign-ins. Wait a minute.", 429, None
         else:
             name = browser_name(request.headers.get("user-agent", ""))
-            cookie = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
-            if cookie is None:
+            secret = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
+            if secret is None:
                 guard.failed(address)
-        if cookie is None:
+        if secret is None:
             shown = {"link": "", "next": target, "problem": problem}
             return HTMLResponse(render("login.html", shown), status)
         with contextlib.suppress(LlmcError):  # a state that cannot be read is no reason to stay outside
-            by = named(self.sign_ins.browser(cookie), address)
+            by = named(self.sign_ins.browser(secret), address)
             await self.in_thread(orders.note_sign_in, next(iter(self.lives.values())).project, by)
-        answer = RedirectResponse(target, 303)
-        secure = request.headers.get("origin", "").startswith("https:")
+        answer = RedirectResponse(f"/{secret.place}{target}", 303)
         answer.set_cookie(
             self.cookie,
-            cookie,
+            secret.cookie,
             max_age=int(KEPT_S),
             httponly=True,
             samesite="strict",
-            secure=secure,
-            path="/",
+            secure=request.headers.get("origin", "").startswith("https:"),
+            path=f"/{secret.place}",
         )
         return answer
 
     async def logout(self, request: Request) -> Response:
-        for cookie in cookies_of(request.headers.get("cookie", ""), self.cookie):
-            await self.in_thread(self.sign_ins.sign_out, cookie)
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(self.cookie)
+        if (browser := request.scope["browser"]) is not None:
+            await self.in_thread(self.sign_ins.sign_out, browser)
+        answer = RedirectResponse("/login?out=yes", 303)
+        answer.delete_cookie(self.cookie, path=request.scope["home"] or "/")
         return answer
 
     async def manifest(self, request: Request) -> Response:
@@ -442,16 +449,23 @@ class Site:
     async def _error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, LlmcError)
         status = _STATUS.get(error.exit_code, 503)
-        if "hx-request" in request.headers:
-            shown = {"message": error.message, "hint": error.hint}
-            return HTMLResponse(render("parts/problem.html", shown), status)
+        template = "parts/problem.html" if "hx-request" in request.headers else "error.html"
         return HTMLResponse(
-            render("error.html", {"message": error.message, "hint": error.hint, "status": status}), status
+            render(
+                template,
+                {
+                    "message": error.message,
+                    "hint": error.hint,
+                    "status": status,
+                    "home": request.scope["home"],
+                },
+            ),
+            status,
         )
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
         shown = {"message": f"no page {request.url.path[:80]}", "hint": "", "status": 404}
-        return HTMLResponse(render("error.html", shown), 404)
+        return HTMLResponse(render("error.html", {**shown, "home": request.scope["home"]}), 404)
 
 
 async def _too_large(request: Request, error: Exception) -> Response:
