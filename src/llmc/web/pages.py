@@ -268,6 +268,11 @@ def events(live: Live, query: Query) -> Page:
     return Page("events", context, ("events",), frozenset({"events", "job"}))
 
 
+def all_roots(live: Live, query: Query) -> Page:
+    """Every root of this user; what it shows of them is in the context of all pages."""
+    return Page("roots", dict, ("roots",))
+
+
 #: pages of the whole fleet, by their path
 OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
     "attention": attention,
@@ -276,6 +281,7 @@ OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
     "goals": goal_list,
     "night": the_night,
     "events": events,
+    "roots": all_roots,
 }
 
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from llmc.api import commenting, orders
 from llmc.api.roots import Project
-from llmc.api.said import failed
+from llmc.api.said import command_line, failed
 from llmc.api.sign_ins import KEPT_S, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
@@ -53,13 +53,15 @@ class Site:
         hosts: frozenset[str],
         cookie: str,
         read_only: bool = False,
+        unserved: Sequence[str] = (),
     ) -> None:
-        """`projects`: by the name in their address; the first has the short addresses."""
+        """`projects`: by the name in their address; the first has the short addresses. `unserved`: roots not among them."""
         self.lives = {
             key: Live(key if number else "", project)
             for number, (key, project) in enumerate(projects.items())
         }
         self.sign_ins, self.cookie, self.read_only = sign_ins, cookie, read_only
+        self.unserved = tuple(command_line("--root", path, "web") for path in unserved)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
         self._cache: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
         self._turns: dict[tuple[str, ...], asyncio.Lock] = {}
@@ -133,18 +135,21 @@ class Site:
 
     def _shared(self, live: Live, page: str, home: str) -> dict[str, Any]:
         roots = [
-            (
-                quote(key, safe=""),
-                other.project.root.path.name,
-                other.fleet.counts.need if other.fleet else None,
-                other is live,
-            )
-            for key, other in self.lives.items()
+            {
+                "address": f"{home}{pages.address(other)}/",
+                "name": other.project.root.path.name,
+                "path": str(other.project.root.path),
+                "fleet": other.fleet,
+                "trouble": other.trouble,
+                "here": other is live,
+            }
+            for other in self.lives.values()
         ]
         said = live.jobs.recent(1)
         return {
             **pages.shared(live, page, home, read_only=self.read_only),
             "roots": roots,
+            "unserved": self.unserved,
             "last_job": said[0] if said else None,
         }
 

@@ -9,7 +9,17 @@ from llmc.base.text import visible
 from tests.support.repos import Mold, project_at
 from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
 
-FLEET = ["/", "/board", "/tasks", "/goals", "/night", "/night?since=24h", "/events", "/events?worker=w1"]
+FLEET = [
+    "/",
+    "/roots",
+    "/board",
+    "/tasks",
+    "/goals",
+    "/night",
+    "/night?since=24h",
+    "/events",
+    "/events?worker=w1",
+]
 WORKER = [
     "/w/w1",
     "/w/w1?tab=talk",
@@ -224,10 +234,19 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
     folder = mold.place(plain_root)
     project = project_at(folder / "root")
     place = Place(project)
+    place.site.unserved = ("llmc --root '/a b' web",)
     place.site.lives = {"root": place.live, 'a ?#"<b>%': type(place.live)('a ?#"<b>%', project)}
     with place.served() as web:
         page = Read(web.get("/").text)
         (address,) = {one["href"] for tag, one in page.tags if tag == "a" and "/r/" in one["href"]}
+        every = Read(web.get("/roots").text)
+        assert faults(web.get("/roots").text) == []
+        assert address in [one["href"] for tag, one in every.tags if tag == "a"]
+        assert (
+            every.text.count("2 idle") == 3
+        )  # of this root in the head of the page, and of both in the list
+        assert "llmc --root '/a b' web" in every.text
+        assert "2 idle" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
         other = web.get(address)
         assert (other.status_code, faults(other.text)) == (200, [])
         links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}
