@@ -59,8 +59,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        place, path = access.place_in(scope["path"])
-        scope = {**scope, "path": path, "home": f"/{place}" if place else ""}
+        # In place: a stream keeps its scope for hours.
+        place, scope["path"] = access.place_in(scope["path"])
+        scope["home"] = f"/{place}" if place else ""
         try:
             browser = await self._browser(place, headers.get("cookie", ""))
             unreadable = None
