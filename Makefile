@@ -24,6 +24,7 @@ compiled-tests:
 
 # A page waits for an agent most of the time, but Chromium needs a core.
 test-web:        ## the web page in a real browser, desktop and phone size
+	@scripts/setup --client
 	@scripts/setup --browser
 	@scripts/in-memory $(BIN)/pytest -n 2 --dist worksteal tests/browser
 

@@ -55,6 +55,7 @@ class Server:
         }
         answer = self.ask("POST", "/login", urlencode({"link": secret}), headers)
         self.cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        self.home = (answer.getheader("location") or "").rpartition("/")[0]
 
     def ask(
         self, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
@@ -64,7 +65,7 @@ class Server:
         return connection.getresponse()
 
     def get(self, path: str) -> bytes:
-        answer = self.ask("GET", path, headers={"Cookie": self.cookie, "Accept-Encoding": "gzip"})
+        answer = self.ask("GET", self.home + path, headers={"Cookie": self.cookie, "Accept-Encoding": "gzip"})
         data = answer.read()
         if answer.status != 200:
             raise RuntimeError(f"{path}: {answer.status}")
@@ -75,7 +76,7 @@ class Server:
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**20)
         host = f"{self.host}:{self.port}"
         writer.write(
-            f"GET /stream?{query} HTTP/1.1\r\nHost: {host}\r\nCookie: {self.cookie}\r\n\r\n".encode()
+            f"GET {self.home}/stream?{query} HTTP/1.1\r\nHost: {host}\r\nCookie: {self.cookie}\r\n\r\n".encode()
         )
         try:
             yield reader

@@ -1,11 +1,15 @@
 """A page that stays true: the daemon, the server or the line goes away, and comes back."""
 
-from playwright.sync_api import Route, expect
+import re
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.conftest import write_code
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
-from tests.support.web_page import Visitor, Web
+from tests.support.web_page import DESKTOP, Visitor, Web, visiting
 
 
 def test_a_killed_daemon_is_told_and_a_new_one(fleet: Fleet, visitor: Visitor) -> None:
@@ -64,10 +68,10 @@ def test_a_browser_that_was_signed_out_is_told(fleet: Fleet, visitor: Visitor) -
     visitor.web.start_again()
     expect(page.locator("#health p.lost")).to_contain_text("signed out")
     page.reload()
-    expect(page).to_have_url(f"{visitor.web.url}/login?next=/board")
+    expect(page).to_have_url(f"{visitor.web.url}/login?next=/board&out=yes")
     page.get_by_label("Or paste the code").fill(visitor.web.new_link().partition("link=")[2])
     page.get_by_role("button", name="Sign in").click()
-    expect(page).to_have_url(f"{visitor.web.url}/board")
+    expect(page).to_have_url(re.compile(rf"{visitor.web.url}/[\w-]{{43}}/board$"))
     visitor.complaints = [
         text for text in visitor.complaints if not any(word in text for word in ("ERR_", "sse", "401"))
     ]
@@ -78,7 +82,7 @@ def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
     waiting: list[Route] = []
     page = visitor.open()
     page.route("**/hx-sse.min.js", lambda route: waiting.append(route))
-    page.goto(f"{visitor.web.url}/board", wait_until="commit")
+    page.goto(f"{visitor.url}/board", wait_until="commit")
     expect(page.locator("#w-adam")).to_be_visible()
     wait_until(lambda: page.evaluate("typeof htmx !== 'undefined'") and waiting)
     page.evaluate("new Promise((done) => setTimeout(done))")  # where htmx would start without its extension
@@ -86,3 +90,47 @@ def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
         route.continue_()
     fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
     expect(page.locator("#w-adam")).to_contain_text("review")
+
+
+class Thief(BaseHTTPRequestHandler):
+    """Another server of this machine: it wants our cookies, and sets its own with our names."""
+
+    taken: list[str] = []
+
+    def do_GET(self) -> None:
+        self.taken.append(self.headers.get("cookie", ""))
+        self.send_response(200)
+        for port in range(8765, 8770):
+            self.send_header("Set-Cookie", f"llmc-{port}=theirs; Path=/")
+        self.send_header("Set-Cookie", "theirs=1; Path=/")
+        self.end_headers()
+        self.wfile.write(b"<img src='/board'><img src='/login'>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_another_server_of_this_machine_gets_no_sign_in(web: Web, browser: Browser) -> None:
+    """Nor ends it; and the short address leads to the page. Break: a cookie for `/`; no login.js."""
+    server = HTTPServer(("127.0.0.1", 0), Thief)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with visiting(web, browser, DESKTOP) as visitor:
+            page, port = visitor.page, web.url.rpartition(":")[2]
+            for path in ("/", "/board", "/w/adam"):
+                page.goto(f"http://127.0.0.1:{server.server_port}{path}")
+            page.evaluate(f"document.cookie = 'llmc-{port}=theirs; path=/'")
+            assert any("theirs=1" in one for one in Thief.taken)  # cookies are sent there
+            mine = [
+                one["value"] for one in visitor.context.cookies(f"{visitor.url}/") if len(one["value"]) == 43
+            ]
+            assert len(mine) == 1
+            assert not [one for one in Thief.taken if mine[0] in one]
+            page.goto(f"{web.url}/board")
+            expect(page).to_have_url(f"{visitor.url}/board")
+            expect(page.locator("#w-adam")).to_be_visible()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

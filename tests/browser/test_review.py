@@ -41,7 +41,10 @@ def test_from_a_task_to_a_landed_commit(fleet: Fleet, visitor: Visitor) -> None:
     for number, rows in ((1, ("f0r2", "f0r3")), (2, ("f0r7", "f0r8"))):
         for row in rows:
             visitor.comment(row, f"Round {number}, {row}: please change this")
-        page.get_by_role("button", name="Send review (2)").click()
+        page.get_by_role("link", name="Send review (2)").click()
+        prompt = page.locator("#request pre").inner_text()
+        assert all(f"Round {number}, {row}: please change this" in prompt for row in rows)
+        page.get_by_role("button", name="Send 2 comments").click()
         expect(page.locator("#said")).to_contain_text("acknowledged")
         # What was sent is no draft any more, here and now.
         expect(page.locator(".file .comment", has_text=f"Round {number}, ")).to_contain_text(
@@ -59,7 +62,7 @@ def test_from_a_task_to_a_landed_commit(fleet: Fleet, visitor: Visitor) -> None:
     page.get_by_role("button", name="Accept").click()
     expect(page.locator("#said")).to_contain_text("on main: Greet people")
     wait_until(lambda: fleet.log()[0] == "Greet people", 30, fleet.story)
-    told = [text for text in fleet.user_turns() if "Handle each one" in text]
+    told = [text for text in fleet.user_turns() if "Address each one" in text]
     assert len(told) == 2
     assert all(f"Round {number}, " in told[number - 1] for number in (1, 2))
     assert all("greeter.py:" in text and "> " in text for text in told)
@@ -115,7 +118,7 @@ def test_two_browsers_share_drafts_and_jobs(
             visitor.go(f"/w/adam/review?view={view}")
         one.comment("f0r2", "Say hi")
         expect(other.page.locator(".file .comment", has_text="Say hi")).to_be_visible()
-        expect(other.page.get_by_role("button", name="Send review (1)")).to_be_visible()
+        expect(other.page.get_by_role("link", name="Send review (1)")).to_be_visible()
         for visitor in (one, other):
             visitor.page.locator(".file .comment").get_by_role("button", name="Edit").click()
             visitor.page.locator("form.comment textarea").wait_for()
@@ -129,7 +132,8 @@ def test_two_browsers_share_drafts_and_jobs(
             expect(visitor.page.locator(".file article.comment")).to_have_count(2)
         assert sorted(drafts(fleet)) == ["Say hi from one", "Say hi from the other"]
         other.complaints = [text for text in other.complaints if "409" not in text]  # the conflict
-        one.page.get_by_role("button", name="Send review (2)").click()
+        one.page.get_by_role("link", name="Send review (2)").click()
+        one.page.get_by_role("button", name="Send 2 comments").click()
         for visitor in (one, other):
             expect(visitor.page.locator("#said")).to_contain_text("acknowledged")
             expect(visitor.page.get_by_role("link", name="Show it")).to_be_visible()

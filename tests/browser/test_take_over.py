@@ -40,8 +40,29 @@ def test_a_line_is_typed_and_the_worker_given_back(fleet: Fleet, visitor: Visito
 def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> None:
     """Break: wait for the pane only."""
     tab = visitor.open()
-    tab.goto(f"{visitor.web.url}/w/adam/take")
+    tab.goto(f"{visitor.url}/w/adam/take")
     expect(tab.locator("#state")).to_have_text("connected")
     wait_until(lambda: fleet.status("adam")["attached"])
     tab.close()
     wait_until(lambda: not fleet.status("adam")["attached"])
+
+
+def test_the_view_is_fitted_and_the_pane_keeps_its_size(fleet: Fleet, visitor: Visitor) -> None:
+    """Break: a resize of the pane; a view that is cut off."""
+    before = window(fleet)
+    page = visitor.page
+    page.goto(f"{visitor.url}/w/adam/take")
+    expect(page.locator("#state")).to_have_text("connected")
+    fit = page.get_by_role("button", name="Fit")
+    expect(fit).to_have_attribute("aria-pressed", "false")
+    fit.click()
+    expect(fit).to_have_attribute("aria-pressed", "true")
+    room = (
+        "(one) => one.scrollWidth <= one.clientWidth && one.getBoundingClientRect().bottom <= innerHeight + 1"
+    )
+    wait_until(lambda: page.locator("#terminal").evaluate(room))
+    page.keyboard.type("typed while fitted")
+    expect(page.locator(".xterm-rows")).to_contain_text("typed while fitted")
+    assert window(fleet) == before
+    fit.click()
+    expect(fit).to_have_attribute("aria-pressed", "false")

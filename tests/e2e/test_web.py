@@ -69,10 +69,13 @@ class Server:
         here = json.loads((fleet.root / ".llmc/web.json").read_bytes())["serves"][-1]
         self.port = int(urlsplit(here).port or 0)
         self.host = f"127.0.0.1:{self.port}"
+        self.home = ""
         form = urlencode({"link": link.query.partition("=")[2]})
         done = self.ask("POST", "/login", body=form, cookie="")
         assert done.status == 303, done.status
         self.cookie = str(done.headers["set-cookie"]).partition(";")[0]
+        #: what the addresses of the browser begin with
+        self.home = str(done.headers["location"]).rpartition("/")[0]
 
     def said(self) -> str:
         self.errors.seek(0)
@@ -84,7 +87,8 @@ class Server:
         headers = {"origin": f"http://{self.host}", "cookie": self.cookie if cookie is None else cookie}
         if body is not None:
             headers["content-type"] = "application/x-www-form-urlencoded"
-        connection.request(method, path, body=body, headers=headers)
+        path = path.removeprefix(self.home)  # an answer led there
+        connection.request(method, self.home + path, body=body, headers=headers)
         answer = connection.getresponse()
         answer.text = answer.read().decode()  # type: ignore[attr-defined]
         connection.close()
@@ -96,7 +100,7 @@ class Server:
     def stream(self, page: str = "attention") -> socket.socket:
         """A connection on which a stream has begun."""
         made = socket.create_connection(("127.0.0.1", self.port), 20)
-        head = f"GET /stream?page={page} HTTP/1.1\r\nHost: {self.host}\r\nCookie: {self.cookie}\r\n\r\n"
+        head = f"GET {self.home}/stream?page={page} HTTP/1.1\r\nHost: {self.host}\r\nCookie: {self.cookie}\r\n\r\n"
         made.sendall(head.encode())
         return made
 
@@ -228,6 +232,28 @@ def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> N
         assert "on hold" in _ordered(server, "/w/baker/hold")
 
 
+def test_a_link_needs_a_server(scripted: Fleet) -> None:
+    """Stopped or killed, and none is made. Break: believe the addresses in the file; a link that leads nowhere."""
+    scripted.set_up("adam")
+    with serving(scripted) as server:
+        assert scripted.llmc("web", "--link").out.count(f"http://{server.host}/login?link=") == 1
+        server.ends(signal.SIGTERM, 3.0)
+        _no_link(scripted)
+    with serving(scripted) as server:
+        server.ends(signal.SIGKILL, 3.0)
+        _no_link(scripted)
+
+
+def _no_link(fleet: Fleet) -> None:
+    file = fleet.root / ".llmc/web.json"
+    before = file.read_bytes()
+    done = fleet.llmc("web", "--link", code=1)
+    assert (
+        done.err.strip() == "llmc: the web page is not running. Run `llmc web` to start it; it prints a link."
+    )
+    assert file.read_bytes() == before
+
+
 def _health(server: Server) -> str:
     """What the page says about the root; the last order may still say what was wrong then."""
     return server.text("/board").partition('id="health"')[2].partition("</div>")[0]
@@ -250,7 +276,7 @@ def by_whom(server: Server) -> str:
     """Who ordered something, as the event log says, of a request that names another address."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     headers = {"origin": f"http://{server.host}", "cookie": server.cookie, "x-forwarded-for": "100.64.0.9"}
-    connection.request("POST", "/w/adam/hold", headers=headers)
+    connection.request("POST", f"{server.home}/w/adam/hold", headers=headers)
     job = connection.getresponse().headers["location"]
     connection.close()
     wait_until(lambda: "running …" not in server.text(job))

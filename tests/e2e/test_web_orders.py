@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from llmc.api import commenting
 from llmc.repo.project import open_project
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -14,7 +15,7 @@ from tests.support.web import Place, Read, Web
 
 COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
 REDO = f"@on-reject sed -i s/one/two/ g.py && git add -A && {COMMIT} --amend --no-edit"
-WORK = f"Do it\n{REDO}\n@sh printf 'one\\n' > g.py; git add -A; {COMMIT} -m Work"
+WORK = f"Do it\n{REDO}\n@sh printf 'one\\nkept\\n' > g.py; git add -A; {COMMIT} -m Work"
 
 
 @pytest.fixture
@@ -26,15 +27,15 @@ def web(scripted: Fleet) -> Iterator[Web]:
 
 
 def field(page: str, action: str, name: str) -> str:
-    """The value of a hidden field of the form with this address."""
+    """The value of a hidden field of the form whose address ends so."""
     read = Read(page)
-    at = next(n for n, (tag, one) in enumerate(read.tags) if tag == "form" and one.get("action") == action)
+    at = next(n for n, (tag, one) in enumerate(read.tags) if tag == "form" and one["action"].endswith(action))
     return next(one["value"] for tag, one in read.tags[at:] if tag == "input" and one.get("name") == name)
 
 
 def field_or(page: str, action: str, name: str) -> str:
     """The same; "" while there is no such form."""
-    return field(page, action, name) if f'action="{action}"' in page else ""
+    return field(page, action, name) if f'{action}" hx-post' in page else ""
 
 
 def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) -> None:
@@ -44,12 +45,27 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     scripted.wait("adam", "needs_review")
     wait_until(lambda: "/w/adam/accept" in web.get("/").text)
     first = field(web.get("/w/adam/review").text, "/w/adam/accept", "commit")
-    for fields in ({"path": "g.py", "row": "1", "text": "Make it two"}, {"text": "And tell me why"}):
+    said = "Make it two\n@say Addressed: c1, c3"
+    drafts = (
+        {"path": "g.py", "row": "2", "text": said},
+        {"text": "And tell me why"},
+        {"path": "g.py", "row": "3", "text": "Keep this"},
+    )
+    for fields in drafts[:2]:
         assert web.post("/w/adam/review/drafts", data=fields).status_code == 200
-    sent = web.order("/w/adam/reject")
+    assert 'id="request"' not in web.get("/w/adam/review").text
+    seen = field(web.get("/w/adam/review?send=yes").text, "/w/adam/reject", "seen")
+    assert web.post("/w/adam/review/drafts", data=drafts[2]).status_code == 200
+    stale = web.order("/w/adam/reject", seen=seen)
+    assert "is not the one you saw; nothing was sent" in stale.said.outcome
+    page = web.get("/w/adam/review?send=yes").text
+    prompt = commenting.request(web.place.project, commenting.page(web.place.project, "adam"))
+    assert prompt is not None
+    assert prompt.text in Read(page).text
+    sent = web.order("/w/adam/reject", seen=field(page, "/w/adam/reject", "seen"))
     assert "acknowledged" in sent.said.outcome, sent.said
     (turn,) = [turn for turn in scripted.user_turns() if "Make it two" in turn]
-    assert "And tell me why" in turn
+    assert turn.partition("\n")[2].strip() == prompt.text
     wait_until(lambda: scripted.record("adam")["commit_sha"] != first)
     scripted.wait("adam", "needs_review")
 
@@ -61,7 +77,16 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     assert "before you confirmed" in stale.said.outcome
     assert scripted.log() == ["First commit"]
 
-    assert "two" in web.get("/w/adam/review").text
+    shown = Read(web.get("/w/adam/review?send=yes").text).text
+    assert "two" in shown
+    assert "gets this prompt" not in shown  # nothing is left to send
+    for number, standing in (
+        (1, "the agent says handled · lines changed"),
+        (2, "open"),
+        (3, "the agent says handled · lines unchanged"),
+    ):
+        one = commenting.page(web.place.project, "adam").comments[number - 1]
+        assert (one.standing, f"round 1 · {standing}" in shown) == (standing, True)
     landed = web.order("/w/adam/accept", commit=again)
     assert landed.said.tone == "good", landed.said
     assert scripted.log() == ["Work", "First commit"]
@@ -69,7 +94,15 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     assert web.post("/fleet/undo", data={"commit": first}).status_code == 400
     assert web.order("/fleet/undo", commit=commit).said.tone == "good"
     ordered = [(row["command"].split()[1], row["by"]) for row in scripted.events("web_ordered")]
-    assert [verb for verb, _ in ordered] == ["start", "reject", "accept", "accept", "accept", "undo"]
+    assert [verb for verb, _ in ordered] == [
+        "start",
+        "reject",
+        "reject",
+        "accept",
+        "accept",
+        "accept",
+        "undo",
+    ]
     assert {by for _, by in ordered} == {"browser, testclient"}
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,7 +84,9 @@ class Visitor:
         self.page = self.open()
         self.page.goto(link)
         self.page.get_by_role("button", name="Sign this browser in").click()
-        self.page.wait_for_url(f"{web.url}/")
+        self.page.wait_for_url(re.compile(rf"{web.url}/[\w-]{{43}}/$"))
+        #: where this browser has the page
+        self.url = self.page.url.rstrip("/")
 
     def open(self) -> Page:
         """Another tab."""
@@ -100,7 +103,7 @@ class Visitor:
 
     def go(self, path: str) -> Page:
         """Open a page, and wait until it is live."""
-        target = f"{self.web.url}{path}"
+        target = f"{self.url}{path}"
         with self.page.expect_response(lambda one: "/stream?" in one.url and one.frame.url == target):
             self.page.goto(target)
         return self.page

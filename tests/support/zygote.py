@@ -3,6 +3,7 @@
 That process has one thread and runs nothing itself, so that each fork begins as a fresh interpreter would.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -84,7 +85,7 @@ class Spawned:
 
 
 class _Zygote:
-    """The process that forks; it ends with the tests, when nobody can ask it any more."""
+    """The process that forks; it ends with the tests."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -94,6 +95,12 @@ class _Zygote:
             stdout=subprocess.PIPE,
             bufsize=0,  # or an answer could wait in a buffer that select does not see
         )
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        """It ends when nobody can ask it any more; what it forked goes on."""
+        with self._process as ended:
+            ended.kill()
 
     def run(
         self, argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None, timeout_s: float

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from llmc.api import workers
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound
 from llmc.landing import fresh_review, review
@@ -12,6 +13,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.reviews import comments
+from llmc.reviews.comments import Request as Request
 from llmc.reviews.rules import anchors, talk
 from llmc.reviews.rules.anchors import Anchor as Anchor
 from llmc.reviews.rules.anchors import Fit as Fit
@@ -62,13 +64,23 @@ def page(project: Project, name: str, since: int = 0) -> Page:
         worker=record.name,
         review=shown,
         files=files,
-        comments=tuple(talk.placed_in(said, whole)),
+        comments=tuple(talk.placed_in(said, whole, _said(project, name) if said.rounds else ())),
         rounds=talk.settled_rounds(said),
         round=said.round,
         since=since,
         viewed=frozenset(file.path for file in whole if talk.is_viewed(said, file)),
         by_rebase=moved,
     )
+
+
+def _said(project: Project, name: str) -> list[tuple[float, str]]:
+    """What the agent said lately, each with its time."""
+    return [(turn.at_unix, turn.text) for turn in workers.talk(project, name) if turn.role == "assistant"]
+
+
+def request(project: Project, shown: Page) -> Request | None:
+    """The exact prompt that `send` sends to the agent for this change; None if there is nothing to send."""
+    return comments.request(project, shown.review, shown.drafts) if shown.drafts else None
 
 
 def remember(project: Project, shown: Page) -> None:
@@ -126,11 +138,11 @@ def mark_viewed(project: Project, name: str, file: DiffFile, *, is_viewed: bool)
     _changed(project, name, lambda said: talk.viewed(said, file, is_viewed=is_viewed))
 
 
-def send(project: Project, name: str, general: str = "") -> Receipt:
-    """Send all drafts to the worker, as one request for changes."""
+def send(project: Project, name: str, general: str = "", seen: str = "") -> Receipt:
+    """Send all drafts to the worker, as one request for changes; `seen`: the key of the only one that may be sent."""
     project.store.worker(name)
     with project.worker_lock(name):
-        return comments.send(project, name, general)
+        return comments.send(project, name, general, seen)
 
 
 def _changed(project: Project, name: str, act: Callable[[Talk], Talk]) -> Talk:

@@ -15,7 +15,7 @@ from llmc.goals.drive.goal_end import unchecked as unchecked
 from llmc.goals.drive.moves import progress
 from llmc.goals.goals import GoalCost as GoalCost
 from llmc.goals.goals import GoalSpending, open_store
-from llmc.goals.model import Assignment, Crystallization
+from llmc.goals.model import Assignment, Crystallization, PlanRevision
 from llmc.goals.model import Event as Event
 from llmc.goals.model import Goal as Goal
 from llmc.goals.model import GoalStatus as GoalStatus
@@ -142,6 +142,19 @@ def _crystals(project: Project, view: GoalView) -> list[Crystallization]:
 def plan_tree(view: GoalView, width: int) -> list[list[tuple[str, str]]]:
     """The plan as lines of (text, style)."""
     return [list(line) for line in draw.plan_tree(view, _percents(view), width)]
+
+
+def plan_rows(view: GoalView) -> list[draw.PlanRow]:
+    """Every plan item with its progress, worker and blocker, for a screen that draws its own tree."""
+    return draw.plan_rows(view, _percents(view))
+
+
+def revision_lines(revision: PlanRevision) -> list[str]:
+    """What a new plan changed."""
+    words = ("added", "changed", "removed")
+    lines = [f"{word}: {', '.join(ids)}" for word in words if (ids := getattr(revision, word))]
+    lines += [f"moved: {old} is now {new}" for old, new in revision.moved.items()]
+    return lines or ["the plan did not change"]
 
 
 def _percents(view: GoalView) -> dict[str, int]:

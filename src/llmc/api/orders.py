@@ -122,12 +122,12 @@ def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
     return command, guarded(command, act)
 
 
-def request(project: Project, name: str, general: str) -> tuple[str, Act]:
-    """All drafts as one request for changes."""
+def request(project: Project, name: str, general: str, seen: str = "") -> tuple[str, Act]:
+    """All drafts as one request for changes; `seen`: the key of the prompt that the user saw, and no other one."""
     command = command_line("reject", name, *([general] if general else ["--comments"]))
 
     def act(show: Show) -> Said:
-        return _receipt(command, commenting.send(project, name, general))
+        return _receipt(command, commenting.send(project, name, general, seen))
 
     return command, guarded(command, act)
 

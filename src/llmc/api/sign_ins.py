@@ -1,7 +1,8 @@
 """Who may use the web page: browsers that signed in with a link, in `.llmc/web.json`.
 
 Links and cookies carry 256 random bits; the file has only their hashes, since every agent runs as the same user and can
-read it. A link works once.
+read it. A link works once. A cookie knows no ports, and would be sent to every other server of this machine: so it is
+for one path only, as secret as the cookie itself, under which this browser finds the page.
 """
 
 import hashlib
@@ -39,9 +40,21 @@ class Link(msgspec.Struct, frozen=True):
     until_unix: float
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """What proves a browser: the first part of its addresses, and the cookie for it."""
+
+    place: str
+    cookie: str
+
+    @property
+    def hash(self) -> str:
+        return _hash(f"{self.place}/{self.cookie}")
+
+
 class Browser(msgspec.Struct, frozen=True):
     """A browser that signed in."""
 
+    #: of its `Secret`
     hash: str
     #: as its user agent calls itself, such as `iPhone`
     name: str
@@ -80,9 +93,10 @@ class SignIns:
         self._change(add)
         return secret
 
-    def use_link(self, secret: str, name: str) -> str | None:
-        """Sign a browser in; returns its cookie, None if the link is unknown, used or too old."""
-        cookie, wanted, now = secrets.token_urlsafe(32), _hash(secret), now_unix()
+    def use_link(self, secret: str, name: str) -> Secret | None:
+        """Sign a browser in; None if the link is unknown, used or too old."""
+        made = Secret(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        wanted, now = _hash(secret), now_unix()
         used = False
         if not any(link.hash == wanted for link in self._read().links):
             return None  # whoever guesses takes no lock and writes no file
@@ -92,15 +106,15 @@ class SignIns:
             used = any(link.hash == wanted and link.until_unix > now for link in file.links)
             links = tuple(link for link in file.links if link.hash != wanted)
             known = sorted(file.browsers, key=lambda one: one.seen_unix)[1 - MOST_BROWSERS :]
-            new = (*known, Browser(_hash(cookie), name, now, now)) if used else file.browsers
+            new = (*known, Browser(made.hash, name, now, now)) if used else file.browsers
             return replace(file, links=links, browsers=new)
 
         self._change(use)
-        return cookie if used else None
+        return made if used else None
 
-    def browser(self, cookie: str) -> Browser | None:
-        """The browser with this cookie."""
-        return self._with(_hash(cookie))
+    def browser(self, secret: Secret) -> Browser | None:
+        """The browser with this secret."""
+        return self._with(secret.hash)
 
     def is_signed_in(self, browser: Browser) -> bool:
         return self._with(browser.hash) is not None
@@ -128,15 +142,15 @@ class SignIns:
 
         self._change(note)
 
-    def sign_out(self, cookie: str | None = None) -> int:
+    def sign_out(self, browser: Browser | None = None) -> int:
         """Forget a browser, else every browser and link; returns how many browsers."""
         gone = 0
 
         def forget(file: _File) -> _File:
             nonlocal gone
-            kept = tuple(one for one in file.browsers if cookie is not None and one.hash != _hash(cookie))
+            kept = tuple(one for one in file.browsers if browser is not None and one.hash != browser.hash)
             gone = len(file.browsers) - len(kept)
-            return replace(file, browsers=kept, links=file.links if cookie is not None else ())
+            return replace(file, browsers=kept, links=file.links if browser is not None else ())
 
         self._change(forget)
         return gone

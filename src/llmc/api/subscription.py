@@ -51,6 +51,8 @@ class EventLine(Struct, frozen=True):
     action: str
     worker: str
     text: str
+    #: who ordered it, and from where; "" if the event does not say
+    by: str = ""
 
 
 class Screen(Struct, frozen=True):
@@ -355,7 +357,8 @@ def _said(error: Exception) -> str:
 def event_line(row: Row) -> EventLine:
     """An event as a line: its reason, or what it is about."""
     about = [
-        text(row.get(name)) for name in ("reason", "subject", "to", "step", "outcome", "commit", "task_id")
+        text(row.get(name))
+        for name in ("command", "reason", "subject", "to", "step", "outcome", "commit", "task_id")
     ]
     return EventLine(
         int(number(row.get("seq")) or 0),
@@ -363,6 +366,7 @@ def event_line(row: Row) -> EventLine:
         text(row.get("action")),
         text(row.get("worker")),
         " ".join(part for part in about if part)[:400],
+        text(row.get("by")),
     )
 
 

@@ -206,13 +206,8 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
         print_json({**goal_views.goal_tree(view), "revision": msgspec.to_builtins(revision)})
         return
     draw(view)
-    for word in ("added", "changed", "removed"):
-        if ids := getattr(revision, word):
-            say(f"{word}: {', '.join(ids)}")
-    for old, new in revision.moved.items():
-        say(f"moved: {old} is now {new}")
-    if not (revision.added or revision.changed or revision.removed or revision.moved):
-        say("the plan did not change")
+    for line in goal_views.revision_lines(revision):
+        say(line)
     note_settled(project, "replan")
 
 

@@ -108,13 +108,14 @@ def _show_comments(page: commenting.Page, as_json: bool) -> None:
                 **to_builtins(one.comment),
                 "anchor": to_builtins(one.anchor),
                 "lines_changed": one.lines_changed,
+                "claimed": one.claimed,
             }
             for one in page.comments
         ]
         print_json({"worker": page.worker, "round": page.round, "comments": rows})
         return
     for one in page.comments:
-        state = "draft" if not one.comment.round else f"round {one.comment.round}"
+        state = f"round {one.comment.round}, {one.standing}" if one.comment.round else one.standing
         where = (
             ""
             if one.anchor is None

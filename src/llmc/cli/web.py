@@ -134,7 +134,7 @@ def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
     if not urls:
         raise LlmcError(
             "cannot create a sign-in link: the web server is not running",
-            hint="Run `llmc web` to start the server.",
+            hint="Run `llmc web` to start the server; it prints a link.",
         )
     secret = sign_ins.new_link()
     links = [f"{url}/login?link={secret}" for url in urls]

@@ -5,7 +5,8 @@ worker's own record says whether it arrived.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from llmc.records.worker import Outcome, WorkerRecord
 from llmc.repo import trash
 from llmc.repo.project import Project
 from llmc.reviews.rules import talk as rules
-from llmc.reviews.rules.talk import Round, Talk
+from llmc.reviews.rules.talk import Comment, Round, Talk
 from llmc.sessions import submit
 from llmc.sessions.submit import Receipt
 from llmc.workers import start
@@ -64,8 +65,27 @@ def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) 
         return talk
 
 
-def send(project: Project, name: str, general: str = "") -> Receipt:
-    """Send all drafts as one request for changes; the caller holds the worker's lock."""
+class Request(msgspec.Struct, frozen=True):
+    """The prompt that sends the drafts, without its header."""
+
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Tells this prompt from another one."""
+        return sha256(self.text.encode()).hexdigest()[:16]
+
+
+def request(project: Project, shown: Review, drafts: Iterable[Comment], general: str = "") -> Request:
+    """What `send` would send for this change."""
+    return Request(start.reject_text(project, shown, rules.request_text(drafts, general)))
+
+
+def send(project: Project, name: str, general: str = "", seen: str = "") -> Receipt:
+    """Send all drafts as one request for changes; the caller holds the worker's lock.
+
+    `seen`: the key of the prompt that the user saw; another one is not sent.
+    """
     record = project.store.worker(name)
     talk = read(project, record)
     if not talk.drafts and not general.strip():
@@ -75,6 +95,8 @@ def send(project: Project, name: str, general: str = "") -> Receipt:
         )
     review.refuse_unless_waiting(project, record, "reject")
     shown = review.look(project, record)
+    if seen and seen != request(project, shown, talk.drafts, general).key:
+        raise Refused(f"the request to {name} is not the one you saw; nothing was sent", hint="Look again.")
     prompt_id = submit.new_prompt_id("reject")
     begun = Round(
         number=talk.round,

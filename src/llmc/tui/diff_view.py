@@ -325,9 +325,7 @@ class DiffView(Struct):
     def _comment(self, placed: Placed, width: int, brush: Brush) -> Text:
         comment = placed.comment
         theme = brush.theme
-        word = "draft" if not comment.round else f"round {comment.round}"
-        if comment.round:
-            word += ", closed" if comment.closed else ", lines changed" if placed.lines_changed else ", open"
+        word = f"round {comment.round} {placed.standing}" if comment.round else placed.standing
         corner = "`" if brush.plain else "╰"
         where = ""
         if placed.anchor is not None and placed.anchor.fit in ("line_gone", "file_gone"):

@@ -148,6 +148,7 @@ def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "")
     lines = []
     for one in rows:
         plain = f"{drawing.clock(one.at_unix)}  {one.worker:<10} {one.action:<18} {one.text}"
+        plain += f" by {one.by}" if one.by else ""
         if words and words not in plain.lower():
             continue
         lines.append(Text(shortened(printable(plain), width)))

@@ -1,16 +1,27 @@
-"""What a browser may order: each verb of a worker, of a question, a task, a goal or a review, as an order of `api/`."""
+"""What a browser may order: each verb of a worker, of a question, a task, a goal or a review, as an order of `api/`.
 
-from collections.abc import Callable, Mapping
+Each says what it is about: orders about the same thing wait for each other, all others run side by side.
+"""
 
-from llmc.api import acceptance, goal_orders, orders, tasks, workers
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from llmc.api import acceptance, goal_orders, goal_views, orders, tasks, workers
 from llmc.api.roots import Project
 from llmc.api.said import GOOD, Act, Said, command_line
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused, UsageError
 
 Form = Mapping[str, str]
-#: the command line for people, and what does it
-Order = tuple[str, Act]
+
+
+class Order(Struct, frozen=True):
+    """The command line for people, and what does it."""
+
+    about: str
+    command: str
+    act: Act
 
 
 def _text(form: Form, what: str = "text") -> str:
@@ -21,31 +32,36 @@ def _text(form: Form, what: str = "text") -> str:
 
 
 def accept(project: Project, worker: str, form: Form) -> Order:
-    """Only the change that the user was asked about."""
-    return orders.accept(project, worker, _text(form, "commit"), only_seen=True)
+    """Only the change that the user was asked about. While it is checked the worker is free, as at the terminal."""
+    return Order(
+        f"accept of {worker}", *orders.accept(project, worker, _text(form, "commit"), only_seen=True)
+    )
 
 
 def reject(project: Project, worker: str, form: Form) -> Order:
-    return orders.request(project, worker, form.get("text", "").strip())
+    """Only the prompt that the user saw, where one was shown."""
+    general = form.get("text", "").strip()
+    return Order(worker, *orders.request(project, worker, general, form.get("seen", "")))
 
 
 def message(project: Project, worker: str, form: Form) -> Order:
-    return orders.message(project, worker, _text(form))
+    return Order(worker, *orders.message(project, worker, _text(form)))
 
 
 def answer(project: Project, worker: str, form: Form) -> Order:
     """Only the question that the browser showed."""
     if form.get("asked") and form["asked"] != workers.question(project, worker).key:
         raise Refused(f"{worker} asks another question now", hint="Read it, then answer again.")
-    return orders.answer(project, worker, _text(form))
+    return Order(worker, *orders.answer(project, worker, _text(form)))
 
 
 def hold(project: Project, worker: str, form: Form) -> Order:
-    return orders.hold(project, worker)
+    """It takes no lock of the worker, and so waits for nothing."""
+    return Order(f"hold of {worker}", *orders.hold(project, worker))
 
 
 def start(project: Project, worker: str, form: Form) -> Order:
-    return orders.start(project, worker, _text(form))
+    return Order(worker, *orders.start(project, worker, _text(form)))
 
 
 OF_WORKER: dict[str, Callable[[Project, str, Form], Order]] = {
@@ -59,11 +75,12 @@ OF_WORKER: dict[str, Callable[[Project, str, Form], Order]] = {
 
 
 def start_any(project: Project, form: Form) -> Order:
-    return orders.start(project, None, _text(form))
+    """Each picks a worker of its own; the same task twice is one order."""
+    return _of_command(*orders.start(project, None, _text(form)))
 
 
 def add(project: Project, form: Form) -> Order:
-    return orders.add(project, _text(form, "name").strip())
+    return _of_command(*orders.add(project, _text(form, "name").strip()))
 
 
 def undo(project: Project, form: Form) -> Order:
@@ -74,45 +91,90 @@ def undo(project: Project, form: Form) -> Order:
             f"the last change is {target.commit[:9]} now, not {form.get('commit', '')[:9]}",
             hint="Look again.",
         )
-    return orders.undo(project, target)
+    return _of_command(*orders.undo(project, target))
 
 
 OF_FLEET: dict[str, Callable[[Project, Form], Order]] = {"add": add, "start": start_any, "undo": undo}
 
 
-def goal(project: Project, form: Form) -> Order:
+def answer_goal(project: Project, form: Form) -> Order:
     """Answer a question of a goal."""
-    question, text = _text(form, "question"), _text(form)
-    command = command_line("answer", question, text)
+    question, text, goal_id = _text(form, "question"), _text(form), form.get("goal", "")
 
     def act() -> str:
-        done = goal_orders.answer(project, question, text, form.get("goal", ""))
-        goal_orders.settle(project, "an answer from the web page")
-        return f"answered {done.id}"
+        done = goal_orders.answer(project, question, text, goal_id)
+        return _settled(project, f"answered {done.id}", "an answer from the web page")
 
-    return command, _simple(command, act)
+    words = ("answer", question, text, *(("--goal", goal_id) if goal_id else ()))
+    return _simple(f"{goal_id} {question}".strip(), words, act)
+
+
+def plan_goal(project: Project, form: Form) -> Order:
+    """Plan a goal that has no plan."""
+    goal_id = _text(form, "goal")
+
+    def act() -> str:
+        goal_orders.plan(project, goal_id, None)
+        return _settled(project, f"planned {goal_id}", "a plan from the web page")
+
+    return _simple(goal_id, ("goal", "plan", goal_id), act)
+
+
+def replan_goal(project: Project, form: Form) -> Order:
+    goal_id, why = _text(form, "goal"), form.get("text", "").strip()
+
+    def act() -> str:
+        _, revision = goal_orders.replan(project, goal_id, why, None)
+        return _settled(project, "; ".join(goal_views.revision_lines(revision)), "replan")
+
+    words = ("goal", "plan", goal_id, "--replan", *(("--why", why) if why else ()))
+    return _simple(goal_id, words, act)
+
+
+def _settled(project: Project, done: str, reason: str) -> str:
+    """What was done, and what is left to do."""
+    left = goal_orders.settle(project, reason)
+    return f"{done}; {left}" if left else done
+
+
+OF_GOALS: dict[str, Callable[[Project, Form], Order]] = {
+    "answer": answer_goal,
+    "plan": plan_goal,
+    "replan": replan_goal,
+}
 
 
 def add_task(project: Project, form: Form) -> Order:
     subject = _text(form)
-    command = command_line("tasks", "add", subject)
-    return command, _simple(command, lambda: f"added task {tasks.add(project, subject, None, {}).id}")
+    words = ("tasks", "add", subject)
+    return _simple(
+        command_line(*words), words, lambda: f"added task {tasks.add(project, subject, None, {}).id}"
+    )
 
 
 def approve_task(project: Project, form: Form) -> Order:
     task_id = _text(form, "task")
-    command = command_line("tasks", "approve", task_id)
-    return command, _simple(command, lambda: f"approved task {tasks.approve(project, task_id).id}")
+    words = ("tasks", "approve", task_id)
+    return _simple(f"task {task_id}", words, lambda: f"approved task {tasks.approve(project, task_id).id}")
 
 
 def requeue_task(project: Project, form: Form) -> Order:
     task_id = _text(form, "task")
-    command = command_line("tasks", "requeue", task_id)
-    return command, _simple(command, lambda: f"task {tasks.requeue(project, task_id).id} is open again")
+    words = ("tasks", "requeue", task_id)
+    return _simple(
+        f"task {task_id}", words, lambda: f"task {tasks.requeue(project, task_id).id} is open again"
+    )
 
 
-def _simple(command: str, act: Callable[[], str]) -> Act:
-    return orders.guarded(command, lambda show: Said(command, act(), now_unix(), GOOD))
+def _simple(about: str, words: Sequence[str], act: Callable[[], str]) -> Order:
+    command = command_line(*words)
+    said = orders.guarded(command, lambda show: Said(command, act(), now_unix(), GOOD))
+    return Order(about, command, said)
+
+
+def _of_command(command: str, act: Act) -> Order:
+    """About nothing that another order is about."""
+    return Order(command, command, act)
 
 
 OF_TASKS: dict[str, Callable[[Project, Form], Order]] = {

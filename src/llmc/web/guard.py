@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import quote
 
-from llmc.api.sign_ins import SEEN_S, Browser, SignIns
+from llmc.api.sign_ins import SEEN_S, Browser, Secret, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.text import printable, shortened
@@ -44,7 +44,7 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """Wraps the application. `scope["browser"]` is who asks."""
+    """Wraps the application. `scope["browser"]` is who asks, `scope["home"]` what its addresses begin with."""
 
     def __init__(
         self, app: App, sign_ins: SignIns, hosts: frozenset[str], cookie: str, *, read_only: bool
@@ -59,8 +59,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        # In place: a stream keeps its scope for hours.
+        place, scope["path"] = access.place_in(scope["path"])
+        scope["home"] = f"/{place}" if place else ""
         try:
-            browser = await self._browser(headers.get("cookie", ""))
+            browser = await self._browser(place, headers.get("cookie", ""))
             unreadable = None
         except LlmcError:  # where the file is concerns nobody who is not signed in
             browser = None
@@ -94,9 +97,10 @@ class Guard:
         else:
             await self._app(scope, _limited(receive), sender)
 
-    async def _browser(self, cookies: str) -> Browser | None:
-        """Who has one of these cookies."""
-        found = (self._sign_ins.browser(cookie) for cookie in cookies_of(cookies, self._cookie))
+    async def _browser(self, place: str, cookies: str) -> Browser | None:
+        """Who has this place and one of these cookies."""
+        given = cookies_of(cookies, self._cookie) if place else []
+        found = (self._sign_ins.browser(Secret(place, cookie)) for cookie in given)
         browser = next((one for one in found if one is not None), None)
         if browser is not None and now_unix() - browser.seen_unix > SEEN_S:
             with contextlib.suppress(LlmcError):  # only a note
@@ -157,7 +161,10 @@ class Guard:
             query = scope["query_string"].decode("latin-1")
             target = asked.path + (f"?{query}" if query else "")
             status, body = 303, ""
-            headers.append((b"location", f"/login?next={quote(target, safe='/', errors='replace')}".encode()))
+            # A browser that has a place of its own, and is not signed in there, is not led back to it.
+            ended = "&out=yes" if scope["home"] else ""
+            location = f"/login?next={quote(target, safe='/', errors='replace')}{ended}"
+            headers.append((b"location", location.encode()))
         data = body.encode(errors="replace")
         headers.append((b"content-length", str(len(data)).encode()))
         headers.append((b"connection", b"close"))

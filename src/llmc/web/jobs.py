@@ -1,6 +1,6 @@
 """Orders from browsers, as jobs: each runs in a thread of its own, its steps can be watched, and its end stays readable.
 
-One job per worker at a time: two browsers that order the same share one job.
+One job at a time about the same thing: two browsers that order the same share one job.
 """
 
 import secrets
@@ -18,8 +18,10 @@ KEPT = 200
 class Job:
     """An order and how far it is."""
 
-    def __init__(self, worker: str, command: str, by: str) -> None:
+    def __init__(self, about: str, worker: str, command: str, by: str) -> None:
         self.id = secrets.token_hex(6)
+        #: orders about the same thing wait for each other
+        self.about = about
         #: "" for the fleet as a whole
         self.worker = worker
         self.command = command
@@ -37,19 +39,17 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._turn = threading.Lock()
 
-    def start(self, worker: str, command: str, act: Act, by: str) -> Job:
-        """Start an order; one that already runs is returned. Refused while another one runs for the worker."""
+    def start(self, about: str, worker: str, command: str, act: Act, by: str) -> Job:
+        """Start an order; one that already runs is returned. Refused while another one about the same runs."""
         with self._turn:
             running = next(
-                (job for job in self._jobs.values() if job.said is None and job.worker == worker), None
+                (job for job in self._jobs.values() if job.said is None and job.about == about), None
             )
             if running is not None:
                 if running.command == command:
                     return running
-                raise Refused(
-                    f"{worker or 'the fleet'} is busy: {running.command}", hint="Wait until it has ended."
-                )
-            job = Job(worker, command, by)
+                raise Refused(f"{about} is busy: {running.command}", hint="Wait until it has ended.")
+            job = Job(about, worker, command, by)
             self._jobs[job.id] = job
             ended = [one.id for one in self._jobs.values() if one.said is not None]
             for old in ended[: max(0, len(ended) - KEPT)]:
@@ -80,8 +80,9 @@ class Jobs:
         return found
 
     def latest(self, worker: str) -> Job | None:
-        """The last order for a worker."""
-        return next((job for job in self.recent(len(self._jobs)) if job.worker == worker), None)
+        """The order for a worker that runs, else the last one."""
+        ours = [job for job in self.recent(len(self._jobs)) if job.worker == worker]
+        return next((job for job in ours if job.said is None), ours[0] if ours else None)
 
     def recent(self, count: int) -> list[Job]:
         """The newest first. Pages read them in threads of their own, so this is a copy."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from llmc.api import commenting, goal_views, tasks, workers
+from llmc.api import commenting, goal_orders, goal_views, tasks, workers
 from llmc.api.night_view import night
 from llmc.api.roots import Project
 from llmc.api.views import Fleet, Item, Row
@@ -157,6 +157,7 @@ def review(live: Live, name: str, query: Query) -> Page:
     view = "split" if query.get("view") == "split" else "unified"
     #: the commit whose diff the browser shows already; a stream sends no diff
     drawn = query.get("drawn", "")
+    sends = query.get("send") == "yes"
 
     def context() -> Context:
         shown = commenting.page(live.project, name, since)
@@ -168,6 +169,7 @@ def review(live: Live, name: str, query: Query) -> Page:
             "job": live.job_of(name),
             "notes": _notes(shown),
             "numbers": {file.path: number for number, file in enumerate(shown.files)},
+            "prompt": commenting.request(live.project, shown) if sends else None,
             "outdated": bool(drawn) and drawn != shown.review.head,
             "for_stream": {"drawn": shown.review.head},
         }
@@ -208,17 +210,28 @@ def task_list(live: Live, query: Query) -> Page:
 
 
 def goal_list(live: Live, query: Query) -> Page:
+    """`why` and `goal` in the address: the goal or plan item that is explained."""
+    item, goal_id = query.get("why", ""), query.get("goal", "")
+
     def context() -> Context:
         found = goal_views.goals(live.project)
         goals = [
             {
                 "id": view.goal.goal_id,
+                "is_over": view.goal.status.is_over,
                 "summary": goal_views.summary(view),
-                "tree": goal_views.plan_tree(view, 100),
+                "rows": goal_views.plan_rows(view),
             }
             for view in found.views
         ]
-        return {"goals": goals, "questions": goal_views.inbox(live.project), "troubles": found.troubles}
+        return {
+            "goals": goals,
+            "questions": goal_views.inbox(live.project),
+            "troubles": found.troubles,
+            "undriven": goal_orders.undriven(live.project) if goals else "",
+            "explained": (item, goal_id or item),
+            "why": goal_views.why(live.project, item, goal_id).lines if item else (),
+        }
 
     return Page("goals", context, ("goals",), frozenset({"fleet", "events"}))
 
@@ -255,6 +268,11 @@ def events(live: Live, query: Query) -> Page:
     return Page("events", context, ("events",), frozenset({"events", "job"}))
 
 
+def all_roots(live: Live, query: Query) -> Page:
+    """Every root of this user; what it shows of them is in the context of all pages."""
+    return Page("roots", dict, ("roots",))
+
+
 #: pages of the whole fleet, by their path
 OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
     "attention": attention,
@@ -263,6 +281,7 @@ OF_FLEET: dict[str, Callable[[Live, Query], Page]] = {
     "goals": goal_list,
     "night": the_night,
     "events": events,
+    "roots": all_roots,
 }
 
 
@@ -283,15 +302,16 @@ def page_named(live: Live, name: str, about: str, query: Query) -> Page:
     raise NotFound(f"no page {name[:40]!r}")
 
 
-def shared(live: Live, page: str, *, read_only: bool) -> Context:
-    """What every template may use."""
+def shared(live: Live, page: str, home: str, *, read_only: bool) -> Context:
+    """What every template may use. `home`: what the browser's addresses begin with."""
     return {
         "fleet": live.fleet,
         "trouble": live.trouble,
         "page_name": page,
         "read_only": read_only,
         "now": now_unix(),
-        "at": address(live),
+        "home": home,
+        "at": home + address(live),
     }
 
 

@@ -79,12 +79,15 @@ def serve(
     _allow_many_files()
     listening = _listen(address, port)
     port = listening.getsockname()[1]
+    projects = projects_of(project)
+    served = {str(one.root.path) for one in projects.values()}
     site = Site(
-        projects_of(project),
+        projects,
         sign_ins,
         hosts=access.hosts_of(address, port, allowed),
         cookie=f"llmc-{port}",
         read_only=read_only,
+        unserved=[path for path in roots_of_user() if path not in served],
     )
     config = uvicorn.Config(
         site.app,

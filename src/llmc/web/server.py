@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.structs import replace
@@ -19,16 +19,16 @@ from starlette.staticfiles import StaticFiles
 
 from llmc.api import commenting, orders
 from llmc.api.roots import Project
-from llmc.api.said import failed
+from llmc.api.said import command_line, failed
 from llmc.api.sign_ins import KEPT_S, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
 from llmc.web import acts, pages, take
-from llmc.web.guard import Guard, TooLarge, cookies_of, named
+from llmc.web.guard import Guard, TooLarge, named
 from llmc.web.html import HERE, file_key, render
 from llmc.web.live import Live
 from llmc.web.rules import access
-from llmc.web.stream import Stream
+from llmc.web.stream import HOME, Stream
 
 Found = TypeVar("Found")
 
@@ -53,13 +53,15 @@ class Site:
         hosts: frozenset[str],
         cookie: str,
         read_only: bool = False,
+        unserved: Sequence[str] = (),
     ) -> None:
-        """`projects`: by the name in their address; the first has the short addresses."""
+        """`projects`: by the name in their address; the first has the short addresses. `unserved`: roots not among them."""
         self.lives = {
             key: Live(key if number else "", project)
             for number, (key, project) in enumerate(projects.items())
         }
         self.sign_ins, self.cookie, self.read_only = sign_ins, cookie, read_only
+        self.unserved = tuple(command_line("--root", path, "web") for path in unserved)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
         self._cache: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
         self._turns: dict[tuple[str, ...], asyncio.Lock] = {}
@@ -92,7 +94,7 @@ class Site:
             Route("/jobs/{job}", self.job),
             Route("/fleet/{verb}", self.order_fleet, methods=["POST"]),
             Route("/tasks/{verb}", self.order_task, methods=["POST"]),
-            Route("/goals/answer", self.order_goal, methods=["POST"]),
+            Route("/goals/{verb}", self.order_goal, methods=["POST"]),
             Route("/night.json", self.night_data),
             Route(review, self.review),
             Route(f"{review}/files/{{number}}", self.review_file),
@@ -131,27 +133,34 @@ class Site:
     async def in_thread(self, act: Callable[..., Found], *args: Any) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._threads, act, *args)
 
-    def _shared(self, live: Live, page: str) -> dict[str, Any]:
+    def _shared(self, live: Live, page: str, home: str) -> dict[str, Any]:
         roots = [
-            (
-                quote(key, safe=""),
-                other.project.root.path.name,
-                other.fleet.counts.need if other.fleet else None,
-                other is live,
-            )
-            for key, other in self.lives.items()
+            {
+                "address": f"{home}{pages.address(other)}/",
+                "name": other.project.root.path.name,
+                "path": str(other.project.root.path),
+                "fleet": other.fleet,
+                "trouble": other.trouble,
+                "here": other is live,
+            }
+            for other in self.lives.values()
         ]
         said = live.jobs.recent(1)
         return {
-            **pages.shared(live, page, read_only=self.read_only),
+            **pages.shared(live, page, home, read_only=self.read_only),
             "roots": roots,
+            "unserved": self.unserved,
             "last_job": said[0] if said else None,
         }
 
     # Pages, and their streams.
 
     async def show(self, request: Request, live: Live, page: pages.Page, **more: Any) -> Response:
-        context = {**self._shared(live, page.name), **await self.in_thread(page.context), **more}
+        context = {
+            **self._shared(live, page.name, request.scope["home"]),
+            **await self.in_thread(page.context),
+            **more,
+        }
         query = dict(request.query_params)
         about = request.path_params.get("worker") or request.path_params.get("job", "")
         stream = {**query, "page": page.name, "about": about, **context.get("for_stream", {})}
@@ -193,10 +202,10 @@ class Site:
         name, about = query.pop("page", "attention"), query.pop("about", "")
         page = pages.page_named(live, name, about, query)
         key = (live.key, name, about, *(f"{one}={query[one]}" for one in sorted(query)))
-        return Stream(live, page, lambda: self.parts(live, page, key))
+        return Stream(live, page, request.scope["home"], lambda: self.parts(live, page, key))
 
     async def parts(self, live: Live, page: pages.Page, key: tuple[str, ...]) -> dict[str, str]:
-        """The live elements of a page; made once for all browsers that show it."""
+        """The live elements of a page; made once for all browsers that show it, each with `HOME` in its addresses."""
         async with self._turns.setdefault(key, asyncio.Lock()):
             revision = live.revision({*page.topics, "job", "fleet"})
             known = self._cache.get(key)
@@ -210,7 +219,7 @@ class Site:
             return made
 
     def _made_parts(self, live: Live, page: pages.Page) -> dict[str, str]:
-        context = self._shared(live, page.name)
+        context = self._shared(live, page.name, HOME)
         names: tuple[str, ...] = COMMON
         try:
             context |= page.context()
@@ -232,24 +241,26 @@ class Site:
         live = await self.live(request)
         form = await form_of(request)
         by = named(request.scope["browser"], request.client.host if request.client else "")
-        hx = "hx-request" in request.headers
+        hx, home = "hx-request" in request.headers, request.scope["home"]
         try:
-            command, act = await self.in_thread(make, live.project, form)
+            order = await self.in_thread(make, live.project, form)
 
             def noted(show: Callable[[str], None]) -> Any:
-                orders.note(live.project, worker, command, by)
-                return act(show)
+                orders.note(live.project, worker, order.command, by)
+                return order.act(show)
 
-            job = live.jobs.start(worker, command, noted, by)
+            job = live.jobs.start(order.about, worker, order.command, noted, by)
         except LlmcError as error:
             if not hx:
                 raise
             said = failed(f"llmc {request.path_params.get('verb', '')} {worker}".strip(), error, now_unix())
-            return HTMLResponse(render("parts/said.html", {**self._shared(live, ""), "refused": said}), 200)
+            return HTMLResponse(
+                render("parts/said.html", {**self._shared(live, "", home), "refused": said}), 200
+            )
         live.changed("job")
         if hx:
-            return HTMLResponse(render("parts/said.html", self._shared(live, "")), 202)
-        return RedirectResponse(f"{pages.address(live)}/jobs/{job.id}", 303)
+            return HTMLResponse(render("parts/said.html", self._shared(live, "", home)), 202)
+        return RedirectResponse(f"{home}{pages.address(live)}/jobs/{job.id}", 303)
 
     async def order_worker(self, request: Request) -> Response:
         worker, verb = request.path_params["worker"], request.path_params["verb"]
@@ -266,7 +277,7 @@ class Site:
         return await self._order(request, _verb(acts.OF_TASKS, request))
 
     async def order_goal(self, request: Request) -> Response:
-        return await self._order(request, acts.goal)
+        return await self._order(request, _verb(acts.OF_GOALS, request))
 
     # Comments of a review.
 
@@ -279,7 +290,7 @@ class Site:
         if number >= len(files):
             raise NotFound("the change has fewer files now", hint="Reload the page.")
         shown = {
-            **self._shared(live, "review"),
+            **self._shared(live, "review", request.scope["home"]),
             **context,
             "number": number,
             "file": files[number],
@@ -294,7 +305,8 @@ class Site:
         if query.get("comment"):
             page = await self.in_thread(commenting.page, live.project, worker)
             draft = next((one for one in page.drafts if one.id == query["comment"]), None)
-        shown = {**self._shared(live, ""), "worker": worker, "where": dict(query), "draft": draft}
+        common = self._shared(live, "", request.scope["home"])
+        shown = {**common, "worker": worker, "where": dict(query), "draft": draft}
         return HTMLResponse(render("parts/comment_form.html", shown))
 
     async def save_draft(self, request: Request) -> Response:
@@ -312,12 +324,12 @@ class Site:
             return commenting.add(live.project, worker, file, row, form.get("text", ""))
 
         comment = await self.in_thread(save)
-        return self._comment(live, worker, comment)
+        return self._comment(request, live, commenting.Placed(comment, comment.anchor))
 
-    def _comment(self, live: Live, worker: str, comment: commenting.Comment) -> Response:
+    def _comment(self, request: Request, live: Live, placed: commenting.Placed) -> Response:
+        worker = request.path_params["worker"]
         live.changed(f"review {worker}")
-        placed = commenting.Placed(comment, comment.anchor)
-        shown = {**self._shared(live, ""), "worker": worker, "one": placed}
+        shown = {**self._shared(live, "", request.scope["home"]), "worker": worker, "one": placed}
         return HTMLResponse(render("parts/comment.html", shown))
 
     async def change_draft(self, request: Request) -> Response:
@@ -329,17 +341,20 @@ class Site:
             return HTMLResponse("")
         form = await form_of(request)
         rev = number_of(form, "rev")
-        edit = self.in_thread(commenting.edit, live.project, worker, comment_id, form.get("text", ""), rev)
-        return self._comment(live, worker, await edit)
+        text = form.get("text", "")
+        comment = await self.in_thread(commenting.edit, live.project, worker, comment_id, text, rev)
+        return self._comment(request, live, commenting.Placed(comment, comment.anchor))
 
     async def close_comment(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
-        def close() -> commenting.Comment:
-            is_closed = form.get("closed") != "no"
-            return commenting.close(live.project, worker, request.path_params["comment"], is_closed=is_closed)
+        def close() -> commenting.Placed:
+            is_closed, comment_id = form.get("closed") != "no", request.path_params["comment"]
+            commenting.close(live.project, worker, comment_id, is_closed=is_closed)
+            placed = commenting.page(live.project, worker).comments
+            return next(one for one in placed if one.comment.id == comment_id)
 
-        return self._comment(live, worker, await self.in_thread(close))
+        return self._comment(request, live, await self.in_thread(close))
 
     async def mark_viewed(self, request: Request) -> Response:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
@@ -392,36 +407,35 @@ class Site:
         )
         address = request.client.host if request.client else ""
         if not guard.may_try(address):
-            problem, status, cookie = "Too many failed sign-ins. Wait a minute.", 429, None
+            problem, status, secret = "Too many failed sign-ins. Wait a minute.", 429, None
         else:
             name = browser_name(request.headers.get("user-agent", ""))
-            cookie = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
-            if cookie is None:
+            secret = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
+            if secret is None:
                 guard.failed(address)
-        if cookie is None:
+        if secret is None:
             shown = {"link": "", "next": target, "problem": problem}
             return HTMLResponse(render("login.html", shown), status)
         with contextlib.suppress(LlmcError):  # a state that cannot be read is no reason to stay outside
-            by = named(self.sign_ins.browser(cookie), address)
+            by = named(self.sign_ins.browser(secret), address)
             await self.in_thread(orders.note_sign_in, next(iter(self.lives.values())).project, by)
-        answer = RedirectResponse(target, 303)
-        secure = request.headers.get("origin", "").startswith("https:")
+        answer = RedirectResponse(f"/{secret.place}{target}", 303)
         answer.set_cookie(
             self.cookie,
-            cookie,
+            secret.cookie,
             max_age=int(KEPT_S),
             httponly=True,
             samesite="strict",
-            secure=secure,
-            path="/",
+            secure=request.headers.get("origin", "").startswith("https:"),
+            path=f"/{secret.place}",
         )
         return answer
 
     async def logout(self, request: Request) -> Response:
-        for cookie in cookies_of(request.headers.get("cookie", ""), self.cookie):
-            await self.in_thread(self.sign_ins.sign_out, cookie)
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(self.cookie)
+        if (browser := request.scope["browser"]) is not None:
+            await self.in_thread(self.sign_ins.sign_out, browser)
+        answer = RedirectResponse("/login?out=yes", 303)
+        answer.delete_cookie(self.cookie, path=request.scope["home"] or "/")
         return answer
 
     async def manifest(self, request: Request) -> Response:
@@ -440,16 +454,23 @@ class Site:
     async def _error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, LlmcError)
         status = _STATUS.get(error.exit_code, 503)
-        if "hx-request" in request.headers:
-            shown = {"message": error.message, "hint": error.hint}
-            return HTMLResponse(render("parts/problem.html", shown), status)
+        template = "parts/problem.html" if "hx-request" in request.headers else "error.html"
         return HTMLResponse(
-            render("error.html", {"message": error.message, "hint": error.hint, "status": status}), status
+            render(
+                template,
+                {
+                    "message": error.message,
+                    "hint": error.hint,
+                    "status": status,
+                    "home": request.scope["home"],
+                },
+            ),
+            status,
         )
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
         shown = {"message": f"no page {request.url.path[:80]}", "hint": "", "status": 404}
-        return HTMLResponse(render("error.html", shown), 404)
+        return HTMLResponse(render("error.html", {**shown, "home": request.scope["home"]}), 404)
 
 
 async def _too_large(request: Request, error: Exception) -> Response:

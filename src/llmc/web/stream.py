@@ -5,6 +5,7 @@ A browser that slept or lost the connection asks again and gets everything, so i
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
@@ -12,6 +13,8 @@ from llmc.web.guard import Receive, Scope, Send, TooLarge
 from llmc.web.live import ALIVE, Live, Waiter
 from llmc.web.pages import Page
 
+#: stands for a browser's home in the elements that all browsers share; no text can guess it
+HOME = f"/{secrets.token_hex(16)}"
 #: without news, it keeps proxies from closing the connection
 COMMENT = b": alive\n\n"
 
@@ -19,8 +22,11 @@ COMMENT = b": alive\n\n"
 class Stream:
     """An ASGI answer."""
 
-    def __init__(self, live: Live, page: Page, parts: Callable[[], Awaitable[dict[str, str]]]) -> None:
+    def __init__(
+        self, live: Live, page: Page, home: str, parts: Callable[[], Awaitable[dict[str, str]]]
+    ) -> None:
         self._live, self._page, self._parts = live, page, parts
+        self._home = home
         self._topics = page.topics | {"job", "fleet", ALIVE}
         self._waiter: Waiter | None = None
 
@@ -55,7 +61,7 @@ class Stream:
                 sent.update(news)
                 if news or alive != self._live.revisions[ALIVE]:
                     alive = self._live.revisions[ALIVE]
-                    body = message(news) if news else COMMENT
+                    body = message(news, self._home) if news else COMMENT
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                 if not gone.done():
                     await waiter.future
@@ -70,10 +76,11 @@ async def _disconnected(receive: Receive) -> None:
             pass
 
 
-@lru_cache(maxsize=64)
-def message(parts: tuple[tuple[str, str], ...]) -> bytes:
-    """One event that swaps these elements, the same bytes for every browser; a morph keeps focus and scroll."""
+@lru_cache(maxsize=128)
+def message(parts: tuple[tuple[str, str], ...], home: str) -> bytes:
+    """One event that swaps these elements, the same bytes for every tab of a browser; a morph keeps focus and scroll."""
     html = "".join(
         f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{part}</hx-partial>' for name, part in parts
     )
-    return ("".join(f"data: {line}\n" for line in html.replace("\r", "").split("\n")) + "\n").encode()
+    lines = html.replace(HOME, home).replace("\r", "").split("\n")
+    return ("".join(f"data: {line}\n" for line in lines) + "\n").encode()

@@ -16,6 +16,7 @@ from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, submit
+from llmc.sessions.rules.prompt_text import normalise
 from llmc.sessions.typist import Refusal, what_is_in_way
 from llmc.workers.patrol import finish_interrupted
 
@@ -132,8 +133,13 @@ def reject(project: Project, name: str, feedback: str, prompt_id: PromptId | Non
     review.refuse_unless_waiting(project, intake.apply_pending(project, name), "reject")
     record = finish_interrupted(project, name)
     review.refuse_unless_waiting(project, record, "reject")
-    prompt = reject_prompt(project, review.look(project, record), feedback)
+    prompt = reject_text(project, review.look(project, record), feedback)
     return submit.submit(project, name, "reject", prompt, then=Status.REJECTED, prompt_id=prompt_id)
+
+
+def reject_text(project: Project, shown: review.Review, feedback: str) -> str:
+    """The prompt that requests changes, as the agent gets it."""
+    return normalise(reject_prompt(project, shown, feedback))
 
 
 def reviewed_last(state: State) -> WorkerRecord | None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import shutil
 import stat
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +13,12 @@ import pytest
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from llmc.api.sign_ins import SignIns
+from llmc.config.paths import Root
 from llmc.web import guard
-from tests.support.web import COOKIE, HERE_URL, HOST, Web, faults, routes
+from llmc.web.rules import access
+from tests.support.repos import Mold, project_at
+from tests.support.web import COOKIE, HERE_URL, HOST, Place, Read, Web, faults, plain_root, routes
 
 #: they need no sign-in
 OPEN = ("/login", "/manifest.webmanifest", "/static/llmc.css")
@@ -85,12 +90,66 @@ def test_cookies_of_other_servers_do_not_sign_anybody_out(hostile: Web) -> None:
     """They come in the same header, and may have our name. Break: SimpleCookie; the first cookie of our name alone."""
     mine = hostile.cookies[COOKIE]
     other = hostile.stranger()
+    other.home = hostile.home
     for header in (
         f'bad={{"a": 1}}, x; {COOKIE}={mine}',
         f"{COOKIE}=theirs; {COOKIE}={mine}",
         f"=; ;;{COOKIE}={mine};",
     ):
         assert other.get("/board", headers={"cookie": header}).status_code == 200
+
+
+def test_a_cookie_is_nothing_without_its_place(hostile: Web) -> None:
+    """Who has the one does not have the other: another server of this machine, or a file. Break: hash the cookie alone."""
+    mine, other = hostile.cookies[COOKIE], hostile.stranger()
+    another = hostile.stranger()
+    another.sign_in()
+    for home in (
+        "",
+        another.home,
+        "/" + "x" * 43,
+        hostile.home[:-1] + ("A" if hostile.home[-1] != "A" else "B"),
+    ):
+        other.home = home
+        for method, path in every(hostile):
+            if path not in OPEN and method != "WS":
+                done = other.request(method, path, headers={"cookie": f"{COOKIE}={mine}"})
+                assert done.status_code in (303, 401), (home, method, path)
+    other.home = hostile.home
+    assert other.get("/board", headers={"cookie": f"{COOKIE}={mine}"}).status_code == 200
+    assert other.get("/board").status_code == 303
+
+
+def test_sign_ins_of_two_servers_are_apart(mold: Mold) -> None:
+    """On one host a cookie is for every port: the name may be the same, the path never is. Break: `path=/`."""
+    folder = mold.place(plain_root)
+    shutil.copytree(folder / "root/.llmc/locks", folder / "other/.llmc/locks", dirs_exist_ok=True)
+    first = Place(project_at(folder / "root"))
+    secrets = [first.sign_ins.use_link(first.sign_ins.new_link(), "x") for _ in range(2)]
+    other = SignIns(Root(folder / "other"))
+    assert len({one.place for one in secrets if one}) == 2
+    with first.served() as web:
+        for secret in secrets:
+            assert secret is not None
+            assert other.browser(secret) is None
+            web.home = f"/{secret.place}"
+            web.cookies.clear()
+            web.headers["cookie"] = f"{COOKIE}={secret.cookie}"
+            assert web.get("/board").status_code == 200
+            # The page, its stream and its answers name no address outside of the place.
+            for text in (web.get("/").text, web.streamed("/stream?page=board", secret.cookie)):
+                addresses = {
+                    one[key]
+                    for _, one in Read(text).tags
+                    for key in ("href", "action", "hx-post")
+                    if key in one
+                }
+                assert addresses
+                assert not [
+                    one
+                    for one in addresses
+                    if not one.startswith((web.home, "/static/", "/manifest", "#", "?"))
+                ]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +259,8 @@ def test_no_path_leaves_its_folder(hostile: Web, path: str) -> None:
     ):
         for method in ("GET", "PUT"):
             done = hostile.request(method, f"{place}{path}")
-            assert done.status_code in (200, 303, 307, 400, 404, 405), (method, place, done.status_code)
+            # 401: the client itself took the dots for a way out of the browser's own place.
+            assert done.status_code in (200, 303, 307, 400, 401, 404, 405), (method, place, done.status_code)
             assert "class Site" not in done.text
             assert "root:x" not in done.text
             assert (
@@ -230,7 +290,9 @@ def test_the_sign_in_leads_nowhere_else(web: Web, target: str) -> None:
     assert "attacker" not in page.text or target.startswith("/%09")
     done = other.post("/login", data={"link": web.place.sign_ins.new_link(), "next": target})
     assert done.status_code == 303
-    assert done.headers["location"] in ("/", "/%09/attacker.example")  # a path of ours
+    other.home = done.headers["location"][:44]
+    assert done.headers["location"][44:] in ("/", "/%09/attacker.example")  # a path of ours
+    assert access.place_in(other.home + "/x") == (other.home[1:], "/x")
 
 
 def endless(sent: list[int]) -> Iterator[bytes]:
@@ -285,7 +347,8 @@ def test_a_body_that_never_ends_is_given_up(web: Web, monkeypatch: pytest.Monkey
     """Break: look at the clock only when something arrives."""
     monkeypatch.setattr(guard, "BODY_S", 0.05)
     assert web.portal is not None
-    start, _ = web.portal.call(_never_ends, web.place.site.app, "/w/w1/message", web.cookies[COOKIE])
+    path = f"{web.home}/w/w1/message"
+    start, _ = web.portal.call(_never_ends, web.place.site.app, path, web.cookies[COOKIE])
     assert start["status"] == 413
     assert (b"connection", b"close") in start["headers"]
 
@@ -296,8 +359,8 @@ def test_secrets_are_in_no_log_and_no_file(web: Web, caplog: pytest.LogCaptureFi
     link = web.place.sign_ins.new_link()
     other = web.stranger()
     other.get(f"/login?link={link}")
-    other.post("/login", data={"link": link})
-    cookie = other.cookies[COOKIE]
+    other.home = other.post("/login", data={"link": link}).headers["location"].rpartition("/")[0]
+    cookie, place = other.cookies[COOKIE], other.home[1:]
     other.post("/login", data={"link": "wrong-secret"})
     other.post("/w/w1/hold")
     web.ended(other.post("/w/w1/hold").headers["location"].rpartition("/")[2])
@@ -307,11 +370,13 @@ def test_secrets_are_in_no_log_and_no_file(web: Web, caplog: pytest.LogCaptureFi
         for path in root.path.rglob("*")
         if path.is_file() and not path.is_symlink()
     }
-    assert [name for name, data in kept.items() if link.encode() in data or cookie.encode() in data] == []
+    secrets = [one.encode() for one in (link, cookie, place)]
+    assert [name for name, data in kept.items() if any(one in data for one in secrets)] == []
     # The test client is a browser, and logs where it goes.
     logged = " ".join(one.getMessage() for one in caplog.records if not one.name.startswith("http"))
     assert link not in logged
     assert cookie not in logged
+    assert place not in logged
     assert "wrong-secret" not in logged
     file = root.private / "web.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -4,11 +4,13 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.api import commenting, tasks
 from llmc.api.said import Said
 from llmc.web import acts
 from tests.support.repos import run_git
+from tests.support.waiting import wait_until
 from tests.support.web import COOKIE, Read, Web, faults
 
 #: all but those that start an agent (tests/e2e/test_web_orders.py does)
@@ -23,6 +25,19 @@ ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/tasks/approve", {"task": "7"}, "llmc tasks approve 7", "no task 7"),
     ("/tasks/requeue", {"task": "7"}, "llmc tasks requeue 7", "no task 7"),
     ("/goals/answer", {"question": "S1.1.1", "text": "yes"}, "llmc answer S1.1.1 yes", "S1.1.1"),
+    (
+        "/goals/answer",
+        {"question": "S1.1.1", "text": "yes", "goal": "goal_x"},
+        "llmc answer S1.1.1 yes --goal goal_x",
+        "S1.1.1",
+    ),
+    ("/goals/plan", {"goal": "goal_x"}, "llmc goal plan goal_x", "no goal 'goal_x'"),
+    (
+        "/goals/replan",
+        {"goal": "goal_x", "text": "too big"},
+        "llmc goal plan goal_x --replan --why 'too big'",
+        "no goal 'goal_x'",
+    ),
 ]
 
 
@@ -42,7 +57,8 @@ def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
         page = web.get(f"/jobs/{job.id}")
         assert command.split("\n")[0] in Read(page.text).text
     covered = {path.split("/")[-1] for path, *_ in ORDERS}
-    assert covered == {*acts.OF_WORKER, *acts.OF_FLEET, *acts.OF_TASKS} - {"start", "undo"}
+    every = {*acts.OF_WORKER, *acts.OF_FLEET, *acts.OF_TASKS, *acts.OF_GOALS}
+    assert covered == every - {"start", "undo"}
     (task,) = tasks.board(web.place.project, recent=9).found.tasks.values()
     assert (task.subject, task.description) == ("A task", "with detail")
     assert "w9" in web.place.project.store.read().workers
@@ -77,11 +93,24 @@ def test_what_cannot_be_ordered_is_said_and_makes_no_job(
 
 
 class Slow:
-    """An order that takes until it is let go."""
+    """Orders that take until they are let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.ran = threading.Event(), 0
         monkeypatch.setitem(acts.OF_WORKER, "message", self.order)
+
+    def of_worker(self, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+        """This verb too: about what it was about, and as slow."""
+        make = acts.OF_WORKER[verb]
+        monkeypatch.setitem(acts.OF_WORKER, verb, lambda *args: replace(make(*args), act=self.wait))
+
+    def of_tasks(self, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+        make = acts.OF_TASKS[verb]
+        monkeypatch.setitem(acts.OF_TASKS, verb, lambda *args: replace(make(*args), act=self.wait))
+
+    def wait(self, show: Any) -> Said:
+        assert self.go.wait(10)
+        return Said("llmc", "done", 1.0)
 
     def order(self, project: Any, worker: str, form: acts.Form) -> acts.Order:
         def act(show: Any) -> Said:
@@ -92,7 +121,7 @@ class Slow:
                 raise ValueError("<pwn-el> broke")
             return Said("llmc message", "done", 1.0)
 
-        return f"llmc message {worker} {form['text']}", act
+        return acts.Order(worker, f"llmc message {worker} {form['text']}", act)
 
 
 def test_two_equal_orders_are_one_job_and_another_one_is_refused(
@@ -100,10 +129,11 @@ def test_two_equal_orders_are_one_job_and_another_one_is_refused(
 ) -> None:
     """Two browsers, or a second tap. Break: a job for each; one that waits behind the other."""
     slow = Slow(monkeypatch)
-    first = web.post("/w/w1/message", data={"text": "a"}).headers["location"]
+    first = web.post("/w/w1/message", data={"text": "a"}).headers["location"].removeprefix(web.home)
     other = web.stranger()
     other.sign_in()
-    assert other.post("/w/w1/message", data={"text": "a"}).headers["location"] == first
+    again = other.post("/w/w1/message", data={"text": "a"}).headers["location"]
+    assert again == other.home + first
     refused = other.post("/w/w1/message", data={"text": "b"})
     assert (refused.status_code, "w1 is busy: llmc message w1 a" in Read(refused.text).text) == (409, True)
     said = other.post("/w/w1/message", data={"text": "b"}, headers={"hx-request": "true"})
@@ -114,7 +144,32 @@ def test_two_equal_orders_are_one_job_and_another_one_is_refused(
     web.ended(first.rpartition("/")[2])
     web.ended(taken.headers["location"].rpartition("/")[2])
     assert slow.ran == 2
-    assert web.post("/w/w1/message", data={"text": "b"}).headers["location"] != first
+    assert web.post("/w/w1/message", data={"text": "b"}).headers["location"] != web.home + first
+
+
+def test_orders_about_different_things_run_side_by_side(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long accept holds up no message, and one task no other. Break: one lane for the fleet, or for a worker."""
+    slow = Slow(monkeypatch)
+    slow.of_worker(monkeypatch, "accept")
+    slow.of_tasks(monkeypatch, "requeue")
+    running = [
+        web.post(path, data=fields)
+        for path, fields in (
+            ("/w/w1/accept", {"commit": "0" * 40}),
+            ("/tasks/requeue", {"task": "1"}),
+            ("/w/w1/message", {"text": "a"}),
+        )
+    ]
+    assert [one.status_code for one in running] == [303] * 3
+    assert web.order("/w/w1/hold").said.outcome == "w1: on hold"
+    assert "no task 2" in web.order("/tasks/approve", task="2").said.outcome
+    refused = web.post("/tasks/approve", data={"task": "1"})
+    assert (refused.status_code, "task 1 is busy" in Read(refused.text).text) == (409, True)
+    # The page of the worker shows what still runs, not what was ordered last.
+    assert web.place.live.job_of("w1").command == "llmc message w1 a"
+    slow.go.set()
+    for one in running:
+        web.ended(one.headers["location"].rpartition("/")[2])
 
 
 def test_an_order_that_breaks_ends_with_what_it_said(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +194,22 @@ def test_the_page_of_an_order_goes_on_showing_that_order(web: Web) -> None:
     job = shown[shown.index('<section id="job"') :]
     assert "llmc hold w1" in job
     assert "w8" not in job
+
+
+def test_an_event_says_who_ordered_it_and_from_where(web: Web) -> None:
+    """On the events page and in the worker's log. Break: an event line without its command or its author."""
+    web.order("/w/w1/hold")
+    for path in ("/events", "/w/w1?tab=log"):
+        wait_until(lambda path=path: "llmc hold w1" in _list(web, path))
+        assert "llmc hold w1 by browser, testclient" in _list(web, path)
+    assert "web_signed_in by browser, testclient" in _list(web, "/events")
+
+
+def _list(web: Web, path: str) -> str:
+    """The events of a page, with single spaces."""
+    return " ".join(
+        Read(web.get(path).text.partition('<ul class="rows">')[2].partition("</ul>")[0]).text.split()
+    )
 
 
 def test_a_filter_holds_for_what_comes_later(web: Web) -> None:

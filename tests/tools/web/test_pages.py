@@ -4,10 +4,22 @@ import re
 
 import pytest
 
+from llmc.api import goal_views
+from llmc.base.text import visible
 from tests.support.repos import Mold, project_at
 from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
 
-FLEET = ["/", "/board", "/tasks", "/goals", "/night", "/night?since=24h", "/events", "/events?worker=w1"]
+FLEET = [
+    "/",
+    "/roots",
+    "/board",
+    "/tasks",
+    "/goals",
+    "/night",
+    "/night?since=24h",
+    "/events",
+    "/events?worker=w1",
+]
 WORKER = [
     "/w/w1",
     "/w/w1?tab=talk",
@@ -59,6 +71,27 @@ def test_the_screen_of_an_agent_comes_by_the_stream(hostile: Web) -> None:
     assert faults(shown) == []
     assert '<span class="fg1">red' in shown
     assert "{{7*7}}" in Read(shown).text
+
+
+def test_a_goal_and_a_plan_item_are_explained(hostile: Web) -> None:
+    """As `llmc goal why` says it, under the item, and live. Break: explain by the item alone: two goals have an S1.1.1."""
+    (goal,) = goal_views.goals(hostile.place.project).views
+    goal_id = goal.goal.goal_id
+    links = [one["href"] for tag, one in Read(hostile.get("/goals").text).tags if one.get("class") == "why"]
+    items = [goal_id, "P1", "T1.1", "S1.1.1"]
+    assert links == [f"{hostile.home}/goals?goal={goal_id}&why={item}#why" for item in items]
+    for link, item in zip(links, items, strict=True):
+        shown = hostile.get(link)
+        assert (shown.status_code, faults(shown.text)) == (200, [])
+        lines = goal_views.why(hostile.place.project, item, goal_id).lines
+        assert visible(lines[0]) in Read(shown.text).text
+        assert (
+            visible(lines[-1]) in Read(hostile.streamed(f"/stream?page=goals&goal={goal_id}&why={item}")).text
+        )
+        assert shown.text.count('id="why"') == 1
+    other = hostile.get(f"/goals?goal=another&why={goal_id}")
+    assert 'id="why"' not in other.text
+    assert hostile.get("/goals?why=S9.9.9").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -201,10 +234,19 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
     folder = mold.place(plain_root)
     project = project_at(folder / "root")
     place = Place(project)
+    place.site.unserved = ("llmc --root '/a b' web",)
     place.site.lives = {"root": place.live, 'a ?#"<b>%': type(place.live)('a ?#"<b>%', project)}
     with place.served() as web:
         page = Read(web.get("/").text)
-        (address,) = {one["href"] for tag, one in page.tags if tag == "a" and one["href"].startswith("/r/")}
+        (address,) = {one["href"] for tag, one in page.tags if tag == "a" and "/r/" in one["href"]}
+        every = Read(web.get("/roots").text)
+        assert faults(web.get("/roots").text) == []
+        assert address in [one["href"] for tag, one in every.tags if tag == "a"]
+        assert (
+            every.text.count("2 idle") == 3
+        )  # of this root in the head of the page, and of both in the list
+        assert "llmc --root '/a b' web" in every.text
+        assert "2 idle" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
         other = web.get(address)
         assert (other.status_code, faults(other.text)) == (200, [])
         links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}

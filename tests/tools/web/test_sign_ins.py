@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmc.api import sign_ins
-from llmc.api.sign_ins import KEPT_S, SEEN_S, SignIns
+from llmc.api.sign_ins import KEPT_S, SEEN_S, Secret, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.config.paths import Root
@@ -42,7 +42,7 @@ def test_a_link_works_once_and_for_ten_minutes(known: SignIns, clock: list[float
     clock[0] += 600.1
     assert known.use_link(late, "Firefox") is None
     assert known.use_link("", "x") is None
-    assert known.browser("") is None
+    assert known.browser(Secret("", "")) is None
     browser = known.browser(cookie)
     assert browser is not None
     assert browser.name == "Firefox"
@@ -54,7 +54,7 @@ def test_a_sign_out_forgets_links_too(known: SignIns) -> None:
     link = known.new_link()
     assert cookie
     assert other
-    assert known.sign_out(cookie) == 1
+    assert known.sign_out(known.browser(cookie)) == 1
     assert (known.browser(cookie), known.browser(other) is not None) == (None, True)
     assert known.sign_out() == 1
     assert known.browser(other) is None
@@ -137,8 +137,9 @@ def test_guesses_are_counted_by_address_and_nobody_is_locked_out(
     door: Any = web.place.site.app
     assert door.may_try("10.0.0.7")
     now[0] += 60.1
-    assert other.post("/login", data={"link": right}).status_code == 303
-    assert other.get("/board").status_code == 200
+    done = other.post("/login", data={"link": right})
+    assert done.status_code == 303
+    assert other.get(done.headers["location"]).status_code == 200
 
 
 def test_many_addresses_are_not_kept_for_ever(web: Web) -> None:
@@ -152,7 +153,9 @@ def test_the_cookie_is_for_this_site_and_no_script(web: Web) -> None:
     other = web.stranger()
     done = other.post("/login", data={"link": web.place.sign_ins.new_link()})
     words = {word.strip().lower() for word in done.headers["set-cookie"].split(";")}
-    assert {"httponly", "samesite=strict", "path=/"} <= words
+    place = done.headers["location"].strip("/").lower()
+    assert {"httponly", "samesite=strict", f"path=/{place}"} <= words
+    assert len(place) == 43
     assert "secure" not in words
     link = web.place.sign_ins.new_link()
     tls = other.post("/login", data={"link": link}, headers={"origin": HERE_URL.replace("http:", "https:")})
@@ -172,8 +175,13 @@ def test_a_link_that_is_looked_at_is_not_used(web: Web) -> None:
 
 def test_a_signed_out_browser_is_a_stranger(web: Web) -> None:
     cookie = web.cookies[COOKIE]
-    assert web.post("/logout").status_code == 303
-    assert web.get("/board", headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 303
+    out = web.post("/logout")
+    assert out.headers["location"] == "/login?out=yes"
+    assert f"path={web.home}".lower() in out.headers["set-cookie"].lower()
+    gone = web.get("/board", headers={"cookie": f"{COOKIE}={cookie}"})
+    # Not led back to where it is signed out: login.js would send it there again and again.
+    assert (gone.status_code, gone.headers["location"]) == (303, "/login?next=/board&out=yes")
+    web.home = ""
     web.sign_in()
     web.place.sign_ins.sign_out()  # llmc web --sign-out
     assert web.get("/board").status_code == 303
@@ -203,7 +211,7 @@ async def _streamed_until_sign_out(web: Web, kind: str) -> list[Any]:
     scope = {
         "type": "http",
         "method": "GET",
-        "path": "/stream",
+        "path": f"{web.home}/stream",
         "query_string": kind.encode(),
         "headers": headers,
     }

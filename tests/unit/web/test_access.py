@@ -176,6 +176,55 @@ def test_names_that_the_user_allowed() -> None:
     assert "[fd00::1]:8765" in access.hosts_of("fd00::1", 8765, ())
 
 
+def passes(host: str, origin: str, address: str = "127.0.0.1", *allowed: str) -> int:
+    """How a change ends that a browser sends through a tunnel; 0: it may go on."""
+    asked = Asked(method="POST", path="/", host=host, origin=origin, websocket=False, signed_in=True)
+    found = access.refusal(asked, access.hosts_of(address, 8765, allowed), read_only=False)
+    return found.status if found else 0
+
+
+def test_the_recipe_for_tailscale() -> None:
+    """`tailscale serve` ends TLS and sends its own name as Host, without a port; another port of it is in the name.
+
+    Break: need our own port; an https Origin that counts as foreign.
+    """
+    name = "laptop.tailnet.ts.net"
+    assert passes(name, f"https://{name}") == 421  # without --allow-host
+    assert passes(name, f"https://{name}", "127.0.0.1", name) == 0
+    assert passes(name, "https://phone.tailnet.ts.net", "127.0.0.1", name) == 403
+    assert passes("phone.tailnet.ts.net", "https://phone.tailnet.ts.net", "127.0.0.1", name) == 421
+    assert passes(f"{name}:8443", f"https://{name}:8443", "127.0.0.1", name) == 421
+    assert passes(f"{name}:8443", f"https://{name}:8443", "127.0.0.1", f"{name}:8443") == 0
+
+
+def test_the_recipe_for_ssh() -> None:
+    """`ssh -L` sends what the browser on this side says: the port here must be the port there.
+
+    Break: believe any port of loopback: another server of this machine would be ours.
+    """
+    assert passes("127.0.0.1:8765", "http://127.0.0.1:8765") == 0
+    assert passes("localhost:8765", "http://localhost:8765") == 0
+    assert passes("127.0.0.1:9000", "http://127.0.0.1:9000") == 421  # ssh -L 9000:127.0.0.1:8765
+    assert passes("127.0.0.1:9000", "http://127.0.0.1:9000", "127.0.0.1", "127.0.0.1:9000") == 0
+
+
+def test_the_secret_place_of_a_browser() -> None:
+    """Break: a place of another length; a path that only begins like one."""
+    place = "aB3_-" + "x" * 38
+    assert access.place_in(f"/{place}/w/adam") == (place, "/w/adam")
+    assert access.place_in(f"/{place}") == (place, "/")
+    for path in (
+        "/",
+        "/board",
+        f"/{place}x/board",
+        f"/{place[:-1]}/board",
+        f"//{place}/",
+        f"/w/{place}",
+        f"/{place[:-1]}%/",
+    ):
+        assert access.place_in(path) == ("", path)
+
+
 def test_ten_failures_in_a_minute_are_too_many() -> None:
     """Break: forget nothing, or everything."""
     assert not access.too_many([100.0] * 9, 100.0)

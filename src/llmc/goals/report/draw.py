@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from llmc.base.text import cells, printable, shortened
 from llmc.goals.drive.ladder import worker_of
 from llmc.goals.model import Assignment, AssignmentStatus, GoalStatus, GoalView, Node, NodeKind, NodeStatus
@@ -52,6 +54,19 @@ _GOAL_STYLES = {
 Tree = Mapping[str, Sequence[Node]]
 
 
+class PlanRow(Struct, frozen=True):
+    """A plan item as a screen draws it."""
+
+    node: Node
+    #: the lines of the tree before it
+    indent: str
+    #: 0 for a phase
+    depth: int
+    mark: str
+    #: its progress or status, its worker, its blocker or open dependencies
+    end: Line
+
+
 def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Line]:
     """The goal, its progress, and every node with status, worker, blocker or dependencies.
 
@@ -62,11 +77,23 @@ def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Li
     lines = [_title(view, width), _progress(tree, percent.get("", 0))]
     if not view.nodes:
         lines.append((("no plan yet", "dim"),))
-    owners = owners_of(view)
-    for node, indent in _branches(tree, "", ""):
-        end = _end(view, tree, owners.get(node.node_id), percent, node)
-        lines.append(_row(node, indent, end, width))
+    lines += [_row(row, width) for row in plan_rows(view, percent)]
     return [_fitted(line, width) for line in lines]
+
+
+def plan_rows(view: GoalView, percent: Mapping[str, int]) -> list[PlanRow]:
+    """Every node of a plan, parents first."""
+    tree, owners = children_of(view.nodes), owners_of(view)
+    return [
+        PlanRow(
+            node,
+            indent,
+            depth,
+            MARKS[node.status],
+            tuple(_end(view, tree, owners.get(node.node_id), percent, node)),
+        )
+        for node, indent, depth in _branches(tree, "", "", 0)
+    ]
 
 
 def _title(view: GoalView, width: int) -> Line:
@@ -88,20 +115,21 @@ def _leaves(tree: Tree) -> list[Node]:
     return [node for node in walk(tree) if node.node_id not in tree]
 
 
-def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]]:
-    """Every node below a parent, with its tree lines."""
+def _branches(tree: Tree, parent: str, indent: str, depth: int) -> Iterator[tuple[Node, str, int]]:
+    """Every node below a parent, with its tree lines and its depth."""
     siblings = tree.get(parent, ())
     for node in siblings:
         last = node is siblings[-1]
-        yield node, indent + ("└─ " if last else "├─ ")
-        yield from _branches(tree, node.node_id, indent + ("   " if last else "│  "))
+        yield node, indent + ("└─ " if last else "├─ "), depth
+        yield from _branches(tree, node.node_id, indent + ("   " if last else "│  "), depth + 1)
 
 
-def _row(node: Node, indent: str, end: list[Span], width: int) -> Line:
+def _row(row: PlanRow, width: int) -> Line:
     """A long name is shortened first."""
+    node, end = row.node, row.end
     start: list[Span] = [
-        (indent, "dim"),
-        (MARKS[node.status], STYLES[node.status]),
+        (row.indent, "dim"),
+        (row.mark, STYLES[node.status]),
         (f" {node.node_id} ", "dim"),
     ]
     taken = sum(cells(text) for text, _ in [*start, *end])

@@ -183,6 +183,7 @@ def _purpose(view: GoalView) -> list[str]:
     return [
         "## Purpose",
         escaped(goal.problem_statement) or "No problem statement was given.",
+        _labelled("Stakeholders", goal.stakeholders),
         _labelled("Success criteria", goal.success_criteria),
         _labelled("Non-goals", goal.non_goals),
         _labelled("Constraints", goal.constraints),

@@ -1,5 +1,6 @@
 """The comments on one task's work, in rounds: what you wrote, what was sent, and what became of it. Pure."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
@@ -12,6 +13,9 @@ from llmc.reviews.rules.diff_rows import DiffFile
 
 #: longer comments are refused: a prompt has a limit
 MOST_CHARS = 20_000
+#: how an agent says which comments it addressed, in a line of its own
+CLAIM = "Addressed:"
+_CLAIMED = re.compile(rf"^\W*{CLAIM}(?P<ids>.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 class Comment(Struct, frozen=True, kw_only=True):
@@ -146,20 +150,60 @@ def settled_rounds(talk: Talk) -> tuple[Round, ...]:
 
 
 class Placed(Struct, frozen=True):
-    """A comment, at its place in the current diff."""
+    """A comment, at its place in the current diff, and what became of it: what git shows, and what the agent says."""
 
     comment: Comment
     anchor: Anchor | None
+    #: whether the commented lines, or the file, changed since the comment was made; None: it is on no lines
+    lines_changed: bool | None = None
+    #: the agent says that it addressed the comment
+    claimed: bool = False
 
     @property
-    def lines_changed(self) -> bool:
-        """Whether the worker changed the commented lines since the comment was made."""
-        return self.anchor is not None and self.anchor.fit in (Fit.LINE_GONE, Fit.FILE_GONE)
+    def standing(self) -> str:
+        """For people; only the user closes a comment."""
+        if not self.comment.round:
+            return "draft"
+        if self.comment.closed:
+            return "closed"
+        said = "the agent says handled" if self.claimed else ""
+        shown = {True: "lines changed", False: "lines unchanged", None: ""}[self.lines_changed]
+        return " · ".join(part for part in (said, shown) if part and (said or self.lines_changed)) or "open"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """The agent says that it addressed the comment, and git shows no change there."""
+        return self.claimed and self.lines_changed is False and not self.comment.closed
 
 
-def placed_in(talk: Talk, files: Sequence[DiffFile]) -> list[Placed]:
-    """Every comment at its place in a diff."""
-    return [Placed(one, placed(one.anchor, files) if one.anchor else None) for one in talk.comments]
+def placed_in(talk: Talk, files: Sequence[DiffFile], said: Sequence[tuple[float, str]] = ()) -> list[Placed]:
+    """Every comment at its place in a diff. `said`: what the agent said, each with its time."""
+    sent = {one.number: one.at_unix for one in settled_rounds(talk)}
+    return [
+        Placed(
+            one,
+            place := placed(one.anchor, files) if one.anchor else None,
+            _lines_changed(one.anchor, place, files),
+            one.round in sent and one.id in claimed_in(text for at, text in said if at > sent[one.round]),
+        )
+        for one in talk.comments
+    ]
+
+
+def _lines_changed(made: Anchor | None, now: Anchor | None, files: Sequence[DiffFile]) -> bool | None:
+    if made is None or now is None:
+        return None
+    if now.fit in (Fit.LINE_GONE, Fit.FILE_GONE):
+        return True
+    return made.line is None and all(
+        file.patch_id != made.patch_id for file in files if file.path == now.path
+    )
+
+
+def claimed_in(texts: Iterable[str]) -> set[str]:
+    """The ids of the comments that an agent says it addressed."""
+    found = (match["ids"] for text in texts for match in _CLAIMED.finditer(text))
+    return {name.lower() for ids in found for name in re.findall(r"\bc\d+\b", ids, re.IGNORECASE)}
 
 
 def request_text(comments: Iterable[Comment], general: str = "") -> str:
@@ -172,6 +216,11 @@ def request_text(comments: Iterable[Comment], general: str = "") -> str:
         count = f"{len(lines)} comments" if len(lines) > 1 else "1 comment"
         parts.append(f"{count} on lines of your diff. Address each one:")
     parts += [_on_lines(one, one.anchor) for one in lines if one.anchor is not None]
+    if lines:
+        ids = ", ".join(one.id for one in lines)
+        parts.append(
+            f"End your last message with a line that names the comments you addressed: {CLAIM} {ids}"
+        )
     return "\n\n".join(parts)
 
 

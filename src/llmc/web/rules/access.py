@@ -3,9 +3,11 @@
 Three doors, each closed on its own: the Host must be a name of this server (so a name that an attacker points at
 127.0.0.1 is refused), the Origin must be this server's (so another page cannot send anything), and a cookie that no other
 site can send proves the browser. Another port of the same machine is the same site for a cookie, so what a browser says
-about the page that asks counts too: another origin may only link to us.
+about the page that asks counts too: another origin may only link to us. And the cookie is for a secret path: a browser
+that visits another port does not send it there.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -13,6 +15,8 @@ from msgspec import Struct
 #: the paths that need no sign-in
 _OPEN = ("/login", "/manifest.webmanifest", "/icon.svg")
 _SAFE = ("GET", "HEAD")
+#: the secret first part of a browser's addresses, and the rest
+_PLACE = re.compile(r"/([A-Za-z0-9_-]{43})(/.*)?", re.DOTALL)
 #: a longer body is not read
 MOST_BODY_BYTES = 1_000_000
 #: failed sign-ins per minute from one address
@@ -72,6 +76,12 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
     if read_only and writes and asked.path != "/logout":
         return Refusal(403, "this server is read-only")
     return None
+
+
+def place_in(path: str) -> tuple[str, str]:
+    """The secret first part of an address, "" if it has none; and the path that is meant."""
+    found = _PLACE.fullmatch(path)
+    return (found[1], found[2] or "/") if found else ("", path)
 
 
 def is_embedded(headers: Mapping[str, str]) -> bool:

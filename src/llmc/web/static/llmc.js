@@ -20,6 +20,10 @@ function refresh() {
   document.title = need ? `(${need}) llmc` : "llmc";
 }
 
+// Where this browser finds the page again: login.js reads it.
+const home = document.body.dataset.home;
+localStorage.setItem("llmc home", home);
+
 function prepare() {
   for (const field of document.querySelectorAll("[data-keep]")) keep(field);
   placeComments();
@@ -44,7 +48,7 @@ htmx.registerExtension("llmc", {
 const kept = new WeakSet();
 
 function keep(field) {
-  const key = `llmc ${location.pathname} ${field.dataset.keep}`;
+  const key = `llmc ${location.pathname.slice(home.length)} ${field.dataset.keep}`;
   if (!kept.has(field)) {
     kept.add(field);
     const known = localStorage.getItem(key);

@@ -1,0 +1,88 @@
+"""What became of a comment: what git shows, and what the agent says."""
+
+import pytest
+
+from llmc.reviews.rules import anchors, talk
+from llmc.reviews.rules.diff_rows import files_of
+from llmc.reviews.rules.talk import Placed, Round, Talk
+
+BEFORE = """diff --git a/g.py b/g.py
+new file mode 100644
+--- /dev/null
++++ b/g.py
+@@ -0,0 +1,3 @@
++one
++two
++three
+"""
+AFTER = BEFORE.replace("+two\n", "+2\n")
+
+
+def sent(*places: int | None) -> Talk:
+    """A round with a comment on each of these rows of the file; None: on the whole change; -1: on the file."""
+    (file,) = files_of(BEFORE)
+    said = Talk()
+    for row in places:
+        anchor = None if row is None else anchors.of_file(file) if row < 0 else anchors.anchor_at(file, row)
+        said = talk.drafted(said, anchor, "Change it", 1.0)
+    begun = Round(number=1, base="b", head="h", ref="r", at_unix=10.0, prompt_id="p")
+    return talk.arrived(talk.sending(said, begun))
+
+
+@pytest.mark.parametrize(
+    ("place", "diff", "said", "standing", "doubtful"),
+    [
+        (3, AFTER, "Addressed: c1", "the agent says handled · lines changed", False),
+        (2, AFTER, "Addressed: c1", "the agent says handled · lines unchanged", True),
+        (3, AFTER, "", "lines changed", False),
+        (2, AFTER, "", "open", False),
+        (-1, AFTER, "", "lines changed", False),
+        (-1, BEFORE, "Addressed: c1", "the agent says handled · lines unchanged", True),
+        (None, AFTER, "Addressed: c1", "the agent says handled", False),
+        (None, AFTER, "", "open", False),
+        (3, "", "", "lines changed", False),
+    ],
+)
+def test_what_git_shows_and_what_the_agent_says(
+    place: int | None, diff: str, said: str, standing: str, doubtful: bool
+) -> None:
+    """Break: believe the agent; a comment on a file that never counts as changed."""
+    (one,) = talk.placed_in(sent(place), files_of(diff), [(11.0, said)])
+    assert (one.standing, one.is_doubtful) == (standing, doubtful)
+
+
+def test_only_what_was_said_after_the_request_counts() -> None:
+    """Break: an earlier claim, which was about an earlier text, closes the question."""
+    (one,) = talk.placed_in(sent(2), files_of(AFTER), [(9.0, "Addressed: c1")])
+    assert not one.claimed
+
+
+def test_a_draft_and_a_closed_comment_say_so() -> None:
+    said = talk.drafted(sent(2), None, "More", 2.0)
+    said = talk.closed(said, "c1")
+    shown = talk.placed_in(said, files_of(AFTER), [(11.0, "Addressed: c1, c2")])
+    assert [(one.standing, one.is_doubtful) for one in shown] == [("closed", False), ("draft", False)]
+    assert Placed(said.comments[1], None).standing == "draft"
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("Done.\n\nAddressed: c1, c12", {"c1", "c12"}),
+        ("**Addressed:** [c1] and C2.", {"c1", "c2"}),
+        ("- addressed: c3", {"c3"}),
+        ("I have not addressed: c1 is wrong", set()),
+        ("[c1] greeter.py:2", set()),
+        ("Addressed: nothing, see docs/c1x", set()),
+    ],
+)
+def test_a_claim_is_a_line_of_its_own(text: str, ids: set[str]) -> None:
+    """Break: every id that the agent mentions: `c1 makes no sense` would count as handled."""
+    assert talk.claimed_in([text]) == ids
+
+
+def test_a_request_asks_for_the_claim() -> None:
+    """Break: a request that names other ids."""
+    text = talk.request_text(sent(2, 3).comments)
+    assert text.endswith("names the comments you addressed: Addressed: c1, c2")
+    assert "Addressed" not in talk.request_text(sent(None).comments)
