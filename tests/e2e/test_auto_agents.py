@@ -16,6 +16,7 @@ def work(number: int) -> str:
     ("count", "workers"), [(4, 1), pytest.param(6, 2, marks=pytest.mark.soak)], ids=["one worker", "two"]
 )
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) -> None:
     """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
     fleet.set_up(

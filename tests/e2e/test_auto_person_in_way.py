@@ -130,6 +130,7 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
     assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
     """The person is faster than the prompt: what was claimed is released, uncharged. Break: GiveUp for a refusal."""
     fleet = set_up(scripted)
@@ -235,6 +236,7 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
 
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
     set_up(fleet, **{"auto.task_timeout_secs": "5"})
@@ -253,6 +255,7 @@ def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 def test_when_an_item_is_off_the_list(scripted: Fleet) -> None:
     """Break: leave the item out for a worker that is held, or keep it when the person has let go.
 

@@ -90,6 +90,7 @@ def agent_of(fleet: Fleet) -> Seat:
     return Seat(pane, int(fleet.tmux("display-message", "-p", "-t", pane, "#{pane_pid}")))
 
 
+@pytest.mark.soak
 def test_whoever_notices_may_be_killed_too(scripted: Fleet) -> None:
     """Break: end them after the worker is offline; its launch, and so its children, would be unknown from then on."""
     scripted.set_up("adam")

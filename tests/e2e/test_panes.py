@@ -159,6 +159,7 @@ MOVES_OF_CLIENTS = ("swap-pane across sessions", "join-pane", "rename-session")
 
 @clients_in_soak
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.soak
 def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
     """Break: look for the pane in the session that the record names; or target `=session:%N`, which is another pane."""
     agent = ready(fleet)

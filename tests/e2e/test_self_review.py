@@ -272,6 +272,7 @@ def test_killed_between_the_stop_and_the_prompt(alone: Fleet, point: str) -> Non
     assert alone.log()[0] == f"{subject}, better"
 
 
+@pytest.mark.soak
 def test_killed_before_it_gives_up(alone: Fleet) -> None:
     """Break: look only for what is due, and not for what was refused."""
     alone.llmc("start", "--worker", "adam", "--prompt", task("Given up"))

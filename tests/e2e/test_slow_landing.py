@@ -168,6 +168,7 @@ def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fl
 
 
 @pytest.mark.parametrize("answer", [MERGE, "not like this"])
+@pytest.mark.soak
 def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fleet, answer: str) -> None:
     """What landed is completed; what is sent back is not changed again, but kept in the trash.
 

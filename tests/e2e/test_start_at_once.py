@@ -55,6 +55,7 @@ def test_as_many_callers_as_workers_and_one_more(scripted: Fleet, rounds: int) -
     assert sorted(answer["worker"] for code, answer in answers if code == 0) == list(WORKERS)
 
 
+@pytest.mark.soak
 def test_a_worker_with_a_draft_in_its_box_is_passed_over(scripted: Fleet) -> None:
     """Break: take the first idle worker whatever a person left there. Named, or as the only one, it is refused."""
     scripted.set_up("adam", "baker")
