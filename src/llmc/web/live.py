@@ -137,9 +137,6 @@ class Live:
         self.ended = True
         self.changed("fleet")
 
-    def revision(self, topics: Iterable[str]) -> int:
-        return sum(self.revisions[topic] for topic in topics)
-
     def next_change(self, topics: frozenset[str]) -> Waiter:
         """A future that ends with the next change of these topics."""
         waiter = Waiter(topics, asyncio.get_running_loop().create_future())

@@ -26,9 +26,9 @@ from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
 from llmc.web import acts, pages, take
 from llmc.web.guard import Guard, TooLarge, named
 from llmc.web.html import HERE, file_key, render
-from llmc.web.live import Live
+from llmc.web.live import ALIVE, Live
 from llmc.web.rules import access
-from llmc.web.stream import HOME, Stream
+from llmc.web.stream import HOME, Feeds, Stream
 
 Found = TypeVar("Found")
 
@@ -63,8 +63,7 @@ class Site:
         self.sign_ins, self.cookie, self.read_only = sign_ins, cookie, read_only
         self.unserved = tuple(command_line("--root", path, "web") for path in unserved)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
-        self._cache: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
-        self._turns: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._feeds = Feeds()
         inner = self._routes()
         self.app = Guard(
             Starlette(
@@ -202,23 +201,12 @@ class Site:
         name, about = query.pop("page", "attention"), query.pop("about", "")
         page = pages.page_named(live, name, about, query)
         key = (live.key, name, about, *(f"{one}={query[one]}" for one in sorted(query)))
-        return Stream(live, page, request.scope["home"], lambda: self.parts(live, page, key))
-
-    async def parts(self, live: Live, page: pages.Page, key: tuple[str, ...]) -> dict[str, str]:
-        """The live elements of a page; made once for all browsers that show it, each with `HOME` in its addresses."""
-        async with self._turns.setdefault(key, asyncio.Lock()):
-            revision = live.revision({*page.topics, "job", "fleet"})
-            known = self._cache.get(key)
-            if known is not None and known[0] == revision:
-                return known[1]
-            made = await self.in_thread(self._made_parts, live, page)
-            if len(self._cache) > 200:
-                self._cache.clear()
-                self._turns.clear()
-            self._cache[key] = (revision, made)
-            return made
+        topics = page.topics | {"job", "fleet", ALIVE}
+        feed = self._feeds.joined(key, live, topics, lambda: self.in_thread(self._made_parts, live, page))
+        return Stream(live, page, request.scope["home"], feed)
 
     def _made_parts(self, live: Live, page: pages.Page) -> dict[str, str]:
+        """The live elements of a page, with `HOME` in their addresses."""
         context = self._shared(live, page.name, HOME)
         names: tuple[str, ...] = COMMON
         try:
