@@ -1,5 +1,6 @@
 """The night as data: the digest with what a chart needs of it. The sums are the digest's own numbers. Pure but for `night`."""
 
+import math
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -13,9 +14,11 @@ from llmc.repo.project import Project
 from llmc.reports import digest
 from llmc.reports.rules.digest_parts import Digest
 
-HOUR_S = 3600.0
-#: a night of more hours is drawn in larger steps
+#: a period is drawn in the first of these steps, in seconds, that is not too short for it
+STEPS_S = (300.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 MOST_STEPS = 48
+#: a part of a step at the end that is not drawn as a step of its own: what the digest itself took
+LEAST_STEP = 0.05
 
 
 class Span(Struct, frozen=True):
@@ -56,7 +59,7 @@ def night_of(found: Digest, events: Iterable[Row], now: float) -> Night:
     """The series of a digest."""
     end = min(found.until_unix, now)
     step_s = _step(end - found.since_unix)
-    count = max(1, int(-(-(end - found.since_unix) // step_s)))
+    count = max(1, math.ceil((end - found.since_unix) / step_s - LEAST_STEP))
     starts = tuple(found.since_unix + at * step_s for at in range(count))
     rows = list(events)
     return Night(
@@ -71,8 +74,8 @@ def night_of(found: Digest, events: Iterable[Row], now: float) -> Night:
 
 
 def _step(length_s: float) -> float:
-    hours = max(1, int(-(-length_s // (HOUR_S * MOST_STEPS))))
-    return HOUR_S * hours
+    fits = (step_s for step_s in STEPS_S if length_s / step_s - LEAST_STEP <= MOST_STEPS)
+    return next(fits, length_s / MOST_STEPS)
 
 
 def _at(at: float, starts: tuple[float, ...], step_s: float) -> int:
