@@ -1,0 +1,95 @@
+"""The daemon as a node of a fleet: it shows that it lives, keeps its leases, and frees what lost nodes had."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from llmc.attention import raising
+from llmc.auto.auto_run import Run
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError
+from llmc.fleet import nodes
+from llmc.fleet.database import DatabaseGone
+from llmc.fleet.rules import beat_s
+from llmc.records.state import State
+from llmc.repo.project import Project, agent_for
+from llmc.tasks.shared import open_shared
+
+#: the attention item while the database does not answer
+DATABASE = "fleet:database"
+
+
+class Node:
+    def __init__(
+        self, project: Project, run: Run, threads: ThreadPoolExecutor, heard_again: Callable[[], None]
+    ) -> None:
+        """`heard_again`: the database answers again, so what was not heard in between has to be looked for."""
+        self._project = project
+        self._run = run
+        self._threads = threads
+        self._heard_again = heard_again
+        self._own = nodes.membership(project)
+        self._tasks = open_shared(project)
+        self._beating = nodes.Beating(self._own, self._tasks.list_name)
+        self._client = ""
+        self._is_gone = False
+        self._is_beating = False
+        self._next = 0.0
+
+    def start(self) -> None:
+        """Take the node's name; refused while another daemon has it. The first beat comes with the first tick."""
+        self._beating.start()
+        self._client = agent_for(self._project).version()
+
+    def tick(self, state: State) -> None:
+        """Once a second, in the daemon's loop."""
+        if not self._is_beating and monotonic() >= self._next:
+            self._is_beating = True
+            self._next = monotonic() + beat_s(self._own.lease_s)
+            asyncio.get_running_loop().run_in_executor(self._threads, self._beat, state)
+
+    def _beat(self, state: State) -> None:
+        try:
+            self._look(state)
+        except DatabaseGone as error:
+            self._gone(error)
+        except LlmcError as error:
+            self._run.say(f"fleet: {error.message}")
+        finally:
+            self._is_beating = False
+
+    def _look(self, state: State) -> None:
+        workers = {str(name): str(record.status) for name, record in state.workers.items()}
+        held = [record.assignment.claim for record in state.workers.values() if record.assignment]
+        pulse = self._beating.beat([int(claim) for claim in held if claim.isdigit()], workers, self._client)
+        self._answers()
+        if not pulse.state:
+            self._run.drain(f"node {self._own.node} was removed from the fleet, or runs elsewhere")
+        elif pulse.state == "draining":
+            self._run.drain(f"node {self._own.node} is draining")
+        if pulse.expired:
+            for task, node in self._tasks.expire():
+                self._run.say(f"task {task} is free again: node {node} did not renew its lease")
+        if pulse.ready:
+            self._run.on_change()
+
+    def _gone(self, error: DatabaseGone) -> None:
+        """Nothing is claimed and nothing lands; the agents finish their turns."""
+        if not self._is_gone:
+            self._is_gone = True
+            self._run.say(f"{error.message}; no task starts or lands until it answers")
+            text = f"{error.message}. No task starts or lands until the database answers"
+            about = {"kind": "fleet", "severity": "blocked", "who": self._own.node, "text": text}
+            raising.sync(self._project, (DATABASE,), {DATABASE: {**about, "next": "llmc fleet status"}})
+
+    def _answers(self) -> None:
+        if self._is_gone:
+            self._is_gone = False
+            self._run.say("the fleet's database answers again")
+            self._heard_again()
+        raising.sync(self._project, (DATABASE,), {})
+
+    def stop(self) -> None:
+        with contextlib.suppress(LlmcError):
+            self._beating.stop()
