@@ -152,8 +152,8 @@ class AutoMode:
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
-        self._node = _node_of(project, self._run, pool, self._hear_again)
         self._project = project
+        self._node = self._as_node() if project.config.fleet.database else None
         self._watch: Watching | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,6 +165,11 @@ class AutoMode:
         self._base_next = 0.0
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
+
+    def _as_node(self) -> "Node":
+        from llmc.daemon.node import Node
+
+        return Node(self._project, self._run, self._log, self._threads, self._hear_again)
 
     def prepare(self) -> None:
         """Check everything before an agent starts; then set up workers, and settle what a crash left."""
@@ -474,17 +479,6 @@ class AutoMode:
 
     def _note(self, text: str) -> None:
         self._project.store.note("auto", text)
-
-
-def _node_of(
-    project: Project, run: Run, pool: ThreadPoolExecutor, heard_again: Callable[[], None]
-) -> "Node | None":
-    """This daemon in its fleet; None if its root works alone."""
-    if not project.config.fleet.database:
-        return None
-    from llmc.daemon.node import Node
-
-    return Node(project, run, pool, heard_again)
 
 
 def not_ours(workers: Mapping[WorkerName, WorkerRecord], auto: AutoMode | None) -> set[WorkerName]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,11 +23,17 @@ DATABASE = "fleet:database"
 
 class Node:
     def __init__(
-        self, project: Project, run: Run, threads: ThreadPoolExecutor, heard_again: Callable[[], None]
+        self,
+        project: Project,
+        run: Run,
+        log: logging.Logger,
+        threads: ThreadPoolExecutor,
+        heard_again: Callable[[], None],
     ) -> None:
         """`heard_again`: the database answers again, so what was not heard in between has to be looked for."""
         self._project = project
         self._run = run
+        self._log = log
         self._threads = threads
         self._heard_again = heard_again
         self._own = nodes.membership(project)
@@ -55,7 +62,9 @@ class Node:
         except DatabaseGone as error:
             self._gone(error)
         except LlmcError as error:
-            self._run.say(f"fleet: {error.message}")
+            self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
+        except Exception:
+            self._log.exception("bug in the heartbeat of the node", extra={"action": "beat_failed"})
         finally:
             self._is_beating = False
 
@@ -80,7 +89,7 @@ class Node:
             self._is_gone = True
             self._run.say(f"{error.message}; no task starts or lands until it answers")
             text = f"{error.message}. No task starts or lands until the database answers"
-            about = {"kind": "fleet", "severity": "blocked", "who": self._own.node, "text": text}
+            about = {"kind": "database", "severity": "blocked", "who": self._own.node, "text": text}
             raising.sync(self._project, (DATABASE,), {DATABASE: {**about, "next": "llmc fleet status"}})
 
     def _answers(self) -> None:

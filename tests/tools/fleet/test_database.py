@@ -120,6 +120,13 @@ def test_the_password_is_in_no_error(url: str) -> None:
         assert secret not in said
 
 
+def test_what_the_server_repeats_is_hidden(postgres: Postgres) -> None:
+    """Break: pass on what the server says; a password in the wrong place comes back as a name."""
+    url = postgres.address("typed-twice").replace("llmc@", "llmc:typed-twice@")
+    with pytest.raises(DatabaseGone, match=r'database "\*\*\*" does not exist'):
+        Database(url).rows("select 1")
+
+
 def test_an_address_has_no_password() -> None:
     assert database_address("postgresql://a:b@h:5/d?sslmode=require&password=b") == "postgresql://a@h:5/d"
     assert database_address("postgresql://a@/d?host=/run/x&password=b") == "postgresql://a@/d?host=/run/x"

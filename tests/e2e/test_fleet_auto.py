@@ -1,0 +1,145 @@
+"""Auto mode on several machines: two daemons with roots of their own, one database, one bare repository."""
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.auto import commit, until, wait_for
+from tests.support.fleet import Fleet
+from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
+from tests.support.postgres import Postgres
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A server that a test may stop."""
+    made = Postgres()
+    yield made
+    made.close()
+
+
+def add(node: Fleet, number: int, *lines: str, after: tuple[int, ...] = ()) -> None:
+    options = [word for other in after for word in ("--after", str(other))]
+    in_root(node, "tasks", "add", f"Do {number}", "-d", "\n".join(lines) or commit(number), *options)
+
+
+def all_done(database: str) -> bool:
+    return set(states(database).values()) == {"completed"}
+
+
+def test_two_nodes_work_off_one_queue(database: str) -> None:
+    """Break: claim without the lock on the row; or order by anything but the graph."""
+    dice = random.Random(1)
+    with fleet_of(("one", "two"), database) as nodes:
+        one, two = nodes.values()
+        needs = {
+            number: tuple(dice.sample(range(1, number), min(number - 1, dice.randrange(3))))
+            for number in range(1, 13)
+        }
+        for number, after in needs.items():
+            add(one if number % 2 else two, number, after=after)
+        for node in nodes.values():
+            up(node, "--concurrency", "2")
+        wait_for(one, lambda: all_done(database), 90)
+        claimed = attempts(database)
+        assert {task: len(by) for task, by in claimed.items()} == {str(number): 1 for number in needs}
+        assert {by for nodes in claimed.values() for by in nodes} == {"one", "two"}, "both were at it"
+        order = [int(subject.removeprefix("Task ")) for subject in landed(one)]
+        assert sorted(order) == sorted(needs), "each landed once"
+        assert all(order.index(other) < order.index(number) for number in needs for other in needs[number])
+        seen = {row["name"]: row for row in two.llmc("fleet", "nodes", "--json", cwd=two.root).json}
+        assert {row["state"] for row in seen.values()} == {"up"}
+        assert set(seen["one"]["workers"]) == {"auto-1", "auto-2"}
+        assert "12 completed" in in_root(two, "fleet", "status")
+        for node in nodes.values():
+            in_root(node, "down")
+        assert {row["state"] for row in one.llmc("fleet", "nodes", "--json", cwd=one.root).json} == {"down"}
+
+
+def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
+    """Break: leave out the lease; the task would wait for its node for ever."""
+    with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
+        one, two = nodes.values()
+        add(one, 1, "@hang")
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: attempts(database).get("1") == ["one"])
+        one.kill_daemon()
+        in_root(two, "tasks", "add", "Do 2", "-d", commit(2))
+        up(two, "--concurrency", "2")
+        wait_for(two, lambda: attempts(database).get("1") == ["one", "two"], 30)
+        assert "node one did not renew its lease" in (two.root / "logs/auto.log").read_text()
+        wait_for(two, lambda: states(database)["2"] == "completed")
+        assert {
+            row["name"]: row["state"] for row in two.llmc("fleet", "nodes", "--json", cwd=two.root).json
+        } == {
+            "one": "silent",
+            "two": "up",
+        }
+
+
+def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
+    """Break: let a holder land without asking for its token."""
+    with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
+        one, two = nodes.values()
+        gate = one.dir / "go"
+        add(one, 1, commit(1, until(gate)))
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: attempts(database).get("1") == ["one"])
+        pid = one.daemon_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            up(two, "--concurrency", "1")
+            wait_for(two, lambda: attempts(database).get("1") == ["one", "two"], 30)
+            gate.touch()
+            wait_for(two, lambda: states(database) == {"1": "completed"}, 30)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for(one, lambda: one.record("auto-1")["assignment"] is None, 30)
+        assert landed(two) == ["Task 1"], "it landed once"
+        add(two, 2)
+        wait_for(two, lambda: all_done(database), 30)
+
+
+def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> None:
+    """Break: end auto mode when the database is gone; or land without it."""
+    database = server.new()
+    with fleet_of(("one",), database) as nodes:
+        (one,) = nodes.values()
+        gate = one.dir / "go"
+        add(one, 1, commit(1, until(gate)))
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: one.record("auto-1")["status"] == "working")
+        server.stop()
+        wait_for(one, lambda: "database" in [item["kind"] for item in attention(one)], 30)
+        gate.touch()
+        wait_for(one, lambda: one.record("auto-1")["status"] == "needs_review", 30)
+        assert landed(one) == []
+        assert "does not answer" in one.llmc("status", cwd=one.root).out
+        server.start()
+        wait_for(one, lambda: all_done(database), 40)
+        assert landed(one) == ["Task 1"]
+        wait_until(lambda: attention(one) == [])
+        assert attempts(database) == {"1": ["one"]}
+
+
+def attention(node: Fleet) -> list[dict[str, str]]:
+    return list(node.llmc("status", "--json", cwd=node.root).json["attention"])
+
+
+def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str) -> None:
+    with fleet_of(("one", "two"), database) as nodes:
+        one, two = nodes.values()
+        up(one, "--concurrency", "1")
+        wait_until(lambda: "up" in in_root(two, "fleet", "nodes"))
+        two.configure({"fleet.node": "one"})
+        refused = two.llmc("up", "--detach", "--auto", "--no-canary", cwd=two.root, code=1)
+        assert "the name one belongs to another root" in refused.err
+        two.configure({"fleet.node": "two"})
+        in_root(two, "fleet", "drain", "one")
+        wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)
+        assert "node one is draining" in (one.root / "logs/auto.log").read_text()
+        in_root(two, "fleet", "leave", "one")
