@@ -87,6 +87,8 @@ class Database:
                     return work(cursor)
         except psycopg.errors.TransactionRollback as error:
             raise _Met(f"the database did not settle a conflict: {error.sqlstate}") from None
+        except psycopg.errors.UniqueViolation as error:
+            raise Refused(f"this is in the fleet's database already: {error.diag.message_detail}") from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise LlmcError(
                 f"the database refuses this to the user of {self.address}: {error.diag.message_primary}",

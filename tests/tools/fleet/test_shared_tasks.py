@@ -220,27 +220,26 @@ def test_two_nodes_work_off_a_graph_each_task_once(open_shared: OpenShared, data
     for number in range(60):
         after = chance.sample(sorted(needs), min(number, chance.randrange(4)))
         needs[add(first, f"Do {number}", after=tuple(after)).id] = after
-    order: list[str] = []
-    turn = threading.Lock()
 
     def work(source: SharedTasks) -> None:
-        while len(order) < len(needs):
-            found = source.take_next("auto-1", ())
-            if found is None:
-                continue
-            with turn:
-                order.append(found[0].id)
-                assert set(needs[found[0].id]) <= done, "what it needs is completed"
-            source.finish(found[1], "c0ffee")
-            done.add(found[0].id)
+        while set(waits(database)) != {task for task, *_ in entries(database, "completed")}:
+            if (found := source.take_next("auto-1", ())) is not None:
+                source.finish(found[1], "c0ffee")
 
-    done: set[str] = set()
     threads = [threading.Thread(target=work, args=(open_shared(f"n{number}"),)) for number in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(order) == sorted(needs), "each one once"
+    claimed, completed = entries(database, "claimed"), dict(entries(database, "completed"))
+    assert sorted(task for task, _ in claimed) == sorted(needs), "each one once"
+    assert all(completed[other] < seq for task, seq in claimed for other in needs[task])
+
+
+def entries(url: str, action: str) -> list[tuple[str, int]]:
+    """Which tasks had this done to them, and when."""
+    with psycopg.connect(url) as db:
+        return db.execute("select task, seq from llmc.entry where action = %s", (action,)).fetchall()
 
 
 def test_an_entry_that_appears_late_is_in_the_books(open_shared: OpenShared, database: str) -> None:

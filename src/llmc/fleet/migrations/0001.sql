@@ -59,6 +59,10 @@ create index task_claimed on llmc.task (lease_until) where claim is not null;
 create index task_of_node on llmc.task (node) where claim is not null;
 create index task_held on llmc.task (list) where held <> '' and status <> 'completed' and not removed;
 
+-- A file is imported once.
+create unique index task_of_file on llmc.task (list, (metadata #>> '{llmc,key}'))
+    where metadata #>> '{llmc,key}' like 'file:%';
+
 create table llmc.dependency (
     list text not null,
     task text not null,
