@@ -5,8 +5,10 @@ import random
 import signal
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
+from tests.support import goals
 from tests.support.auto import commit, until, wait_for
 from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
@@ -143,3 +145,37 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
         wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)
         assert "node one is draining" in (one.root / "logs/auto.log").read_text()
         in_root(two, "fleet", "leave", "one")
+
+
+def test_a_goal_is_driven_by_one_node_and_worked_on_by_all(database: str) -> None:
+    """Break: let every node drive the goals; or forget the goals of a node that is gone."""
+    with fleet_of(("one", "two"), database, **goals.QUICK, **{"fleet.lease_secs": "3"}) as nodes:
+        one, two = nodes.values()
+        gate = one.dir / "go"
+        first = [goals.leaf(number, goals.commit(number, until(gate))) for number in range(1, 4)]
+        made = goals.plan([first], [[goals.leaf(4)]])
+        one.configure({"overseer.goals.planner.command": goals.planner(one, made)})
+        for node in nodes.values():
+            up(node, "--concurrency", "1")
+        goal = str(one.llmc("goal", "create", "--title", "The goal", "--json", cwd=one.root).json["goalId"])
+
+        def part(node: Fleet) -> str:
+            return str(node.llmc("goal", "show", goal, "--json", cwd=node.root).json["status"])
+
+        wait_for(one, lambda: drivers(database) != [], 30)
+        driver = nodes[drivers(database)[0]]
+        other = two if driver is one else one
+        wait_for(other, lambda: len(attempts(database)) == 2, 60)
+        driver.kill_daemon()
+        gate.touch()
+        wait_for(other, lambda: part(other) == "completed", 90)
+        assert sorted(landed(one)) == [f"Part {number}" for number in range(1, 5)], "each part landed once"
+        assert landed(one)[-1] == "Part 4"
+        assert drivers(database) == [name for name, node in nodes.items() if node is other]
+
+
+def drivers(database: str) -> list[str]:
+    """The node that drives the goals now."""
+    with psycopg.connect(database) as db:
+        rows = db.execute("select node from llmc.lease where name = 'goals' and until > now()").fetchall()
+    return [node for (node,) in rows]

@@ -5,14 +5,14 @@ The URL has a password, so it stays in here: no error, log or result carries it,
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmc.base import urls
 from llmc.base.clock import monotonic
-from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused
+from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused, StateError
 from llmc.fleet import statements
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Database:
         self._url = url
         self._turn = threading.RLock()
         self._open: Connection[dict[str, Any]] | None = None
+        self._session: Sql | None = None
         self._not_before = 0.0
         self._problem = ""
 
@@ -96,6 +97,27 @@ class Database:
             ) from None
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise self._gone(error) from None
+
+    @contextmanager
+    def session(self, schema: str, *, read_only: bool = False) -> "Iterator[Sql]":
+        """A transaction on the tables of a schema; what is not committed is rolled back.
+
+        A read inside of another transaction sees what that one sees.
+        """
+        with self._turn:
+            if self._session is not None:
+                assert read_only, f"nested transaction on {self.address}"
+                yield self._session
+                return
+            sql = Sql(self._connection(), self._gone)
+            sql.execute("begin" + (" isolation level repeatable read, read only" if read_only else ""))
+            try:
+                sql.execute(f"set local search_path to {schema}")
+                self._session = sql
+                yield sql
+            finally:
+                self._session = None
+                sql.rollback()
 
     def _connection(self) -> "Connection[dict[str, Any]]":
         if self._open is None or self._open.closed:
@@ -210,6 +232,40 @@ class Database:
             return VERSION - found
 
 
+class Sql:
+    """A transaction that takes statements with `?`, as SQLite has them."""
+
+    def __init__(self, db: "Connection[dict[str, Any]]", gone: Callable[[Exception], DatabaseGone]) -> None:
+        self._db = db
+        self._gone = gone
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> "Cursor[tuple[Any, ...]]":
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        try:
+            cursor = self._db.cursor(row_factory=tuple_row)
+            return cursor.execute(statement.replace("?", "%s"), values or None)
+        except psycopg.IntegrityError as error:
+            raise StateError(f"the fleet's database refused a change: {error.diag.message_primary}") from None
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._gone(error) from None
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        for values in rows:
+            self.execute(statement, values)
+
+    def commit(self) -> None:
+        self.execute("commit")
+
+    def rollback(self) -> None:
+        """End a transaction that was not committed."""
+        from psycopg.pq import TransactionStatus
+
+        if self._db.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+            self.execute("rollback")
+
+
 class Listening:
     """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
 
@@ -263,11 +319,12 @@ def driver() -> None:
         ) from error
 
 
-#: by URL: one connection per process and database
-_databases: dict[str, Database] = {}
+#: by URL and use: a long transaction of one does not keep the other waiting
+_databases: dict[tuple[str, str], Database] = {}
 _opening = threading.Lock()
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, use: str = "tasks") -> Database:
+    """The connection of this process to a database."""
     with _opening:
-        return _databases.setdefault(url, Database(url))
+        return _databases.setdefault((url, use), Database(url))

@@ -136,6 +136,11 @@ def leave(project: Project, name: str) -> Node:
     return node
 
 
+def has_lease(own: Membership, name: str) -> bool:
+    """Whether this node does what one node at a time does; the heartbeat keeps the lease."""
+    return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
+
+
 class Pulse(Struct, frozen=True):
     """What a heartbeat found."""
 
@@ -178,4 +183,7 @@ class Beating:
         return Pulse(row["state"] or "", row["expired"], row["ready"])
 
     def stop(self) -> None:
-        self._own.database.rows(statements.STOP, {"node": self._own.node, "daemon": self._daemon})
+        values = {"node": self._own.node, "daemon": self._daemon}
+        self._own.database.do(
+            lambda rows: [rows.execute(sql, values) for sql in (statements.END_LEASES, statements.STOP)]
+        )

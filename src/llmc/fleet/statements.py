@@ -36,6 +36,8 @@ returning name"""
 _BEAT = """
 with renewed as (
     update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
+), kept as (
+    update llmc.lease set until = now() + %(lease)s where node = %(node)s and until > now()
 ), beat as (
     update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s
     where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
@@ -48,6 +50,14 @@ DRAIN = "update llmc.node set state = %(state)s where name = %(node)s returning 
 LEAVE = "delete from llmc.node where name = %(node)s returning name"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
+
+#: one node at a time has a lease; who has it keeps it
+LEASE = """
+insert into llmc.lease as l (name, node, until) values (%(name)s, %(node)s, now() + %(lease)s)
+on conflict (name) do update set node = excluded.node, until = excluded.until
+    where l.node = excluded.node or l.until < now()
+returning name"""
+END_LEASES = "delete from llmc.lease where node = %(node)s"
 
 # Tasks
 

@@ -85,7 +85,7 @@ def _free_unowned(project: Project, task_id: str) -> str:
 def _goals(at: Sight) -> list[tuple[str, str]]:
     """What blocks goals, each with its fix."""
     store = open_store(at.project)
-    if not store.path.exists():
+    if not store.exists():
         return []
     try:
         with store.reading() as found:
