@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tests.e2e.test_auto_budgets import say
 from tests.support import goals
-from tests.support.auto import commit, until, wait_for
+from tests.support.auto import auto, commit, until, wait_for
 from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
 from tests.support.postgres import Postgres
@@ -179,3 +180,34 @@ def drivers(database: str) -> list[str]:
     with psycopg.connect(database) as db:
         rows = db.execute("select node from llmc.lease where name = 'goals' and until > now()").fetchall()
     return [node for (node,) in rows]
+
+
+def test_a_limit_and_a_budget_are_those_of_all_nodes(database: str) -> None:
+    """Break: count only what this node used; or go on while the account waits for its limit to end."""
+    config = {"fleet.lease_secs": "2", "auto.limit_backoff_secs": "6", "auto.budget.day_tokens": "6000"}
+    with fleet_of(("one", "two"), database, **config) as nodes:
+        one, two = nodes.values()
+        up(two, "--concurrency", "1")
+        wait_until(lambda: "up" in in_root(two, "fleet", "nodes"))
+        two_gate = two.dir / "go"
+        add(two, 1, commit(1, until(two_gate)))
+        wait_for(two, lambda: attempts(database).get("1") == ["two"])
+        add(one, 2, "@limit 1", f"@on-resume {commit(2).removeprefix('@')}")
+        up(one, "--concurrency", "1")
+        wait_for(two, lambda: "node one:" in parked_reason(two), 30)
+        two_gate.touch()
+        wait_for(one, lambda: all_done(database), 60)
+        assert sorted(landed(one)) == ["Task 1", "Task 2"], "what was under way landed, and work went on"
+        add(one, 3, say(5000), commit(3))
+        add(one, 4, say(5000), commit(4), after=(3,))
+        add(one, 5, commit(5), after=(4,))
+        wait_for(one, lambda: all("budget" in parked_cause(node) for node in nodes.values()), 60)
+        assert states(database)["5"] == "pending"
+
+
+def parked_reason(node: Fleet) -> str:
+    return str(auto(node).get("parked_reason", ""))
+
+
+def parked_cause(node: Fleet) -> str:
+    return str(auto(node).get("parked_cause", ""))

@@ -5,15 +5,19 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 
 from llmc.attention import raising
+from llmc.auto import parks
 from llmc.auto.auto_run import Run
-from llmc.base.clock import monotonic
+from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.fleet import nodes
 from llmc.fleet.database import DatabaseGone
+from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import beat_s
 from llmc.records.state import State
+from llmc.records.worker import Cause, Spent, Tokens
 from llmc.repo.project import Project, agent_for
 from llmc.tasks.shared import open_shared
 
@@ -41,6 +45,8 @@ class Node:
         self._beating = nodes.Beating(self._own, self._tasks.list_name)
         self._client = ""
         self._is_gone = False
+        #: the end of a park that began on another node
+        self._follows = 0.0
         self._is_beating = False
         self._next = 0.0
 
@@ -69,10 +75,9 @@ class Node:
             self._is_beating = False
 
     def _look(self, state: State) -> None:
-        workers = {str(name): str(record.status) for name, record in state.workers.items()}
-        held = [record.assignment.claim for record in state.workers.values() if record.assignment]
-        pulse = self._beating.beat([int(claim) for claim in held if claim.isdigit()], workers, self._client)
+        pulse = self._beating.beat(self._life(state))
         self._answers()
+        self._heed(pulse)
         if not pulse.state:
             self._run.drain(f"node {self._own.node} was removed from the fleet, or runs elsewhere")
         elif pulse.state == "draining":
@@ -82,6 +87,38 @@ class Node:
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
         if pulse.ready:
             self._run.on_change()
+
+    def _life(self, state: State) -> Life:
+        held = [record.assignment.claim for record in state.workers.values() if record.assignment]
+        day, run = self._run.spending.own(self._project)
+        return Life(
+            claims=[int(claim) for claim in held if claim.isdigit()],
+            workers={str(name): str(record.status) for name, record in state.workers.items()},
+            client=self._client,
+            day=date.today().isoformat(),
+            used=Used(day.cost, day.tokens.new, run.cost, run.tokens.new),
+            park=self._park(state),
+        )
+
+    def _park(self, state: State) -> Park | None:
+        """A park that began here; one that follows another node's is not told on, or it would never end."""
+        auto = state.auto
+        own = auto.parked_until_unix != self._follows and auto.parked_cause != Cause.BUDGET
+        wait_s = auto.parked_until_unix - now_unix()
+        return Park(auto.parked_cause, auto.parked_reason, wait_s) if own and wait_s > 0 else None
+
+    def _heed(self, pulse: Pulse) -> None:
+        """Budgets and limits are of the account, whichever node used them."""
+        used = pulse.used
+        self._run.spending.others = (
+            Spent(cost=used.day_cost, tokens=Tokens(input_tokens=used.day_tokens)),
+            Spent(cost=used.run_cost, tokens=Tokens(input_tokens=used.run_tokens)),
+        )
+        if pulse.park is not None:
+            park = pulse.park
+            reason = f"node {park.node}: {park.reason}"
+            until = parks.follow(self._run, self._project, Cause(park.cause), reason, park.wait_s)
+            self._follows = until or self._follows
 
     def _gone(self, error: DatabaseGone) -> None:
         """Nothing is claimed and nothing lands; the agents finish their turns."""

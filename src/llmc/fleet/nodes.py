@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from llmc import __version__
 from llmc.base.errors import NotFound, Refused, UsageError
@@ -141,6 +142,39 @@ def has_lease(own: Membership, name: str) -> bool:
     return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
 
 
+class Park(Struct, frozen=True):
+    """A node waits for a limit of the account to end."""
+
+    cause: str
+    reason: str
+    #: how long, from now
+    wait_s: float
+    node: str = ""
+
+
+class Used(Struct, frozen=True):
+    """What was used of the budgets, in dollars and tokens."""
+
+    day_cost: float = 0.0
+    day_tokens: int = 0
+    run_cost: float = 0.0
+    run_tokens: int = 0
+
+
+class Life(Struct, frozen=True):
+    """What a node shows of itself with a heartbeat."""
+
+    #: tokens of its claims
+    claims: Collection[int] = ()
+    #: name -> status
+    workers: Mapping[str, str] = {}
+    client: str = ""
+    #: the calendar day that `used` is about
+    day: str | None = None
+    used: Used = Used()
+    park: Park | None = None
+
+
 class Pulse(Struct, frozen=True):
     """What a heartbeat found."""
 
@@ -150,6 +184,10 @@ class Pulse(Struct, frozen=True):
     expired: bool
     #: a task of the list is ready
     ready: bool
+    #: by all other nodes
+    used: Used = Used()
+    #: the longest park of another node
+    park: Park | None = None
 
 
 class Beating:
@@ -170,17 +208,27 @@ class Beating:
             raise Refused(f"node {own.node} has not joined the fleet", hint="Join it: llmc fleet join")
         raise _name_taken(own)
 
-    def beat(self, claims: Collection[int], workers: Mapping[str, str], client: str) -> Pulse:
+    def beat(self, life: Life) -> Pulse:
+        park = life.park
         values = {
             **self._own.values,
             "daemon": self._daemon,
             "list": self._list,
-            "claims": list(claims),
-            "workers": json.dumps(dict(workers)),
-            "client": client,
+            "claims": list(life.claims),
+            "workers": json.dumps(dict(life.workers)),
+            "client": life.client,
+            "day": life.day,
+            **asdict(life.used),
+            "parked": timedelta(seconds=park.wait_s) if park else None,
+            "parked_cause": park.cause if park else "",
+            "parked_reason": park.reason if park else "",
         }
         row = self._own.database.rows(statements.BEAT, values)[0]
-        return Pulse(row["state"] or "", row["expired"], row["ready"])
+        used = Used(**{name: row[name] for name in Used.__struct_fields__})
+        parked = None
+        if row["parked_node"]:
+            parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
+        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked)
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

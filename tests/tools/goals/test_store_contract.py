@@ -238,8 +238,8 @@ def test_nodes_that_left_the_plan_are_kept(store: AnyGoalStore) -> None:
 
 
 @pytest.mark.req("3-X18", "3-012")
-def test_updates_of_many_threads_do_not_mix(store: AnyGoalStore) -> None:
-    """Break: make `_writers` locks that several may hold, and `BEGIN` a plain one."""
+def test_updates_of_many_writers_do_not_mix(store: AnyGoalStore, opened: Opened) -> None:
+    """Break: make `_writers` locks that several may hold, and `BEGIN` a plain one; or leave out ALONE."""
     store.apply(Change(goal=goal(budget_usd=0.0)))
     inside: list[int] = []
     most: list[int] = []
@@ -252,8 +252,9 @@ def test_updates_of_many_threads_do_not_mix(store: AnyGoalStore) -> None:
         return Change(goal=new, events=(event("count"),))
 
     def work() -> None:
+        own = opened()
         for _ in range(10):
-            store.update(GOAL, add)
+            own.update(GOAL, add)
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for one in threads:

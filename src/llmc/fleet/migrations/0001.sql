@@ -14,6 +14,16 @@ create table llmc.node (
     workers json not null default '{}',
     -- the daemon that has the name; '' while none runs
     daemon text not null default '',
+    -- what it has used: on its calendar day, and since its daemon started
+    day date,
+    day_cost float8 not null default 0,
+    day_tokens bigint not null default 0,
+    run_cost float8 not null default 0,
+    run_tokens bigint not null default 0,
+    -- a limit of the account stopped it, and so stops all
+    parked_until timestamptz,
+    parked_cause text not null default '',
+    parked_reason text not null default '',
     joined timestamptz not null default now(),
     seen timestamptz not null default now()
 );
