@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import (
     accept,
     auto_throughput,
+    fleet,
     goals,
     growth,
     hook_sender,
@@ -46,6 +47,7 @@ BENCHES = {
         task_rescan,
         idle_auto,
         goals,
+        fleet,
         growth,
         screen,
         web,

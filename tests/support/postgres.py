@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -25,6 +25,8 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "log_min_messages": "fatal",
 }
+#: of a server whose data outlives a crash of the machine
+DURABLE = {**SETTINGS, "fsync": "on", "full_page_writes": "on", "shared_buffers": "256MB"}
 
 
 def program(name: str) -> str:
@@ -39,7 +41,8 @@ def program(name: str) -> str:
 class Postgres:
     """One server. `url` names a new, empty database."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._settings = settings
         self.dir = Path(tempfile.mkdtemp(prefix="pg-"))
         self._as = "nobody" if os.geteuid() == 0 else None  # initdb refuses root
         if self._as is not None:
@@ -59,7 +62,7 @@ class Postgres:
         return f"postgresql://llmc@/{database}?host={self.dir}{options}"
 
     def start(self) -> None:
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         argv = [program("postgres"), "-D", str(self.data), "-k", str(self.dir), *settings]
         log = (self.dir / "log").open("ab")
         with log:
