@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 
 import psycopg
@@ -127,6 +128,13 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
         assert landed(one) == ["Task 1"]
         wait_until(lambda: attention(one) == [])
         assert attempts(database) == {"1": ["one"]}
+        began = time.monotonic()
+        add(one, 2)
+        wait_for(one, lambda: "2" in attempts(database))
+        assert time.monotonic() - began < 8, (
+            "it hears of new tasks again, and does not wait for its next look"
+        )
+        in_root(one, "down")
 
 
 def attention(node: Fleet) -> list[dict[str, str]]:

@@ -24,6 +24,9 @@ def fleet_of(names: tuple[str, ...], database: str, **config: str) -> Iterator[d
             node.configure(auto_config(node, **{**own, **config}))
             in_root(node, "fleet", "init" if node is first else "join")
         yield nodes
+        for name, node in nodes.items():
+            log = node.root / "logs/daemon.jsonl"
+            assert not log.exists() or '"bug' not in log.read_text(), f"{name}: {log.read_text()}"
     finally:
         for node in nodes.values():
             node.close()

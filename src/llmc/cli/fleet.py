@@ -51,7 +51,9 @@ def init(project: Project, as_json: bool) -> None:
     """
     done = service.init(project)
     what = f"applied {done.migrations} migrations" if done.migrations else "the tables are up to date"
-    say_or_json(f"{done.database}: {what}\nnode {done.node.name} joined the fleet", _joined(done), as_json)
+    if not as_json:
+        say(f"{done.database}: {what}")
+    say_or_json(f"node {done.node.name} joined the fleet", _joined(done), as_json)
 
 
 @fleet.command("join")

@@ -6,7 +6,7 @@ The URL has a password, so it stays in here: no error, log or result carries it,
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -270,18 +270,17 @@ class Listening:
     """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
 
     def __init__(self, database: Database) -> None:
-        self._silent = os.eventfd(0, os.EFD_CLOEXEC)
         self._db: Connection[dict[str, Any]] | None = None
-        with suppress(DatabaseGone):
+        try:
             self._db = database.connect()
             self._db.execute(f"listen {statements.CHANNEL}")
-
-    @property
-    def is_deaf(self) -> bool:
-        return self._db is None
+            # Of our own: the driver closes its socket when the server is gone, while somebody waits for it.
+            self._fd = os.dup(self._db.fileno())
+        except DatabaseGone:
+            self._fd = os.eventfd(0, os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        return self._db.fileno() if self._db is not None else self._silent
+        return self._fd
 
     def heard(self) -> bool:
         import psycopg
@@ -296,7 +295,7 @@ class Listening:
         return True
 
     def close(self) -> None:
-        os.close(self._silent)
+        os.close(self._fd)
         if self._db is not None:
             self._db.close()
 

@@ -79,6 +79,7 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
         db.rows("select 1")
     assert "llmc fleet status" in gone.value.hint
     wait_until(lambda: not listening.heard())  # it may have missed something
+    assert listening.fileno() >= 0, "who waits for it can still let go of it"
     deaf = Listening(db)
     assert deaf.heard()
     own_server.start()

@@ -9,12 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.base.names import TaskId, TaskKey
+from llmc.fleet.database import Database
+from llmc.fleet.nodes import Membership
+from llmc.goals.store.shared_goals import SharedGoals
 from llmc.records.books import MAX_ATTEMPTS, Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft, new_task
 from llmc.tasks.shared import SharedTasks
 from llmc.tasks.source import StaleClaim
+from tests.support.goal_records import GOAL, full_change
 from tests.support.shared_tasks import OpenShared
 
 
@@ -267,3 +271,27 @@ def test_text_that_postgres_does_not_take_is_stored_all_the_same(open_shared: Op
     claim = took(source, "auto-1")
     source.release(claim, hostile, cause=hostile, counts=True)
     assert source.books().attempts(key) == 1
+
+
+def test_a_node_needs_no_more_than_the_documented_rights(open_shared: OpenShared, database: str) -> None:
+    """Break: use something that only the owner of the tables may do."""
+    open_shared()
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("drop role if exists node_role")
+        db.execute("create role node_role login")
+        for schema in ("llmc", "llmc_goals"):
+            db.execute(f"grant usage on schema {schema} to node_role")
+            db.execute(f"grant select, insert, update, delete on all tables in schema {schema} to node_role")
+            db.execute(f"grant usage on all sequences in schema {schema} to node_role")
+    limited = Database(database.replace("llmc@", "node_role@"))
+    source = SharedTasks(Membership(limited, "two", "id", "host:/", 60.0), "plan")
+    one = add(source, "One")
+    add(source, "Two", after=(one.id,))
+    claim = took(source)
+    source.about_to_land(claim, "c0ffee")
+    source.finish(claim, "c0ffee")
+    source.release(took(source), "stopped")
+    assert source.expire() == []
+    SharedGoals(limited).apply(full_change())
+    assert SharedGoals(limited).view(GOAL).goal.goal_id == GOAL
+    limited.close()
