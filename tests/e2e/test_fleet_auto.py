@@ -137,6 +137,23 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
         in_root(one, "down")
 
 
+def test_what_needs_a_person_is_seen_from_every_node(database: str) -> None:
+    """Break: show the attention list of this node only."""
+    with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
+        one, two = nodes.values()
+        add(one, 1, "@crash")
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: "quarantined" in in_root(one, "tasks", "list"), 60)
+
+        def seen() -> str:
+            return two.llmc("status", "--fleet", cwd=two.root).out
+
+        wait_until(lambda: "one: 1: task 1 failed 3 times" in seen(), 15, lambda: seen() + one.story())
+        assert f"--root {one.root} tasks requeue 1" in seen()
+        view = two.llmc("status", "--fleet", "--json", cwd=two.root).json
+        assert {node["name"]: len(node["attention"]) for node in view["nodes"]} == {"one": 1, "two": 0}
+
+
 def attention(node: Fleet) -> list[dict[str, str]]:
     return list(node.llmc("status", "--json", cwd=node.root).json["attention"])
 

@@ -7,6 +7,7 @@ from llmc.base.errors import LlmcError
 from llmc.fleet import nodes as members
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
+from llmc.fleet.rules import elsewhere as elsewhere
 from llmc.repo.project import Project, open_project
 from llmc.tasks.shared import open_shared
 

@@ -2,6 +2,7 @@
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec import to_builtins
 
 from llmc.api import fleet as service
 from llmc.api.fleet import Node
@@ -87,9 +88,14 @@ def status(project: Project, as_json: bool) -> int:
     Example:
       llmc fleet status --json | jq .tasks
     """
+    return show(project, as_json)
+
+
+def show(project: Project, as_json: bool) -> int:
+    """The whole fleet: also `llmc status --fleet`."""
     found = service.view(project)
     if as_json:
-        print_json(plain(found))
+        print_json(to_builtins(found))
         return Exit.FAILED if found.problem else Exit.DONE
     say(f"node      {found.node}")
     say(f"database  {found.database}")
@@ -99,6 +105,12 @@ def status(project: Project, as_json: bool) -> int:
     tasks = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in found.tasks.items() if count)
     say(f"tasks     {tasks or 'none'} (list {found.list_name})")
     _say_nodes(found.nodes)
+    for node in found.nodes:
+        for need in node.attention:
+            command = need.next if node.is_own else service.elsewhere(node, need.next)
+            say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")
+            if command:
+                say(f"          next: {command}")
     return Exit.DONE
 
 
@@ -114,7 +126,7 @@ def nodes(project: Project, as_json: bool) -> None:
     """
     found = service.nodes(project)
     if as_json:
-        print_json([plain(node) for node in found])
+        print_json(to_builtins(found))
         return
     _say_nodes(found)
 

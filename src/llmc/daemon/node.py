@@ -15,7 +15,7 @@ from llmc.base.errors import LlmcError
 from llmc.fleet import nodes
 from llmc.fleet.database import DatabaseGone
 from llmc.fleet.nodes import Life, Park, Pulse, Used
-from llmc.fleet.rules import beat_s
+from llmc.fleet.rules import Need, beat_s
 from llmc.records.state import State
 from llmc.records.worker import Cause, Spent, Tokens
 from llmc.repo.project import Project, agent_for
@@ -87,6 +87,8 @@ class Node:
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
         if pulse.ready:
             self._run.on_change()
+        if self._run.queue.unsettled:  # also while every worker is busy
+            self._run.queue.count_ready()
 
     def _life(self, state: State) -> Life:
         held = [record.assignment.claim for record in state.workers.values() if record.assignment]
@@ -95,6 +97,10 @@ class Node:
             claims=[int(claim) for claim in held if claim.isdigit()],
             workers={str(name): str(record.status) for name, record in state.workers.items()},
             client=self._client,
+            attention=[
+                Need(one.severity, one.who, one.text[:500], one.next)
+                for one in raising.current(self._project)
+            ],
             day=date.today().isoformat(),
             used=Used(day.cost, day.tokens.new, run.cost, run.tokens.new),
             park=self._park(state),
@@ -111,8 +117,8 @@ class Node:
         """Budgets and limits are of the account, whichever node used them."""
         used = pulse.used
         self._run.spending.others = (
-            Spent(cost=used.day_cost, tokens=Tokens(input_tokens=used.day_tokens)),
-            Spent(cost=used.run_cost, tokens=Tokens(input_tokens=used.run_tokens)),
+            Spent(cost=used.cost_today, tokens=Tokens(input_tokens=used.tokens_today)),
+            Spent(cost=used.cost_of_run, tokens=Tokens(input_tokens=used.tokens_of_run)),
         )
         if pulse.park is not None:
             park = pulse.park

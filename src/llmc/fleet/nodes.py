@@ -16,7 +16,7 @@ from llmc.config import trust
 from llmc.config.options import check_node
 from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
-from llmc.fleet.rules import Node, node_of
+from llmc.fleet.rules import Need, Node, node_of
 from llmc.repo.project import Project
 
 
@@ -155,10 +155,10 @@ class Park(Struct, frozen=True):
 class Used(Struct, frozen=True):
     """What was used of the budgets, in dollars and tokens."""
 
-    day_cost: float = 0.0
-    day_tokens: int = 0
-    run_cost: float = 0.0
-    run_tokens: int = 0
+    cost_today: float = 0.0
+    tokens_today: int = 0
+    cost_of_run: float = 0.0
+    tokens_of_run: int = 0
 
 
 class Life(Struct, frozen=True):
@@ -169,6 +169,7 @@ class Life(Struct, frozen=True):
     #: name -> status
     workers: Mapping[str, str] = {}
     client: str = ""
+    attention: Collection[Need] = ()
     #: the calendar day that `used` is about
     day: str | None = None
     used: Used = Used()
@@ -217,6 +218,7 @@ class Beating:
             "claims": list(life.claims),
             "workers": json.dumps(dict(life.workers)),
             "client": life.client,
+            "attention": json.dumps([asdict(need) for need in life.attention]),
             "day": life.day,
             **asdict(life.used),
             "parked": timedelta(seconds=park.wait_s) if park else None,

@@ -55,6 +55,16 @@ class Reading(Struct):
         self.missing = {number: since for number, since in self.missing.items() if now - since < MISSING_S}
 
 
+class Need(Struct, frozen=True):
+    """Something on a node that needs the user."""
+
+    severity: str
+    who: str
+    text: str
+    #: the command for it, on that node
+    next: str
+
+
 class Node(Struct, frozen=True):
     """A root that takes part in the fleet, as the database knows it."""
 
@@ -70,8 +80,15 @@ class Node(Struct, frozen=True):
     workers: dict[str, str]
     #: tasks that it has
     claims: int
+    attention: list[Need] = []
     #: this root
     is_own: bool = False
+
+
+def elsewhere(node: Node, command: str) -> str:
+    """A command for another node, as it is typed here."""
+    host, _, root = node.place.partition(":")
+    return f"ssh {host} {command.replace('llmc ', f'llmc --root {root} ', 1)}" if command else ""
 
 
 def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
@@ -87,5 +104,6 @@ def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
         client=row["client"],
         workers=dict(row["workers"]),
         claims=row["claims"],
+        attention=[Need(**need) for need in row["attention"]],
         is_own=row["instance"] == instance,
     )

@@ -25,7 +25,7 @@ on conflict (name) do update set place = %(place)s, version = %(version)s, seen 
     where n.instance = %(instance)s and (n.place = %(place)s or n.daemon = '' or n.seen < now() - %(lease)s)
 returning name"""
 NODE = """
-select name, instance, place, state, version, client, workers, daemon <> '' as runs,
+select name, instance, place, state, version, client, workers, attention, daemon <> '' as runs,
     extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from now())::float8 as now_unix,
     (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
 from llmc.node n where name = %(node)s or %(node)s = '' order by name"""
@@ -39,24 +39,25 @@ with renewed as (
 ), kept as (
     update llmc.lease set until = now() + %(lease)s where node = %(node)s and until > now()
 ), beat as (
-    update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s, day = %(day)s,
-        day_cost = %(day_cost)s, day_tokens = %(day_tokens)s, run_cost = %(run_cost)s, run_tokens = %(run_tokens)s,
+    update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
+        attention = %(attention)s, day = %(day)s,
+        day_cost = %(cost_today)s, day_tokens = %(tokens_today)s, run_cost = %(cost_of_run)s, run_tokens = %(tokens_of_run)s,
         parked_until = now() + %(parked)s, parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
     where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
 )
 select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready
-from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as day_cost,
-        coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as day_tokens,
-        coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as run_cost,
-        coalesce(sum(run_tokens) filter (where daemon <> ''), 0)::bigint as run_tokens
+from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
+        coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
+        coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
+        coalesce(sum(run_tokens) filter (where daemon <> ''), 0)::bigint as tokens_of_run
     from llmc.node where name <> %(node)s) o
 left join lateral (select name as parked_node, parked_cause, parked_reason,
         extract(epoch from parked_until - now())::float8 as parked_s
     from llmc.node where name <> %(node)s and parked_until > now() order by parked_until desc limit 1) p on true"""
 STOP = """
-update llmc.node set daemon = '', workers = '{}', parked_until = null, seen = now()
+update llmc.node set daemon = '', workers = '{}', attention = '[]', parked_until = null, seen = now()
 where name = %(node)s and daemon = %(daemon)s"""
 DRAIN = "update llmc.node set state = %(state)s where name = %(node)s returning name"
 LEAVE = "delete from llmc.node where name = %(node)s returning name"

@@ -27,10 +27,12 @@ class SharedQueue:
         self._project = project
         self.waits_s = 0.0
         self._tell_at = 0.0
+        self._is_due = False
 
     @property
     def unsettled(self) -> bool:
-        return False
+        """Whether the attention list is still to be updated."""
+        return self._is_due
 
     def take_next(
         self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
@@ -45,8 +47,9 @@ class SharedQueue:
 
     def count_ready(self) -> int:
         """Number of tasks that could start now; also updates the attention list."""
+        self._is_due = True
         if monotonic() >= self._tell_at:
-            self._tell_at = monotonic() + TELL_S
+            self._tell_at, self._is_due = monotonic() + TELL_S, False
             self._tell(self._stuck(), starting=False)
         return self.source.count_ready(MOST_READY)
 

@@ -12,6 +12,8 @@ create table llmc.node (
     client text not null default '',
     -- name -> status
     workers json not null default '{}',
+    -- what needs the user there: severity, who, text and the next command of each
+    attention json not null default '[]',
     -- the daemon that has the name; '' while none runs
     daemon text not null default '',
     -- what it has used: on its calendar day, and since its daemon started
