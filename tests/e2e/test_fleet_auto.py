@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.e2e.test_auto_budgets import say
 from tests.support import goals
 from tests.support.auto import auto, commit, until, wait_for
 from tests.support.fleet import Fleet
@@ -207,9 +206,9 @@ def drivers(database: str) -> list[str]:
     return [node for (node,) in rows]
 
 
-def test_a_limit_and_a_budget_are_those_of_all_nodes(database: str) -> None:
-    """Break: count only what this node used; or go on while the account waits for its limit to end."""
-    config = {"fleet.lease_secs": "2", "auto.limit_backoff_secs": "6", "auto.budget.day_tokens": "6000"}
+def test_a_limit_stops_all_nodes(database: str) -> None:
+    """Break: go on while the account waits for its limit to end."""
+    config = {"fleet.lease_secs": "2", "auto.limit_backoff_secs": "6"}
     with fleet_of(("one", "two"), database, **config) as nodes:
         one, two = nodes.values()
         up(two, "--concurrency", "1")
@@ -223,16 +222,7 @@ def test_a_limit_and_a_budget_are_those_of_all_nodes(database: str) -> None:
         two_gate.touch()
         wait_for(one, lambda: all_done(database), 60)
         assert sorted(landed(one)) == ["Task 1", "Task 2"], "what was under way landed, and work went on"
-        add(one, 3, say(5000), commit(3))
-        add(one, 4, say(5000), commit(4), after=(3,))
-        add(one, 5, commit(5), after=(4,))
-        wait_for(one, lambda: all("budget" in parked_cause(node) for node in nodes.values()), 60)
-        assert states(database)["5"] == "pending"
 
 
 def parked_reason(node: Fleet) -> str:
     return str(auto(node).get("parked_reason", ""))
-
-
-def parked_cause(node: Fleet) -> str:
-    return str(auto(node).get("parked_cause", ""))
