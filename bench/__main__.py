@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import (
     accept,
     auto_throughput,
+    fleet,
     fleet_landing,
     goals,
     growth,
@@ -48,6 +49,7 @@ BENCHES = {
         task_rescan,
         idle_auto,
         goals,
+        fleet,
         growth,
         screen,
         web,

@@ -26,7 +26,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.runner import Runner
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.repo.project import Project
 
 NAME = "goals"
@@ -86,7 +86,7 @@ def _after(runner: Runner, project: Project, change: Callable[[], None]) -> list
     return times
 
 
-def _change(store: GoalStore, count: int) -> None:
+def _change(store: AnyGoalStore, count: int) -> None:
     """Change one record in each of several goals, as the user or a worker's report does."""
     for number in range(count):
         view = store.view(f"goal_{number}")

@@ -15,7 +15,7 @@ from tests.support.npm_client import Unavailable
 from tests.support.order import by_file, in_parts
 from tests.support.webhook import Webhook
 
-pytest_plugins = ["tests.support.requirements"]
+pytest_plugins = ["tests.support.requirements", "tests.support.postgres", "tests.support.shared_tasks"]
 
 # A shell that runs the suite in the background lets it ignore Ctrl-C, and every program started here would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

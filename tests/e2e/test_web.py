@@ -249,7 +249,8 @@ def _no_link(fleet: Fleet) -> None:
     before = file.read_bytes()
     done = fleet.llmc("web", "--link", code=1)
     assert (
-        done.err.strip() == "llmc: cannot create a sign-in link: the web server is not running. Run `llmc web` to start the server; it prints a link."
+        done.err.strip()
+        == "llmc: cannot create a sign-in link: the web server is not running. Run `llmc web` to start the server; it prints a link."
     )
     assert file.read_bytes() == before
 

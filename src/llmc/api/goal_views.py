@@ -14,7 +14,7 @@ from llmc.goals.drive.by_hand import Question as Question
 from llmc.goals.drive.goal_end import unchecked as unchecked
 from llmc.goals.drive.moves import progress
 from llmc.goals.goals import GoalCost as GoalCost
-from llmc.goals.goals import GoalSpending, open_store
+from llmc.goals.goals import GoalSpending, goal_file, open_store
 from llmc.goals.model import Assignment, Crystallization, PlanRevision
 from llmc.goals.model import Event as Event
 from llmc.goals.model import Goal as Goal
@@ -25,7 +25,7 @@ from llmc.goals.report.draw import mermaid as mermaid
 from llmc.goals.report.handoff import event_row as event_row
 from llmc.goals.report.handoff import goal_tree as goal_tree
 from llmc.goals.report.why import reason_of
-from llmc.goals.store.goal_store import GoalStore, unknown_goal
+from llmc.goals.store.goal_store import AnyGoalStore, unknown_goal
 from llmc.goals.store.rows import Reader
 from llmc.goals.store.rows import SafeMode as SafeMode
 from llmc.goals.work import clock as clock
@@ -73,7 +73,7 @@ def troubles(project: Project) -> Troubles:
         return _troubles(store, found)
 
 
-def _troubles(store: GoalStore, found: Reader) -> Troubles:
+def _troubles(store: AnyGoalStore, found: Reader) -> Troubles:
     return Troubles(store.damage, found.safe_mode(), dict(found.unreadable))
 
 
@@ -249,4 +249,4 @@ def end_safe_mode(project: Project) -> bool:
 
 
 def damaged_file(project: Project, mode: SafeMode) -> Path:
-    return open_store(project).directory / mode.file
+    return goal_file(project).directory / mode.file

@@ -175,7 +175,7 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
 def _tell_of_goals(project: Project, tell: Tell) -> None:
     """Warn if active goals will make no progress."""
     store = open_store(project)
-    if not store.path.exists():
+    if not store.exists():
         return
     try:
         with store.reading() as found:

@@ -1,6 +1,6 @@
 """The task list, and the commands on tasks."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from llmc.records.books import QUARANTINED, Books
 from llmc.records.task import PRIORITIES as PRIORITIES
 from llmc.records.task import Task as Task
 from llmc.repo.project import Project
-from llmc.tasks import task_list, task_orders
+from llmc.tasks import list_files, task_list, task_orders
 from llmc.tasks.rules import graph
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import typed
@@ -124,6 +124,21 @@ def add(project: Project, subject: str, file: Path | None, options: Mapping[str,
         both = f"{written.description}\n\n{options['description']}"
         options = {**options, "description": both}
     return task_list.add(source_of(project), task_list.with_options(written, options))
+
+
+def import_list(project: Project, directory: Path) -> list[Task]:
+    """Add the open tasks of a directory of task files that are not in the list yet."""
+    return list_files.take_in(source_of(project), directory)
+
+
+def follow_files(project: Project, directory: Path) -> Iterator[list[Task]]:
+    """The same as files appear, until the user stops it; yields what was added."""
+    return list_files.follow(source_of(project), directory)
+
+
+def export(project: Project, directory: Path) -> list[Task]:
+    """Write all tasks of the list into a new directory, as task files."""
+    return list_files.export(source_of(project), directory)
 
 
 def import_files(project: Project, paths: Iterable[Path]) -> list[Task]:

@@ -127,13 +127,13 @@ def _push(project: Project, ref: str) -> str:
 
 def _of_goals(project: Project) -> Iterator[Work]:
     store = open_store(project)
-    if not store.path.is_relative_to(project.root.path) or not store.path.exists():
+    if not store.is_in(project.root.path) or not store.exists():
         return
     try:
         with store.reading() as found:
             goals = [view.goal for view in found.views()]
     except LlmcError:
-        yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
+        yield Work(f"goals that cannot be read: {store.name}", "llmc doctor")
         return
     for goal in goals:
         if goal.status.goes_on:

@@ -10,7 +10,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
 from llmc.records.worker import Assignment, Cause, WorkerRecord
-from llmc.tasks.queue import TaskQueue
+from llmc.tasks.queue import Queue
 
 
 class HardFailure(Exception):
@@ -36,7 +36,7 @@ BEGINS = 5
 
 
 class Run(Struct):
-    queue: TaskQueue
+    queue: Queue
     workers: tuple[str, ...]
     #: tasks may have become ready
     on_change: Callable[[], None]

@@ -53,6 +53,23 @@ def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason
     run.say(f"parked until midnight: {reason[:200]}")
 
 
+def follow(run: Run, project: Project, cause: Cause, reason: str, wait_s: float) -> float:
+    """Park with another node of the fleet: a limit is the account's. Until when; 0 if this node is parked already."""
+    with project.store.transaction() as tx:
+        if waiting.is_parked(tx.state.auto):
+            return 0.0
+        until = tx.now + wait_s
+        tx.update_auto(
+            parked_until_unix=until,
+            parked_cause=cause.value,
+            parked_reason=reason[:300],
+            parked_since_unix=tx.now,
+        )
+        tx.emit("fleet_parked", reason=reason[:300], cause=cause, until_unix=until)
+    run.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {reason[:100]}")
+    return until
+
+
 def end_budget_park(run: Run, project: Project) -> bool:
     """Resume a fleet that is parked for the day's budget, because the budget was raised; whether it was parked."""
     if project.store.read().auto.parked_cause != Cause.BUDGET:

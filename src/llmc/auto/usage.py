@@ -214,6 +214,8 @@ class Spending(Struct):
     #: dollars after which no new tasks are started; None means no limit
     max_cost: float | None = None
     meters: Meters = field(default_factory=Meters)
+    #: what the other nodes of a fleet used, on this day and in their runs
+    others: tuple[Spent, Spent] = (Spent(), Spent())
     _totals: Totals = field(default_factory=Totals)
 
     def look(self, project: Project, record: WorkerRecord) -> Verdict:
@@ -223,14 +225,23 @@ class Spending(Struct):
         allowed = costs.limits(project.config.auto.budget, own)
         if not allowed.limits:
             return Verdict()
-        day, run = self._totals.read(project)
+        day, run = self._used(project)
         return costs.verdict(allowed, task=spent, day=day, run=run)
+
+    def own(self, project: Project) -> tuple[Spent, Spent]:
+        """What this root used today and in this run."""
+        return self._totals.read(project)
+
+    def _used(self, project: Project) -> tuple[Spent, Spent]:
+        """The same with all other nodes."""
+        day, run = self.own(project)
+        return day + self.others[0], run + self.others[1]
 
     def is_spent(self, project: Project) -> str:
         """Why --max-cost allows no new task; "" if it does."""
         if self.max_cost is None:
             return ""
-        _, run = self._totals.read(project)
+        _, run = self._used(project)
         if run.unpriced:
             return f"cannot check --max-cost without a price for {', '.join(run.unpriced)} (see `llmc prices list`)"
         return (

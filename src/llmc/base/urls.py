@@ -36,6 +36,31 @@ def scrub(text: str) -> str:
     return _USERINFO.sub(_without_password, text)
 
 
+def database_address(url: str) -> str:
+    """A PostgreSQL URL without its password and its options: user, host and database."""
+    scheme, between, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    who, at, where = place.rpartition("@")
+    socket = _options(query).get("host", "")
+    return f"{scheme}{between}{who.partition(':')[0]}{at}{where}{f'?host={socket}' if socket else ''}"
+
+
+def database_secrets(url: str) -> list[str]:
+    """What no text may show of a PostgreSQL URL, as it is written and as it is sent; the longest first."""
+    from urllib.parse import unquote
+
+    place, _, query = url.partition("://")[2].partition("?")
+    given = [place.rpartition("@")[0].partition(":")[2]]
+    given += [value for name, value in _options(query).items() if "pass" in name]
+    found = {url, *given, *map(unquote, given)} - {""}
+    return sorted(found, key=len, reverse=True)
+
+
+def _options(query: str) -> dict[str, str]:
+    found = (part.partition("=") for part in query.split("&") if part)
+    return {name: value for name, _, value in found}
+
+
 def scrub_all(value: Any) -> Any:
     """The same for plain data."""
     if isinstance(value, str):

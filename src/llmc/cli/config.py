@@ -34,7 +34,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
     from llmc.config.edit import get_value
     from llmc.config.schema import plain, reference, to_toml
 
-    config = load_config(root_of(ctx).config)
+    config = load_config(root_of(ctx).config).shown()
     if key:
         value = plain(get_value(config, key))
         print_json(value) if as_json else say_lines(value if isinstance(value, str) else to_toml(value))
@@ -61,7 +61,7 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     from llmc.config.schema import to_toml
 
     name_old_tasks(root_of(ctx))
-    config = set_value(root_of(ctx).config, key, value)
+    config = set_value(root_of(ctx).config, key, value).shown()
     say(f"{key} = {to_toml(get_value(config, key))}")
 
 

@@ -204,20 +204,67 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
 
 
 @tasks.command("import")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--from-files",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Import the open tasks of a directory of task files",
+)
+@click.option("--watch", is_flag=True, help="With --from-files: keep importing files as they appear")
 @json_option
 @pass_project
-def import_(project: Project, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Import tasks from Markdown files (all or none)
+def import_(
+    project: Project, paths: tuple[Path, ...], from_files: Path | None, watch: bool, as_json: bool
+) -> None:
+    """Import tasks from Markdown files or task files
 
-    From a directory, imports all *.md files. `after: NAME` can name another imported file.
+    Markdown files are imported all or none; from a directory, all *.md files. `after: NAME` can name another
+    imported file. A task file is imported once, however often the command runs.
+
+    \b
+    Examples:
+      llmc tasks import plan/
+      llmc tasks import --from-files ~/.claude/tasks/my-project --watch
     """
-    made = service.import_files(project, paths)
+    if bool(paths) == bool(from_files):
+        raise UsageError("pass either Markdown files or --from-files", hint="Run: llmc tasks import plan/")
+    if watch and not from_files:
+        raise UsageError("--watch needs --from-files", hint="Run: llmc tasks import --from-files DIR --watch")
+    if from_files and watch:
+        for added in service.follow_files(project, from_files):
+            _say_imported(added, as_json)
+        return
+    _say_imported(
+        service.import_list(project, from_files) if from_files else service.import_files(project, paths),
+        as_json,
+    )
+
+
+def _say_imported(made: list[Task], as_json: bool) -> None:
     if as_json:
         print_json([plain(task, "id", "subject") for task in made])
         return
     for task in made:
         say(f"added {task.id}: {task.subject}")
+
+
+@tasks.command("export")
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+@pass_project
+def export(project: Project, directory: Path, as_json: bool) -> None:
+    """Write all tasks into a new directory, as task files
+
+    Import them elsewhere with `llmc tasks import --from-files`.
+
+    \b
+    Example:
+      llmc tasks export backup/my-project
+    """
+    tasks = service.export(project, directory)
+    body = {"directory": str(directory), "tasks": len(tasks)}
+    say_or_json(f"wrote {len(tasks)} tasks to {directory}", body, as_json)
 
 
 @tasks.command("show")

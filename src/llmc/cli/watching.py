@@ -32,6 +32,7 @@ from llmc.config.durations import parse_duration
 
 
 @click.command("status")
+@click.option("--fleet", is_flag=True, help="Show all nodes of the fleet, and what needs you on each")
 @click.option("--watch", "-w", is_flag=True, help="Refresh until you press Ctrl-C")
 @click.option(
     "--interval",
@@ -43,7 +44,7 @@ from llmc.config.durations import parse_duration
 )
 @json_option
 @pass_project
-def status(project: Project, watch: bool, interval: float, as_json: bool) -> int:
+def status(project: Project, fleet: bool, watch: bool, interval: float, as_json: bool) -> int:
     """Show the status of all workers
 
     Workers that need you come first. For each worker, shows the status, the time since it last changed, the task and a
@@ -54,6 +55,10 @@ def status(project: Project, watch: bool, interval: float, as_json: bool) -> int
     Example:
       llmc status --watch
     """
+    if fleet:
+        from llmc.cli.fleet import show  # few roots are in one
+
+        return show(project, as_json)
     if as_json:
         roots.require_state(project)
         return fast.status(str(project.root.path))

@@ -7,6 +7,9 @@ is unset).
 
 from typing import Annotated, Literal, get_args
 
+from msgspec.structs import replace
+
+from llmc.base.urls import database_address
 from llmc.config.options import (
     Dollars,
     EnvName,
@@ -19,6 +22,8 @@ from llmc.config.options import (
     as_array,
     check_branch_name,
     check_can_be_typed,
+    check_database,
+    check_node,
     check_webhook,
     duration,
     option,
@@ -470,6 +475,37 @@ class Ui(Table, frozen=True, kw_only=True):
     ] = {}
 
 
+class Fleet(Table, frozen=True, kw_only=True):
+    """Several machines that share tasks and goals in one PostgreSQL database."""
+
+    database: Annotated[
+        str,
+        option(
+            "URL of the shared PostgreSQL database; empty means that this root works alone",
+            example="postgresql://llmc:password@db.example.com/llmc",
+            check=check_database,
+        ),
+    ] = ""
+    node: Annotated[
+        str,
+        option(
+            "Name of this root in the fleet; empty means the host name", example="laptop", check=check_node
+        ),
+    ] = ""
+    lease_secs: Annotated[
+        float,
+        duration("Time without contact after which another node takes over a node's tasks", ge=1),
+    ] = 60.0
+    fence_ref: Annotated[
+        str,
+        option(
+            "Git ref that moves with each landing of the fleet; a branch, if the host allows nothing else",
+            check=check_branch_name,
+            min_length=1,
+        ),
+    ] = "refs/llmc/fence"
+
+
 class Config(Table, frozen=True, kw_only=True):
     """All of config.toml."""
 
@@ -482,7 +518,12 @@ class Config(Table, frozen=True, kw_only=True):
     auto: Auto = Auto()
     overseer: Overseer = Overseer()
     ui: Ui = Ui()
+    fleet: Fleet = Fleet()
     prices: dict[ModelName, Price] = {}
+
+    def shown(self) -> "Config":
+        """The same for people: without the password of the database."""
+        return replace(self, fleet=replace(self.fleet, database=database_address(self.fleet.database)))
 
     def model_of(self, worker: str) -> str:
         """The Claude model of a worker, or the default."""

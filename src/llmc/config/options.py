@@ -46,6 +46,14 @@ check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty 
 #: the message does not repeat the value, which may be a secret
 check_webhook = _must_match(r"(https?://[!-~]+)?", "a webhook must be an http:// or https:// URL")
 
+check_database = _must_match(
+    r"(postgres(ql)?://[!-~]+)?", "a database must be a postgresql:// URL, without spaces"
+)
+check_node = _must_match(
+    r"([a-z0-9][a-z0-9.-]{0,62})?",
+    "a node name may contain only lowercase letters, digits, dots and dashes, and has at most 63 characters",
+)
+
 
 def check_no_nul(value: str) -> str | None:
     return "must not contain a NUL character" if "\0" in value else None

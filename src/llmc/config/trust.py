@@ -99,7 +99,7 @@ def register(root: str) -> bool:
     if place is None:
         return False
     try:
-        name = _id_of(root) or _new_id(root)
+        name = own_id(root)
         with _turn(place):
             _write_registry(place, {**_read_registry(), root: name})
     except OSError:
@@ -254,6 +254,11 @@ def _write(path: str, text: str) -> None:
 
 def _existing(roots: Mapping[str, str]) -> dict[str, str]:
     return {path: name for path, name in roots.items() if _id_of(path) == name}
+
+
+def own_id(root: str) -> str:
+    """The ID of a root; a copy of a root has the same one."""
+    return _id_of(root) or _new_id(root)
 
 
 def _id_of(root: str) -> str:

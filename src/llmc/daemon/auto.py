@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,15 +37,18 @@ from llmc.reports.digest import report, text_of
 from llmc.reports.rules.digest_text import ended_notice
 from llmc.sessions import persons
 from llmc.tasks import pool_command, queue
-from llmc.tasks.queue import TaskQueue
+from llmc.tasks.queue import Queue
 from llmc.tasks.source import Watching
 from llmc.workers.rules import Clock
+
+if TYPE_CHECKING:
+    from llmc.daemon.node import Node
 
 
 class TaskPool(Struct):
     """Asks the task pool command for a task when the list has none."""
 
-    _queue: TaskQueue
+    _queue: Queue
     _threads: ThreadPoolExecutor
     _fail: Callable[[HardFailure], None]
     _say: Callable[[str], None]
@@ -150,6 +153,7 @@ class AutoMode:
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
         self._project = project
+        self._node = self._as_node() if project.config.fleet.database else None
         self._watch: Watching | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,11 +166,18 @@ class AutoMode:
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
 
+    def _as_node(self) -> "Node":
+        from llmc.daemon.node import Node
+
+        return Node(self._project, self._run, self._log, self._threads, self._hear_again)
+
     def prepare(self) -> None:
         """Check everything before an agent starts; then set up workers, and settle what a crash left."""
         project = self._project
         queue.contexts(project)
         self._run.queue.source.prepare()
+        if self._node is not None:
+            self._node.start()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
         attend.settle(project, self._run.queue.source)
@@ -205,6 +216,12 @@ class AutoMode:
         self._stop_watching(loop)
         self._watch = self._run.queue.source.watch()
         loop.add_reader(self._watch.fileno(), self._list_changed)
+
+    def _hear_again(self) -> None:
+        """What was not heard has to be looked for. From any thread."""
+        if (loop := self._loop) is not None:
+            loop.call_soon_threadsafe(self._watch_list, loop)
+            self._look_for_work()
 
     def _stop_watching(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._watch is not None:
@@ -301,6 +318,8 @@ class AutoMode:
 
     def _tick(self, state: State) -> None:
         self._compare(state)
+        if self._node is not None:
+            self._node.tick(state)
         self._watch_socket()
         self._watch_config()
         now = now_unix()
@@ -433,6 +452,8 @@ class AutoMode:
                     persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
+        if self._node is not None:
+            self._node.stop()
 
     def tell_failure(self) -> None:
         """Notify about the failure directly: the disk may be full, or the state broken. A known incident is not sent twice."""

@@ -23,7 +23,7 @@ from llmc.goals.drive.ladder import worker_of
 from llmc.goals.drive.moves import commands
 from llmc.goals.goals import new_id
 from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Result, Tested
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.landing import validation
 from llmc.notifications.notify import channels_of, settings_of
 from llmc.records.books import Books, Claim
@@ -301,7 +301,7 @@ def check_action(goal_id: str) -> Action:
     return Action(f"check-{goal_id}", goal_id, "", "", "check", Mode.SPAWN)
 
 
-def check_criteria(project: Project, store: GoalStore, goal_id: str) -> Done:
+def check_criteria(project: Project, store: AnyGoalStore, goal_id: str) -> Done:
     """Run the commands of the success criteria in a slot, on the default branch, and record the results.
 
     The store is not locked meanwhile; a killed check runs again.

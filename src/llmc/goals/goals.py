@@ -36,7 +36,7 @@ from llmc.goals.model import (
     Risk,
 )
 from llmc.goals.plan.plan import shape_of
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore, GoalStore
 from llmc.goals.store.rows import Reader
 from llmc.notifications import notifiers
 from llmc.records.event_log import EventLog
@@ -111,7 +111,17 @@ class GoalSpending:
 CHANNELS = ("inbox", "notify", *notifiers.CHANNELS)
 
 
-def open_store(project: Project) -> GoalStore:
+def open_store(project: Project) -> AnyGoalStore:
+    """The goals in the fleet's database; without a fleet, in a file."""
+    if url := project.config.fleet.database:
+        from llmc.fleet.database import open_database
+        from llmc.goals.store.shared_goals import SharedGoals
+
+        return SharedGoals(open_database(url, "goals"))
+    return goal_file(project)
+
+
+def goal_file(project: Project) -> GoalStore:
     """LLMC_OVERSEER_DIR, else `overseer.goals.storage.dir`, else `.llmc/overseer`."""
     chosen = os.environ.get("LLMC_OVERSEER_DIR") or project.config.overseer.goals.storage.dir
     default = project.root.private / "overseer"
@@ -297,7 +307,7 @@ def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView])
         raising.sync(project, (_QUESTION, _STALLED, _BUDGET), wanted)
 
 
-def after_change(project: Project, store: GoalStore) -> None:
+def after_change(project: Project, store: AnyGoalStore) -> None:
     """After a change by the user: wake the daemon, which ticks; without one, sync the attention list here."""
     project.wake()
     if project.config.overseer.goals.enabled and project.daemon_runs():

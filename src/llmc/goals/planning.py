@@ -26,7 +26,7 @@ from llmc.goals.plan.plan_prompt import advice_of, seen_of
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import merge_plan, replan_wait_s, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.records.worker import Spent
 from llmc.repo.project import Project, agent_for
 
@@ -188,7 +188,7 @@ def check_can_plan(project: Project) -> None:
         )
 
 
-def perform(project: Project, store: GoalStore, action: Action) -> Done:
+def perform(project: Project, store: AnyGoalStore, action: Action) -> Done:
     """Split a leaf, or ask for advice about a stall, which the next tick follows. One planner at a time.
 
     The store is not locked while the planner runs, so the goal may change meanwhile.
@@ -204,7 +204,7 @@ def perform(project: Project, store: GoalStore, action: Action) -> Done:
         return Done(None, error.message)
 
 
-def _diagnose(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
+def _diagnose(project: Project, store: AnyGoalStore, action: Action, view: GoalView) -> Done:
     with store.reading() as kept:
         stalled = kept.last_event("assignment.stalled", action.assignment_id)
         told = [
@@ -235,7 +235,7 @@ def _diagnose(project: Project, store: GoalStore, action: Action, view: GoalView
     return Done(Result.OK, f"the planner suggests {' and '.join(wants) or 'nothing'}")
 
 
-def _split(project: Project, store: GoalStore, action: Action, view: GoalView) -> Done:
+def _split(project: Project, store: AnyGoalStore, action: Action, view: GoalView) -> Done:
     if replan_wait_s(view.goal.plan_revision_history, now_unix()) > 0:
         return Done(Result.ERROR, "the plan has changed too often recently")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
@@ -320,7 +320,7 @@ def replan_by_hand(
     return after, history[-1]
 
 
-def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, file: Path | None) -> None:
+def _replace_plan(project: Project, store: AnyGoalStore, view: GoalView, why: str, file: Path | None) -> None:
     view = with_repo_context(project, view)
     plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
 

@@ -30,7 +30,7 @@ from llmc.goals.goals import GoalSpending, log, open_store, over_budget, tell
 from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.goals.ticks import Ticked, TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
@@ -97,7 +97,7 @@ def _about(one: Event | Action, **more: str) -> dict[str, Any]:
 
 class _Tick(Struct):
     words: TickWords
-    store: GoalStore
+    store: AnyGoalStore
     policy: Policy
     now: float
     room: Room
@@ -117,11 +117,12 @@ class Runner:
         self._aside = aside
         self._observer: Observer | None = None
         self._spending = GoalSpending()
-        self._store: GoalStore | None = None
+        self._store: AnyGoalStore | None = None
         self._desk = Desk()
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
+        self._has_lease = False
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: failures go to the log."""
@@ -181,6 +182,8 @@ class Runner:
         problem = self._read(tick)
         if problem:
             return Ticked(False, problem=problem)
+        if not self._is_ours():
+            return Ticked(True)
         if policy != self._policy:
             self._policy = policy
             self._desk.look_at_all()
@@ -213,10 +216,21 @@ class Runner:
             next_due=min(dues, default=None),
         )
 
-    def _opened(self) -> GoalStore:
+    def _is_ours(self) -> bool:
+        """Whether this node drives the goals: of a fleet one at a time does, and the next one when it is gone."""
+        if not self._project.config.fleet.database:
+            return True
+        from llmc.fleet.nodes import has_lease, membership
+
+        before, self._has_lease = self._has_lease, has_lease(membership(self._project), "goals")
+        if self._has_lease and not before:
+            self._desk.look_at_all()
+        return self._has_lease
+
+    def _opened(self) -> AnyGoalStore:
         """Keep one store open: opening checks the whole file."""
         wanted = open_store(self._project)
-        if self._store is not None and self._store.path != wanted.path:
+        if self._store is not None and self._store.name != wanted.name:
             self._store = None
             self._forget()
         self._store = self._store or wanted

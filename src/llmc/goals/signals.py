@@ -26,7 +26,7 @@ from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.task import Task
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git
+from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
 from llmc.tasks.source import source_of
@@ -155,7 +155,7 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
     record = facts.state.workers.get(WorkerName(claim.worker)) if claim else None
     if claim is not None and record is not None and record.assignment and record.assignment.claim == claim.id:
         return _of_worker(facts, assignment, run_id, record, record.assignment.since_unix)
-    if claim is not None:
+    if claim is not None or _is_elsewhere(facts, task):
         return Signals(run_id=run_id, run=Run.IN_FLIGHT)
     kept, held = books.kept_back(key), books.kept.get(key)
     if kept == QUARANTINED:
@@ -171,6 +171,11 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
         asked = BlockedReason(kind=kept, text=held.reason[:1000], question=held.reason[:1000])
         return Signals(run_id=run_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
     return Signals(run_id=run_id, run=Run.WAITING if task is not None else Run.NONE)
+
+
+def _is_elsewhere(facts: _Facts, task: Task | None) -> bool:
+    """Whether another node of the fleet has it: its lease says that it is at work."""
+    return bool(facts.project.config.fleet.database and task is not None and task.claim)
 
 
 def _of_worker(
@@ -234,6 +239,8 @@ def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
     verify = task.verify if task is not None else ""
     if not commit:
         return Merged("", at, Evidence(external_refs=(f"task {key}",)), "no changes needed")
+    if not git.has_commit(facts.project.root.path, commit):  # another node landed it
+        provision.refresh_base(facts.project)
     evidence = _evidence(facts.project, commit, verify)
     return Merged(
         commit, at, evidence, git.out(Path(facts.project.root.path), "log", "-1", "--format=%s", commit)

@@ -471,17 +471,23 @@ class _Pipeline:
         self._refuse_if_changed()
         task = self.record.assignment
         if task is not None:
-            from llmc.tasks import queue
-
-            if self.project.in_daemon:
-                post_accept.run_due(self.project)
-            queue.about_to_land(self.project, self.name, task, self.journal.squash)
+            self._enter_in_ledger(task)
         with fast_forward.merge_lock(self.project):
             self._refuse_if_committed()
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
             answer = self.way.begin(self.project, self._offer(checked))
         return self._answered(answer)
+
+    def _enter_in_ledger(self, task: Assignment) -> None:
+        from llmc.tasks import queue
+
+        if self.project.in_daemon:
+            post_accept.run_due(self.project)
+        try:
+            queue.about_to_land(self.project, self.name, task, self.journal.squash)
+        except queue.StaleClaim as lost:
+            raise WorkChanged(f"{lost.message}; nothing landed", hint=lost.hint) from lost
 
     def _offer(self, checked: Path | None = None) -> ways.Offer:
         task = self.record.assignment

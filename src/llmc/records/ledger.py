@@ -117,10 +117,7 @@ class Ledger:
     def note(self, text: str, *, worker: str = "", task: str = "") -> None:
         """Write a log line for people; write errors are ignored."""
         if self._log is not None:
-            words = [time.strftime("%Y-%m-%dT%H:%M:%S%z"), worker, f"task {task}" if task else "", text]
-            line = " ".join(filter(None, words)).replace("\n", " ")
-            with contextlib.suppress(LlmcError, OSError):
-                append_line(self._log, line.encode(errors="replace"))
+            write_note(self._log, text, worker=worker, task=task)
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line; it is on disk when this returns."""
@@ -132,6 +129,14 @@ class Ledger:
     def _append(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps(entry, ensure_ascii=False).encode(errors="backslashreplace")
         append_line(self._path, b"\n" + line if ends_torn(self._path) else line, durable=True)
+
+
+def write_note(log: Path, text: str, *, worker: str = "", task: str = "") -> None:
+    """Write a line to the log for people; write errors are ignored."""
+    words = [time.strftime("%Y-%m-%dT%H:%M:%S%z"), worker, f"task {task}" if task else "", text]
+    line = " ".join(filter(None, words)).replace("\n", " ")
+    with contextlib.suppress(LlmcError, OSError):
+        append_line(log, line.encode(errors="replace"))
 
 
 def _rules() -> str:

@@ -179,7 +179,7 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
 def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
     """How many plan items each open question blocks; opens no store if there are no goals."""
     store = open_store(project)
-    if not store.path.exists():
+    if not store.exists():
         return {}
     try:
         with store.reading() as found:

@@ -27,6 +27,11 @@ from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource
 
 
+def task_files(directory: Path) -> TaskFiles:
+    """A directory of task files that need not be the list of a root."""
+    return TaskFiles(directory)
+
+
 def open_files(project: Project) -> "ClaudeTasks":
     auto = project.config.auto
     name = list_name(auto.task_list_id) if auto.task_list_id else ""

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, UsageError
@@ -26,7 +27,8 @@ from llmc.tasks.rules.claims import (
     pending_again,
     still_at_it,
 )
-from llmc.tasks.rules.graph import Index, choose, stuck
+from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
+from llmc.tasks.source import StaleClaim as StaleClaim
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.worker_tasks import Origins, show_made
 
@@ -61,6 +63,45 @@ def release(project: Project, source: TaskSource, claim: Claim, reason: str) -> 
 
 class BrokenList(LlmcError):
     """The list has invalid dependencies: auto mode does not start until the user fixes them."""
+
+
+def refuse_broken(wrong: Stuck, held: Collection[TaskId]) -> None:
+    """Raise BrokenList with all problems of the list, except those of tasks that are held for the user."""
+    problems = [said for task, said in wrong.items() if task not in held]
+    if problems:
+        raise BrokenList(
+            f"cannot use the task list: {'; '.join(problems)}",
+            hint="Run `llmc tasks list` to see the tasks. Fix the problems, then run the command again.",
+        )
+
+
+class Queue(Protocol):
+    """Where auto workers get their tasks. Workers may ask concurrently."""
+
+    #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
+    waits_s: float
+
+    @property
+    def source(self) -> TaskSource: ...
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether another scan is needed."""
+        ...
+
+    def take_next(
+        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+    ) -> tuple[Task, Claim] | None:
+        """Claim the next task for a worker; None when none is ready."""
+        ...
+
+    def count_ready(self) -> int:
+        """Number of tasks that could start now."""
+        ...
+
+    def check(self) -> None:
+        """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
+        ...
 
 
 class TaskQueue:
@@ -136,18 +177,14 @@ class TaskQueue:
             books = self.source.books()
         self._free_abandoned(found, books)
         unreadable = {bad.task_id for bad in self.source.unreadable}
-        wrong = stuck(self._index, unreadable)
+        wrong = stuck(self._index.dangling, self._index.cycles, unreadable)
         held: Collection[TaskId] = ()
         if self._project is not None:
             held = task_list.tell_running(
                 self._project, self.source, books, self._index.tasks, wrong, starting
             )
-        problems = [said for task, said in wrong.items() if task not in held]
-        if starting and problems:
-            raise BrokenList(
-                f"cannot use the task list: {'; '.join(problems)}",
-                hint="Run `llmc tasks list` to see the tasks. Fix the problems, then run the command again.",
-            )
+        if starting:
+            refuse_broken(wrong, held)
         return books
 
     def _note_new(self, found: Changes) -> None:
@@ -208,8 +245,13 @@ def no_task_list() -> UsageError:
     )
 
 
-def open_queue(project: Project) -> TaskQueue:
-    return TaskQueue(source_of(project), project)
+def open_queue(project: Project) -> Queue:
+    if not project.config.fleet.database:
+        return TaskQueue(source_of(project), project)
+    from llmc.tasks.shared import open_shared
+    from llmc.tasks.shared_queue import SharedQueue
+
+    return SharedQueue(open_shared(project), project)
 
 
 def contexts(project: Project) -> dict[str, draft.Context]:

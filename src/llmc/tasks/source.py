@@ -1,17 +1,23 @@
 """The interface of a task source, and which source a root has.
 
 A task is identified by (list, id). A source holds the tasks and the books of what llmc did with them: a claim is in
-both or in neither. The only source so far is Claude Code's own files (tasks/claude_files.py).
+both or in neither. The sources are Claude Code's own files (tasks/claude_files.py) and, for several machines, the
+fleet's database (tasks/shared.py).
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from llmc.base.errors import Refused
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.model import Auto
 from llmc.records.books import Action, Books, Claim
 from llmc.records.task import Changes, Edit, Listing, Task, Unreadable
 from llmc.repo.project import Project
+
+
+class StaleClaim(Refused):
+    """The claim has ended, and another worker may have the task."""
 
 
 class Watching(Protocol):
@@ -102,7 +108,10 @@ class TaskSource(Protocol):
         ...
 
     def about_to_land(self, claim: Claim, commit: str) -> None:
-        """Record the commit before it lands: if the state is lost, the task is not done twice."""
+        """Record the commit before it lands: if the state is lost, the task is not done twice.
+
+        Raises StaleClaim if the claim has run out; then the commit must not land.
+        """
         ...
 
     def finish(self, claim: Claim, commit: str) -> None:
@@ -162,4 +171,8 @@ SOURCES: dict[type[Auto], Callable[[Project], TaskSource]] = {Auto: _claude_file
 
 def source_of(project: Project) -> TaskSource:
     """The task source of a root; without a list, only the books."""
+    if project.config.fleet.database:
+        from llmc.tasks.shared import open_shared
+
+        return open_shared(project)
     return SOURCES[type(project.config.auto)](project)

@@ -47,7 +47,8 @@ def tell(project: Project, source: TaskSource, books: Books, tasks: Mapping[Task
     held, wrong = _held_before(project, source), dict[TaskId, str]()
     if held:
         unreadable = {bad.task_id for bad in source.unreadable}
-        found = stuck(Index(tasks, books.completed_in(source.list_name)), unreadable)
+        index = Index(tasks, books.completed_in(source.list_name))
+        found = stuck(index.dangling, index.cycles, unreadable)
         wrong = {task: said for task, said in found.items() if task in held}
     _tell(project, source, books, tasks, wrong)
 

@@ -1,4 +1,4 @@
-"""What every source of tasks has to keep, whatever it is made of: Claude Code's files, and one in memory."""
+"""What every source of tasks has to keep, whatever it is made of: Claude Code's files, PostgreSQL, and memory."""
 
 import os
 import select
@@ -29,11 +29,13 @@ def _files(place: Path) -> ClaudeTasks:
     return ClaudeTasks(TaskFiles(place / "plan"), Ledger(place / "tasks.jsonl"))
 
 
-@pytest.fixture(params=["files", "memory"])
+@pytest.fixture(params=["files", "memory", "postgres"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TaskSource]:
     """Opens the same source again, as another command does."""
     if request.param == "files":
         return partial(_files, tmp_path)
+    if request.param == "postgres":
+        return request.getfixturevalue("open_shared")
     memory = MemoryTasks()
     return lambda: memory
 

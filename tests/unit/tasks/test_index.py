@@ -57,8 +57,9 @@ def test_it_says_what_a_look_at_everything_says(
         assert set(members) <= set(known) - completed
         assert len(members) == len(set(members))
         assert not index.ready & set(members)
-        told = stuck(index, ())
-        assert told == stuck(Index(known, ledger), ()), "as from a look at the whole list"
+        told = stuck(index.dangling, index.cycles)
+        whole = Index(known, ledger)
+        assert told == stuck(whole.dangling, whole.cycles), "as from a look at the whole list"
 
 
 def test_a_cycle_that_is_fixed_is_gone() -> None:

@@ -85,7 +85,7 @@ def _free_unowned(project: Project, task_id: str) -> str:
 def _goals(at: Sight) -> list[tuple[str, str]]:
     """What blocks goals, each with its fix."""
     store = open_store(at.project)
-    if not store.path.exists():
+    if not store.exists():
         return []
     try:
         with store.reading() as found:
@@ -98,7 +98,7 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
     told = [
         (
             f"{goal}: {why}",
-            f"run `llmc goal export` to see its data, then restore a good copy of {store.path}",
+            f"run `llmc goal export` to see its data, then restore a good copy of {store.name}",
         )
         for goal, why in found.unreadable.items()
     ]

@@ -8,8 +8,9 @@ import os
 import shutil
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,43 +159,32 @@ _writers: dict[str, threading.Lock] = {}
 _writing = threading.local()
 
 
-class GoalStore:
-    def __init__(self, directory: Path, *, busy_s: float = 30.0) -> None:
-        self.directory = directory
-        self.path = directory / FILE
-        self.busy_s = busy_s
-        #: set after the first read
-        self.damage = ""
-        self._examined: Identity | None = None
+class AnyGoalStore(ABC):
+    """The goals of a root, changed in transactions only."""
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        """A consistent read; empty if there is no store or it is damaged (see `damage`)."""
-        with self._explained():
-            self.damage = ""
-            file = identity(self.path)  # before opening, so that a newer file never passes as known
-            try:
-                db = self._open_to_read()
-            except Damaged as error:
-                self.damage = error.message
-                db = _in_memory()
-            try:
-                db.execute("BEGIN")
-                yield Reader(db, file)
-            finally:
-                db.close()
+    #: why what was read last is empty; "" if it is not damaged
+    damage = ""
 
-    @contextmanager
-    def writing(self) -> Iterator[Writer]:
-        """A transaction: all of it or nothing."""
-        with self._alone(), self._explained():
-            db = self._open_to_write()
-            try:
-                yield Writer(db)
-                with fault_step("goals.write"):
-                    db.execute("COMMIT")
-            finally:
-                db.close()  # rolls back what was not committed
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What tells this store from others, for people too."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether there can be goals in it."""
+
+    @abstractmethod
+    def is_in(self, root: Path) -> bool:
+        """Whether it is removed with that directory."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Reader]:
+        """A consistent read."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Writer]:
+        """A transaction: all of it or nothing. One writer at a time."""
 
     def apply(self, change: Change, *, typed: bool = False) -> None:
         with self.writing() as tx:
@@ -233,6 +223,53 @@ class GoalStore:
                 tx.set_safe_mode(None)
                 tx.apply(Change(events=(Event(ts=now_unix(), type="overseer.safe_mode.cleared"),)))
             return mode
+
+
+class GoalStore(AnyGoalStore):
+    def __init__(self, directory: Path, *, busy_s: float = 30.0) -> None:
+        self.directory = directory
+        self.path = directory / FILE
+        self.busy_s = busy_s
+        self._examined: Identity | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def is_in(self, root: Path) -> bool:
+        return self.path.is_relative_to(root)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A consistent read; empty if there is no store or it is damaged (see `damage`)."""
+        with self._explained():
+            self.damage = ""
+            file = identity(self.path)  # before opening, so that a newer file never passes as known
+            try:
+                db = self._open_to_read()
+            except Damaged as error:
+                self.damage = error.message
+                db = _in_memory()
+            try:
+                db.execute("BEGIN")
+                yield Reader(db, file)
+            finally:
+                db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """A transaction: all of it or nothing."""
+        with self._alone(), self._explained():
+            db = self._open_to_write()
+            try:
+                yield Writer(db)
+                with fault_step("goals.write"):
+                    db.execute("COMMIT")
+            finally:
+                db.close()  # rolls back what was not committed
 
     # --- opening
 

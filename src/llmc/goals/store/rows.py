@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -139,6 +139,10 @@ R = TypeVar("R", bound=Row)
 #: above MOST_EVENTS the oldest are compacted and KEPT_EVENTS stay
 MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
+#: a condition for every row
+_ALL = "1 = 1"
+_NO_LIMIT = 1 << 62
+
 _OPEN = ", ".join(f"'{status}'" for status in AssignmentStatus if status.is_open)
 
 #: closed, but with a dispatch of unknown outcome: a withdrawal may have to be repeated
@@ -172,10 +176,31 @@ class Crystals(Mapping[str, Crystallization]):
         return len(self.rows)
 
 
+class Rows(Protocol):
+    """The result of a statement."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Statements(Protocol):
+    """A transaction that runs these statements: of SQLite, or one that understands its `?`."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
+
+    def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> Any: ...
+
+
 class Reader:
     """Reads, all as of one moment."""
 
-    def __init__(self, db: "Connection", file: tuple[int, int] | None = None) -> None:
+    def __init__(self, db: Statements, file: tuple[int, int] | None = None) -> None:
         self.db = db
         #: device and inode: differs after a damaged store was set aside
         self.file = file
@@ -196,22 +221,23 @@ class Reader:
         return self._ids("SELECT goal_id FROM goals ORDER BY rowid")
 
     def goals_with(self, node_id: str) -> list[str]:
-        return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND NOT removed", (node_id,))
+        return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND removed = 0", (node_id,))
 
     def view(self, goal_id: str) -> GoalView | None:
-        return self._view(self.goal(goal_id), "1")
+        return self._view(self.goal(goal_id), _ALL)
 
     def live_view(self, goal_id: str) -> GoalView | None:
         """The view without long-closed assignments: all that a tick needs."""
         goal = self.goal(goal_id)
         needs_all = goal is not None and goal.budget_usd  # for its cost
-        return self._view(goal, "1" if needs_all else f"(status IN ({_OPEN}) OR {_OWED})")
+        return self._view(goal, _ALL if needs_all else f"(status IN ({_OPEN}) OR {_OWED})")
 
     def _view(self, goal: Goal | None, which: str) -> GoalView | None:
         if goal is None:
             return None
         of_goal = (goal.goal_id,)
-        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", of_goal)
+        query = "SELECT payload FROM nodes WHERE goal_id = ? AND removed = 0 ORDER BY node_id"
+        nodes = self._all(Node, query, of_goal)
         assignments = self._assignments(f"goal_id = ? AND {which}", of_goal)
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
@@ -288,7 +314,9 @@ class Reader:
         if goal_id:
             query += " AND goal_id = ?"
             values.append(goal_id)
-        rows = self.db.execute(f"{query} ORDER BY seq DESC LIMIT ?", (*values, -1 if last is None else last))
+        rows = self.db.execute(
+            f"{query} ORDER BY seq DESC LIMIT ?", (*values, _NO_LIMIT if last is None else last)
+        )
         return [(seq, decoded(Event, payload)) for seq, payload in reversed(rows.fetchall())]
 
     def last_event(self, kind: str, assignment_id: str) -> Event | None:
@@ -343,7 +371,7 @@ class Writer(Reader):
         for node in change.nodes:
             self._put(
                 "INSERT INTO nodes (goal_id, node_id, status, revision, payload) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET status = excluded.status, revision = excluded.revision, "
+                "ON CONFLICT (goal_id, node_id) DO UPDATE SET status = excluded.status, revision = excluded.revision, "
                 "payload = excluded.payload, removed = 0",
                 (node.goal_id, node.node_id, node.status.value, revision),
                 node,
@@ -370,7 +398,7 @@ class Writer(Reader):
         revision = self._counter("revision")
         if change.goal is not None:
             self._put(
-                "INSERT INTO goals VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
+                "INSERT INTO goals VALUES (?, ?, ?, ?) ON CONFLICT (goal_id) DO UPDATE "
                 "SET status = excluded.status, revision = excluded.revision, payload = excluded.payload",
                 (change.goal.goal_id, change.goal.status.value, revision),
                 change.goal,
@@ -397,7 +425,7 @@ class Writer(Reader):
         """Write the assignment, and its append-only history: existing entries only get their outcome."""
         self._put(
             "INSERT INTO assignments (assignment_id, goal_id, work_node_id, status, revision, payload) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (assignment_id) DO UPDATE "
             "SET status = excluded.status, revision = excluded.revision, payload = excluded.payload",
             (
                 assignment.assignment_id,

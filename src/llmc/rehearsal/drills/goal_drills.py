@@ -4,7 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
-from llmc.goals.goals import open_store
+from llmc.goals.goals import goal_file, open_store
 from llmc.rehearsal.drills.scratch import Scratch, overwrite
 
 #: as short as a busy machine allows
@@ -86,7 +86,7 @@ def store_damaged(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
     scratch.supervise_to("go")
-    store = open_store(scratch.project()).path
+    store = goal_file(scratch.project()).path
     scratch.breaks_now()
     overwrite(store, "no database " * 500)
     log = scratch.root / "logs" / "goals.log"

@@ -102,13 +102,15 @@ def _reach(start: TaskId, next_of: Callable[[TaskId], Iterable[TaskId]]) -> set[
 Stuck = Mapping[TaskId, str]
 
 
-def stuck(index: "Index", unreadable: Collection[TaskId]) -> Stuck:
+def stuck(
+    missing: Iterable[Dangling], circles: Iterable[tuple[TaskId, ...]], unreadable: Collection[TaskId] = ()
+) -> Stuck:
     """Each reason once, with its tasks. Tasks that depend on an unreadable file are reported with that file."""
     why: dict[TaskId, list[str]] = {}
-    for row in index.dangling:
+    for row in missing:
         if row.missing not in unreadable:
             why.setdefault(row.task, []).append(str(row))
-    for found in index.cycles:
+    for found in circles:
         why.setdefault(min(found, key=in_order), []).append(f"dependency cycle: {', '.join(found)}")
     return {task: "; ".join(said) for task, said in why.items()}
 

@@ -1,0 +1,1 @@
+"""Fleet: several machines share tasks and goals in one PostgreSQL database."""

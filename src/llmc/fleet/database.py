@@ -1,0 +1,329 @@
+"""The fleet's database: one connection of this process, its errors in our words, and its schema.
+
+The URL has a password, so it stays in here: no error, log or result carries it, nor what the driver says about it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from llmc.base import urls
+from llmc.base.clock import monotonic
+from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused, StateError
+from llmc.fleet import statements
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+    Rows = Cursor[dict[str, Any]]
+
+T = TypeVar("T")
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: the schema that this llmc knows
+VERSION = len(list(MIGRATIONS.glob("*.sql")))
+#: the oldest server that has been tried
+LEAST_SERVER = 14
+#: a server that does not answer in this time counts as gone
+CONNECT_S = 5
+STATEMENT_S = 20
+#: after a failure, the next attempt to connect
+RETRY_S = 2.0
+#: transactions that met each other are repeated
+TIMES = 5
+
+
+class DatabaseGone(LockTimeout):
+    """The database does not answer. Like a lock that somebody has: what waits for it goes on by itself."""
+
+    exit_code = Exit.FAILED
+
+
+class WrongSchema(Refused):
+    """The database has the tables of another llmc, or none."""
+
+
+class Database:
+    """Safe to use from several threads; they take turns."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._turn = threading.RLock()
+        self._open: Connection[dict[str, Any]] | None = None
+        self._session: Sql | None = None
+        self._not_before = 0.0
+        self._problem = ""
+
+    @property
+    def address(self) -> str:
+        """For people, without the password."""
+        return urls.database_address(self._url)
+
+    def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Run one statement; its rows."""
+        return self.do(lambda rows: fetched(rows.execute(statement, values)), alone=True)
+
+    def do(self, work: Callable[["Rows"], T], *, alone: bool = False) -> T:
+        """Run `work` in a transaction; again when it met another one. `alone`: it is one statement, and needs none."""
+        with self._turn:
+            for _ in range(TIMES - 1):
+                try:
+                    return self._once(work, alone)
+                except _Met:
+                    continue
+            return self._once(work, alone)
+
+    def _once(self, work: Callable[["Rows"], T], alone: bool) -> T:
+        import psycopg
+
+        db = self._connection()
+        try:
+            with db.cursor() as cursor:
+                if alone:
+                    return work(cursor)
+                with db.transaction():
+                    return work(cursor)
+        except psycopg.errors.TransactionRollback as error:
+            raise _Met(f"the database did not settle a conflict: {error.sqlstate}") from None
+        except psycopg.errors.UniqueViolation as error:
+            raise Refused(f"this is in the fleet's database already: {error.diag.message_detail}") from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise LlmcError(
+                f"the database refuses this to the user of {self.address}: {error.diag.message_primary}",
+                hint="Grant the role select, insert, update and delete on the tables of schema llmc.",
+            ) from None
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._gone(error) from None
+
+    @contextmanager
+    def session(self, schema: str, *, read_only: bool = False) -> "Iterator[Sql]":
+        """A transaction on the tables of a schema; what is not committed is rolled back.
+
+        A read inside of another transaction sees what that one sees.
+        """
+        with self._turn:
+            if self._session is not None:
+                assert read_only, f"nested transaction on {self.address}"
+                yield self._session
+                return
+            sql = Sql(self._connection(), self._gone)
+            sql.execute("begin" + (" isolation level repeatable read, read only" if read_only else ""))
+            try:
+                sql.execute(f"set local search_path to {schema}")
+                self._session = sql
+                yield sql
+            finally:
+                self._session = None
+                sql.rollback()
+
+    def _connection(self) -> "Connection[dict[str, Any]]":
+        if self._open is None or self._open.closed:
+            self._open = self.connect()
+            try:
+                self._check_schema(self._open)
+            except BaseException:
+                self.close()
+                raise
+        return self._open
+
+    def connect(self) -> "Connection[dict[str, Any]]":
+        """A new connection; DatabaseGone if that fails, and for a moment after that without trying."""
+        driver()
+        import psycopg
+        from psycopg.rows import dict_row
+
+        if monotonic() < self._not_before:
+            raise self._said()
+        try:
+            db = psycopg.connect(
+                self._url,
+                autocommit=True,
+                row_factory=dict_row,
+                connect_timeout=CONNECT_S,
+                application_name="llmc",
+                options=f"-c statement_timeout={STATEMENT_S}s -c idle_in_transaction_session_timeout={STATEMENT_S}s",
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+                tcp_user_timeout=STATEMENT_S * 1000,
+            )
+        except psycopg.ProgrammingError:  # its text quotes the URL
+            raise LlmcError(
+                "fleet.database is not a valid PostgreSQL URL",
+                hint="Set it: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
+            ) from None
+        except psycopg.OperationalError as error:
+            raise self._gone(error) from None
+        if db.info.server_version // 10000 < LEAST_SERVER:
+            version = db.info.server_version // 10000
+            db.close()
+            raise Refused(
+                f"{self.address} is PostgreSQL {version}", hint=f"Use PostgreSQL {LEAST_SERVER} or newer."
+            )
+        return db
+
+    def _gone(self, error: Exception) -> DatabaseGone:
+        self.close()
+        self._not_before = monotonic() + RETRY_S
+        words = " ".join(str(error).split())
+        for secret in urls.database_secrets(self._url):
+            words = words.replace(secret, "***")
+        self._problem = words
+        return self._said()
+
+    def _said(self) -> DatabaseGone:
+        why = f": {self._problem}" if self._problem else ""
+        return DatabaseGone(
+            f"the fleet's database does not answer ({self.address}){why}",
+            hint="This node starts and lands nothing until the database answers. To check: llmc fleet status",
+        )
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    # Schema
+
+    def _check_schema(self, db: "Connection[dict[str, Any]]") -> None:
+        found = self._version(db)
+        if found > VERSION:
+            raise WrongSchema(
+                f"the fleet's database has version {found}, but this llmc knows versions up to {VERSION}",
+                hint="Upgrade llmc on this node.",
+            )
+        if found < VERSION:
+            is_new = "is not set up" if not found else f"has version {found}, but this llmc needs {VERSION}"
+            raise WrongSchema(f"the fleet's database {is_new}", hint="Set it up: llmc fleet init")
+
+    def _version(self, db: "Connection[dict[str, Any]]") -> int:
+        import psycopg
+
+        try:
+            return int(next(iter(fetched(db.execute(statements.MIGRATED))[0].values())))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return 0
+
+    def migrate(self) -> int:
+        """Bring the schema up to date; how many migrations ran. Two at once wait for each other."""
+        import psycopg
+
+        with self._turn:
+            db = self.connect()
+            try:
+                if self._version(db) > VERSION:
+                    self._check_schema(db)
+                with db.transaction():
+                    db.execute(statements.PREPARE)
+                    found = self._version(db)
+                    for number in range(found + 1, VERSION + 1):
+                        db.execute((MIGRATIONS / f"{number:04}.sql").read_bytes())
+                        db.execute(statements.APPLIED, (number,))
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise Refused(
+                    f"the user of {self.address} may not create tables: {error.diag.message_primary}",
+                    hint="Run `llmc fleet init` once as the owner of the database.",
+                ) from None
+            finally:
+                db.close()
+            return VERSION - found
+
+
+class Sql:
+    """A transaction that takes statements with `?`, as SQLite has them."""
+
+    def __init__(self, db: "Connection[dict[str, Any]]", gone: Callable[[Exception], DatabaseGone]) -> None:
+        self._db = db
+        self._gone = gone
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> "Cursor[tuple[Any, ...]]":
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        try:
+            cursor = self._db.cursor(row_factory=tuple_row)
+            return cursor.execute(statement.replace("?", "%s"), values or None)
+        except psycopg.IntegrityError as error:
+            raise StateError(f"the fleet's database refused a change: {error.diag.message_primary}") from None
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._gone(error) from None
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        for values in rows:
+            self.execute(statement, values)
+
+    def commit(self) -> None:
+        self.execute("commit")
+
+    def rollback(self) -> None:
+        """End a transaction that was not committed."""
+        from psycopg.pq import TransactionStatus
+
+        if self._db.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+            self.execute("rollback")
+
+
+class Listening:
+    """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
+
+    def __init__(self, database: Database) -> None:
+        self._db: Connection[dict[str, Any]] | None = None
+        try:
+            self._db = database.connect()
+            self._db.execute(f"listen {statements.CHANNEL}")
+            # Of our own: the driver closes its socket when the server is gone, while somebody waits for it.
+            self._fd = os.dup(self._db.fileno())
+        except DatabaseGone:
+            self._fd = os.eventfd(0, os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def heard(self) -> bool:
+        import psycopg
+
+        try:
+            if self._db is not None:
+                self._db.pgconn.consume_input()
+                while self._db.pgconn.notifies():
+                    pass
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
+        if self._db is not None:
+            self._db.close()
+
+
+class _Met(LlmcError):
+    """Two transactions met; one of them starts over."""
+
+
+def fetched(rows: "Cursor[dict[str, Any]]") -> list[dict[str, Any]]:
+    return rows.fetchall() if rows.description is not None else []
+
+
+def driver() -> None:
+    """The driver must be installed."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise LlmcError(
+            "the fleet needs the PostgreSQL driver", hint="Install it: pip install 'llmc[fleet]'"
+        ) from error
+
+
+#: by URL and use: a long transaction of one does not keep the other waiting
+_databases: dict[tuple[str, str], Database] = {}
+_opening = threading.Lock()
+
+
+def open_database(url: str, use: str = "tasks") -> Database:
+    """The connection of this process to a database."""
+    with _opening:
+        return _databases.setdefault((url, use), Database(url))

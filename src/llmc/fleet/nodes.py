@@ -1,0 +1,239 @@
+"""Nodes: how a root joins the fleet, shows that it lives, drains and leaves."""
+
+import json
+import os
+import socket
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from llmc import __version__
+from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.config import trust
+from llmc.config.options import check_node
+from llmc.fleet import statements
+from llmc.fleet.database import Database, open_database
+from llmc.fleet.rules import Need, Node, node_of
+from llmc.repo.project import Project
+
+
+class Membership(Struct, frozen=True):
+    """This root in its fleet."""
+
+    database: Database
+    node: str
+    #: of the root
+    instance: str
+    #: host and path of the root
+    place: str
+    lease_s: float
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For a statement."""
+        return {
+            "node": self.node,
+            "instance": self.instance,
+            "place": self.place,
+            "version": __version__,
+            "lease": timedelta(seconds=self.lease_s),
+        }
+
+
+def membership(project: Project) -> Membership:
+    """This root as the configuration describes it; it need not have joined."""
+    fleet = project.config.fleet
+    if not fleet.database:
+        raise UsageError(
+            "this root is not in a fleet",
+            hint="Set a database: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
+        )
+    root = str(project.root.path)
+    node = fleet.node or _host_name()
+    return Membership(
+        open_database(fleet.database),
+        node,
+        trust.own_id(root),
+        f"{socket.gethostname()}:{root}",
+        fleet.lease_secs,
+    )
+
+
+def _host_name() -> str:
+    name = socket.gethostname().partition(".")[0].lower()
+    if not name or check_node(name):
+        raise UsageError(
+            f"the host name {name!r} cannot be a node name",
+            hint="Choose one: llmc config set fleet.node NAME",
+        )
+    return name
+
+
+def init(project: Project) -> int:
+    """Set up the database; how many migrations ran."""
+    return membership(project).database.migrate()
+
+
+def join(project: Project) -> Node:
+    """Enter this root into the fleet. Safe to repeat."""
+    own = membership(project)
+    if not own.database.rows(statements.JOIN, own.values):
+        raise _name_taken(own)
+    return find(own, own.node)
+
+
+def _name_taken(own: Membership) -> Refused:
+    other = own.database.rows(statements.NODE, {"node": own.node})
+    where = other[0]["place"] if other else "another root"
+    if other and other[0]["instance"] == own.instance:
+        return Refused(
+            f"node {own.node} is running in a copy of this root: {where}",
+            hint=f"Stop the daemon there, or make this root another node: llmc config set fleet.node NAME, after removing {own.place.partition(':')[2]}/.llmc/root-id",
+        )
+    return Refused(
+        f"the name {own.node} belongs to another root: {where}",
+        hint=f"Choose another name: llmc config set fleet.node NAME. If that root is gone: llmc fleet leave {own.node}",
+    )
+
+
+def nodes(project: Project) -> list[Node]:
+    own = membership(project)
+    rows = own.database.rows(statements.NODE, {"node": ""})
+    return [node_of(row, own.instance, own.lease_s) for row in rows]
+
+
+def find(own: Membership, name: str) -> Node:
+    rows = own.database.rows(statements.NODE, {"node": name})
+    if not rows:
+        raise NotFound(f"no node {name}", hint="Run `llmc fleet nodes` to see the nodes.")
+    return node_of(rows[0], own.instance, own.lease_s)
+
+
+def drain(project: Project, name: str, *, undo: bool = False) -> Node:
+    """Let a node finish its tasks and stop; with `undo`, let it take tasks again."""
+    own = membership(project)
+    node = find(own, name or own.node)
+    own.database.rows(statements.DRAIN, {"node": node.name, "state": "joined" if undo else "draining"})
+    return find(own, node.name)
+
+
+def leave(project: Project, name: str) -> Node:
+    """Remove a node; the tasks that it has go to the others."""
+    own = membership(project)
+    node = find(own, name or own.node)
+    if node.state in ("up", "draining"):
+        raise Refused(
+            f"node {node.name} is running in {node.place}",
+            hint=f"Let it finish first: llmc fleet drain {node.name}",
+        )
+    own.database.do(
+        lambda rows: [
+            rows.execute(sql, {"node": node.name}) for sql in (statements.EXPIRE_NODE, statements.LEAVE)
+        ]
+    )
+    return node
+
+
+def has_lease(own: Membership, name: str) -> bool:
+    """Whether this node does what one node at a time does; the heartbeat keeps the lease."""
+    return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
+
+
+class Park(Struct, frozen=True):
+    """A node waits for a limit of the account to end."""
+
+    cause: str
+    reason: str
+    #: how long, from now
+    wait_s: float
+    node: str = ""
+
+
+class Used(Struct, frozen=True):
+    """What was used of the budgets, in dollars and tokens."""
+
+    cost_today: float = 0.0
+    tokens_today: int = 0
+    cost_of_run: float = 0.0
+    tokens_of_run: int = 0
+
+
+class Life(Struct, frozen=True):
+    """What a node shows of itself with a heartbeat."""
+
+    #: tokens of its claims
+    claims: Collection[int] = ()
+    #: name -> status
+    workers: Mapping[str, str] = {}
+    client: str = ""
+    attention: Collection[Need] = ()
+    #: the calendar day that `used` is about
+    day: str | None = None
+    used: Used = Used()
+    park: Park | None = None
+
+
+class Pulse(Struct, frozen=True):
+    """What a heartbeat found."""
+
+    #: `joined` or `draining`; "" if the name has another daemon, or left
+    state: str
+    #: a lease has run out
+    expired: bool
+    #: a task of the list is ready
+    ready: bool
+    #: by all other nodes
+    used: Used = Used()
+    #: the longest park of another node
+    park: Park | None = None
+
+
+class Beating:
+    """A daemon that shows that its node lives, and keeps the leases of its claims."""
+
+    def __init__(self, own: Membership, list_name: str) -> None:
+        self._own = own
+        self._list = list_name
+        self._daemon = os.urandom(8).hex()
+
+    def start(self) -> None:
+        """Take the name for this daemon; Refused while another daemon has it."""
+        own = self._own
+        if own.database.rows(statements.START, {**own.values, "daemon": self._daemon}):
+            return
+        known = own.database.rows(statements.NODE, {"node": own.node})
+        if not known:
+            raise Refused(f"node {own.node} has not joined the fleet", hint="Join it: llmc fleet join")
+        raise _name_taken(own)
+
+    def beat(self, life: Life) -> Pulse:
+        park = life.park
+        values = {
+            **self._own.values,
+            "daemon": self._daemon,
+            "list": self._list,
+            "claims": list(life.claims),
+            "workers": json.dumps(dict(life.workers)),
+            "client": life.client,
+            "attention": json.dumps([asdict(need) for need in life.attention]),
+            "day": life.day,
+            **asdict(life.used),
+            "parked": timedelta(seconds=park.wait_s) if park else None,
+            "parked_cause": park.cause if park else "",
+            "parked_reason": park.reason if park else "",
+        }
+        row = self._own.database.rows(statements.BEAT, values)[0]
+        used = Used(**{name: row[name] for name in Used.__struct_fields__})
+        parked = None
+        if row["parked_node"]:
+            parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
+        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked)
+
+    def stop(self) -> None:
+        values = {"node": self._own.node, "daemon": self._daemon}
+        self._own.database.do(
+            lambda rows: [rows.execute(sql, values) for sql in (statements.END_LEASES, statements.STOP)]
+        )

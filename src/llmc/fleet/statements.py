@@ -1,0 +1,187 @@
+"""Every SQL statement on the fleet's tables. All times are the database's.
+
+A statement that makes a task ready notifies; a claim does not, because commits that notify wait for each other.
+"""
+
+CHANNEL = "llmc"
+
+# Schema
+
+MIGRATED = "select coalesce(max(number), 0) from llmc.migration"
+PREPARE = """
+select pg_advisory_xact_lock(hashtext('llmc'));
+create schema if not exists llmc;
+create table if not exists llmc.migration (
+    number int primary key, applied timestamptz not null default now()
+)
+"""
+APPLIED = "insert into llmc.migration (number) values (%s)"
+
+# Nodes
+
+JOIN = """
+insert into llmc.node as n (name, instance, place, version) values (%(node)s, %(instance)s, %(place)s, %(version)s)
+on conflict (name) do update set place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
+    where n.instance = %(instance)s and (n.place = %(place)s or n.daemon = '' or n.seen < now() - %(lease)s)
+returning name"""
+NODE = """
+select name, instance, place, state, version, client, workers, attention, daemon <> '' as runs,
+    extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from now())::float8 as now_unix,
+    (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
+from llmc.node n where name = %(node)s or %(node)s = '' order by name"""
+START = """
+update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
+where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
+returning name"""
+_BEAT = """
+with renewed as (
+    update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
+), kept as (
+    update llmc.lease set until = now() + %(lease)s where node = %(node)s and until > now()
+), beat as (
+    update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
+        attention = %(attention)s, day = %(day)s,
+        day_cost = %(cost_today)s, day_tokens = %(tokens_today)s, run_cost = %(cost_of_run)s, run_tokens = %(tokens_of_run)s,
+        parked_until = now() + %(parked)s, parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
+    where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
+)
+select (select state from beat) as state, o.*, p.*,
+    exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
+    exists (select from llmc.task where list = %(list)s and {ready}) as ready
+from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
+        coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
+        coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
+        coalesce(sum(run_tokens) filter (where daemon <> ''), 0)::bigint as tokens_of_run
+    from llmc.node where name <> %(node)s) o
+left join lateral (select name as parked_node, parked_cause, parked_reason,
+        extract(epoch from parked_until - now())::float8 as parked_s
+    from llmc.node where name <> %(node)s and parked_until > now() order by parked_until desc limit 1) p on true"""
+STOP = """
+update llmc.node set daemon = '', workers = '{}', attention = '[]', parked_until = null, seen = now()
+where name = %(node)s and daemon = %(daemon)s"""
+DRAIN = "update llmc.node set state = %(state)s where name = %(node)s returning name"
+LEAVE = "delete from llmc.node where name = %(node)s returning name"
+#: a node that left does not come back for its tasks
+EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
+
+#: one node at a time has a lease; who has it keeps it
+LEASE = """
+insert into llmc.lease as l (name, node, until) values (%(name)s, %(node)s, now() + %(lease)s)
+on conflict (name) do update set node = excluded.node, until = excluded.until
+    where l.node = excluded.node or l.until < now()
+returning name"""
+END_LEASES = "delete from llmc.lease where node = %(node)s"
+
+# Tasks
+
+READY = """status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
+    and (not_before is null or not_before <= now())"""
+_NEEDS = "array(select needs from llmc.dependency d where (d.list, d.task) = (t.list, t.id) order by needs)"
+BEAT = _BEAT.format(ready=READY)
+COLUMNS = f"""t.list, t.id, t.subject, t.description, t.status, t.metadata, t.owner, t.claim, t.removed, t.waits, extract(epoch from t.written)::float8 as written_unix, {_NEEDS} as needs"""
+TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and not removed"
+SOME_TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and id = any(%(ids)s) and not removed"
+TASK = f"select {COLUMNS} from llmc.task t where list = %(list)s and id = %(id)s"
+LOCK_TASK = f"{TASK} for update"
+NEXT_NUMBER = """
+insert into llmc.list as l (name, highest) values (%(list)s, 1)
+on conflict (name) do update set highest = l.highest + 1 returning highest"""
+AT_LEAST_NUMBER = """
+insert into llmc.list as l (name, highest) values (%(list)s, %(number)s)
+on conflict (name) do update set highest = greatest(l.highest, %(number)s)"""
+INSERT_TASK = """
+insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata, owner, held)
+values (%(list)s, %(id)s, %(number)s, %(subject)s, %(description)s, %(status)s, %(priority)s, %(label)s,
+    %(metadata)s, %(owner)s, %(held)s)"""
+UPDATE_TASK = """
+update llmc.task set subject = %(subject)s, description = %(description)s, status = %(status)s,
+    priority = %(priority)s, label = %(label)s, metadata = %(metadata)s, owner = %(owner)s, held = %(held)s,
+    claim = %(claim)s, node = case when %(claim)s::bigint is null then '' else node end,
+    lease_until = case when %(claim)s::bigint is null then null else lease_until end,
+    not_before = now() + %(wait)s, removed = %(removed)s, written = now()
+where list = %(list)s and id = %(id)s"""
+
+# Dependencies. A task is locked before its dependents are counted, so that none of them waits for ever.
+
+LOCK_NEEDED = (
+    "select id, status from llmc.task where list = %(list)s and id = any(%(ids)s) order by id for share"
+)
+ADD_NEEDS = """
+insert into llmc.dependency (list, task, needs) select %(list)s, %(id)s, unnest(%(ids)s::text[])
+on conflict do nothing"""
+DROP_NEEDS = """
+delete from llmc.dependency where list = %(list)s and task = %(id)s and not needs = any(%(ids)s)"""
+COUNT_WAITS = """
+update llmc.task t set waits = (select count(*) from llmc.dependency d
+    left join llmc.task n on (n.list, n.id) = (d.list, d.needs)
+    where (d.list, d.task) = (t.list, t.id) and n.status is distinct from 'completed')
+where t.list = %(list)s and t.id = any(%(ids)s)"""
+DEPENDENTS_WAIT = """
+update llmc.task t set waits = t.waits + %(change)s from llmc.dependency d
+where (d.list, d.needs) = (%(list)s, %(id)s) and (t.list, t.id) = (d.list, d.task)"""
+OPEN_NEEDS = """
+select d.task, d.needs, n.id is null or n.removed as missing from llmc.dependency d
+join llmc.task t on (t.list, t.id) = (d.list, d.task) left join llmc.task n on (n.list, n.id) = (d.list, d.needs)
+where d.list = %(list)s and t.status <> 'completed' and not t.removed and n.status is distinct from 'completed'"""
+
+COUNTS = """
+select case when status <> 'pending' then status when held <> '' then held
+    when owner <> '' then 'in_progress' when waits > 0 then 'waits' else 'ready' end as state, count(*)
+from llmc.task where list = %(list)s and not removed group by 1 order by 1"""
+
+# Claims
+
+_CLAIM = """
+with chosen as (
+    select list, id from llmc.task t where list = %(list)s and {which} and {ready}
+    order by priority, number, id limit 1 for update skip locked
+), taken as (
+    update llmc.task t set status = 'in_progress', owner = %(node)s || '/' || %(worker)s, node = %(node)s,
+        claim = nextval('llmc.fence'), lease_until = now() + %(lease)s, written = now()
+    from chosen c where (t.list, t.id) = (c.list, c.id)
+    returning {columns}
+), noted as (
+    insert into llmc.entry (node, worker, list, task, action, claim, details)
+    select %(node)s, %(worker)s, list, id, 'claimed', claim::text, json_build_object('subject', subject,
+        'dispatch', metadata #>> '{{llmc,goal,dispatchId}}', 'part',
+        nullif(concat_ws('/', metadata #>> '{{llmc,goal,goalId}}', metadata #>> '{{llmc,goal,workNodeId}}'), ''))
+    from taken
+)
+select * from taken"""
+CLAIM_ONE = _CLAIM.format(which="id = %(id)s", ready=READY, columns=COLUMNS)
+CLAIM_NEXT = _CLAIM.format(which="true", ready=READY, columns=COLUMNS)
+#: labels that are in progress come last, so that this is tried first
+CLAIM_NEXT_BESIDE = _CLAIM.format(which="not label = any(%(labels)s)", ready=READY, columns=COLUMNS)
+RENEW = """
+update llmc.task set lease_until = now() + %(lease)s where claim = %(claim)s and node = %(node)s returning id"""
+COUNT_READY = f"""
+select count(*) from (select from llmc.task where list = %(list)s and {READY} limit %(most)s) ready"""
+NEXT_AFTER_CRASH = """
+select extract(epoch from min(not_before) - now())::float8 from llmc.task
+where list = %(list)s and status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
+    and not_before > now()"""
+HELD = f"""
+select {COLUMNS} from llmc.task t where list = %(list)s and held <> '' and status <> 'completed' and not removed"""
+EXPIRE = """
+with gone as (
+    select list, id, claim, node, owner from llmc.task
+    where claim is not null and lease_until < now() limit 100 for update skip locked
+), freed as (
+    update llmc.task t set status = 'pending', owner = '', claim = null, node = '', lease_until = null,
+        written = now()
+    from gone g where (t.list, t.id) = (g.list, g.id)
+)
+insert into llmc.entry (node, worker, list, task, action, claim, details)
+select node, substr(owner, length(node) + 2), list, id, 'released', claim::text,
+    json_build_object('cause', 'node', 'reason', 'node ' || node || ' did not renew its lease') from gone
+returning list, task, node"""
+
+# Entries
+
+ENTER = """
+insert into llmc.entry (node, worker, list, task, action, claim, details)
+values (%(node)s, %(worker)s, %(list)s, %(task)s, %(action)s, %(claim)s, %(details)s)"""
+ENTRIES = """
+select seq, extract(epoch from at)::float8 as ts, node, worker, list, task, action, claim, details
+from llmc.entry where seq > %(after)s or seq = any(%(missing)s) order by seq"""
+NOTIFY = f"select pg_notify('{CHANNEL}', %(list)s)"

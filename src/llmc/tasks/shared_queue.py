@@ -1,0 +1,73 @@
+"""The fleet's tasks as a queue for auto workers: the database chooses the next task and claims it in one step."""
+
+from collections.abc import Collection
+
+from llmc.base.clock import monotonic
+from llmc.base.names import TaskId
+from llmc.records.books import Claim
+from llmc.records.task import Task
+from llmc.repo.project import Project
+from llmc.tasks import task_list
+from llmc.tasks.queue import refuse_broken
+from llmc.tasks.rules.claims import believed
+from llmc.tasks.rules.graph import Dangling, Stuck, cycles, stuck
+from llmc.tasks.shared import SharedTasks
+
+#: more ready tasks than a node has workers
+MOST_READY = 1000
+#: how old the attention list may be
+TELL_S = 5.0
+
+
+class SharedQueue:
+    """One per daemon. Nodes may ask at the same time: no two of them get one task."""
+
+    def __init__(self, source: SharedTasks, project: Project) -> None:
+        self.source = source
+        self._project = project
+        self.waits_s = 0.0
+        self._tell_at = 0.0
+        self._is_due = False
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the attention list is still to be updated."""
+        return self._is_due
+
+    def take_next(
+        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+    ) -> tuple[Task, Claim] | None:
+        """Claim the next task for a worker; None when none is ready. The wait after a crash is in the task's row."""
+        found = self.source.take_next(worker, labels_in_use)
+        if found is None:
+            self.waits_s = self.source.next_after_crash_s()
+            return None
+        task, claim = found
+        return believed(task, self.source.books().made.get(claim.task)), claim
+
+    def count_ready(self) -> int:
+        """Number of tasks that could start now; also updates the attention list."""
+        self._is_due = True
+        if monotonic() >= self._tell_at:
+            self._tell_at, self._is_due = monotonic() + TELL_S, False
+            self._tell(self._stuck(), starting=False)
+        return self.source.count_ready(MOST_READY)
+
+    def check(self) -> None:
+        """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
+        wrong = self._stuck()
+        refuse_broken(wrong, self._tell(wrong, starting=True))
+
+    def _tell(self, wrong: Stuck, *, starting: bool) -> Collection[TaskId]:
+        """List tasks that wait for the user, and those that can never start; the latter are returned."""
+        held = {task.id: task for task in self.source.held()}
+        books = self.source.books()
+        return task_list.tell_running(self._project, self.source, books, held, wrong, starting)
+
+    def _stuck(self) -> Stuck:
+        rows = self.source.open_needs()
+        needs: dict[TaskId, set[TaskId]] = {}
+        for row in rows:
+            needs.setdefault(row["task"], set()).add(row["needs"])
+        circles = cycles({task: frozenset(others) for task, others in needs.items()})
+        return stuck([Dangling(row["task"], row["needs"]) for row in rows if row["missing"]], circles)

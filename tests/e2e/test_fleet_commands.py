@@ -1,0 +1,141 @@
+"""`llmc fleet`: a root joins, is seen, drains and leaves; what it may not do is refused with the way on."""
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.postgres import Postgres
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def second() -> Iterator[Fleet]:
+    made = Fleet("scripted")
+    yield made
+    made.close()
+
+
+def with_password(url: str) -> str:
+    return url.replace("llmc@", f"llmc:{SECRET}@")
+
+
+def join(fleet: Fleet, database: str, node: str, *command: str) -> None:
+    fleet.set_up(
+        config={"fleet.database": with_password(database), "fleet.node": node, "auto.task_list_id": "plan"}
+    )
+    fleet.llmc("fleet", *(command or ("join",)))
+
+
+def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, database: str) -> None:
+    scripted.set_up(config={"fleet.database": with_password(database), "fleet.node": "one"})
+    refused = scripted.llmc("fleet", "join", code=3)
+    assert "is not set up" in refused.err
+    assert "llmc fleet init" in refused.err
+    made = scripted.llmc("fleet", "init", "--json").json
+    assert (made["node"], made["migrations"] > 0) == ("one", True)
+    assert "the tables are up to date" in scripted.llmc("fleet", "init").out, "safe to repeat"
+    join(second, database, "two")
+    assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one", "two"]
+    listed = scripted.llmc("fleet", "nodes").out
+    assert "one" in listed
+    assert "(this node)" in listed.splitlines()[0]
+    seen = second.llmc("fleet", "status", "--json").json
+    assert (seen["node"], seen["problem"], seen["tasks"]) == ("two", "", {})
+    drained = scripted.llmc("fleet", "drain", "two").out
+    assert "node two takes no new tasks" in drained
+    assert "takes tasks again" in scripted.llmc("fleet", "drain", "two", "--undo").out
+    assert "no node three" in scripted.llmc("fleet", "drain", "three", code=4).err
+    assert "node two left" in scripted.llmc("fleet", "leave", "two").out
+    assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one"]
+
+
+def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) -> None:
+    """Break: let the second root overwrite the first one's row."""
+    join(scripted, database, "laptop", "init")
+    second.set_up(config={"fleet.database": database, "fleet.node": "laptop"})
+    refused = second.llmc("fleet", "join", code=3)
+    assert f"the name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
+    assert "llmc config set fleet.node NAME" in refused.err
+    second.llmc("config", "set", "fleet.node", "server")
+    second.llmc("fleet", "join")
+
+
+def test_a_copy_of_a_root_that_runs_is_refused(scripted: Fleet, database: str, tmp_path: Path) -> None:
+    """Break: know a root by its ID alone; both would answer for one name."""
+    join(scripted, database, "laptop", "init")
+    copy = tmp_path / "copy"
+    shutil.copytree(scripted.root, copy, symlinks=True)
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.node set daemon = 'x'")
+    refused = scripted.llmc("--root", str(copy), "fleet", "join", code=3)
+    assert f"node laptop is running in a copy of this root: {_host()}:{scripted.root}" in refused.err
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.node set seen = now() - interval '10 minutes'")
+    scripted.llmc("--root", str(copy), "fleet", "join")
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def test_the_password_is_shown_nowhere(scripted: Fleet, database: str) -> None:
+    """Break: print the configuration as it is."""
+    join(scripted, database, "one", "init")
+    said = [
+        scripted.llmc(*command, code=None, quotes=True)
+        for command in (
+            ["config", "get"],
+            ["config", "get", "--json"],
+            ["config", "get", "fleet.database"],
+            ["config", "get", "fleet"],
+            ["config", "get", "fleet", "--json"],
+            ["config", "set", "fleet.database", with_password(database)],
+            ["config", "set", "fleet.database", f"mysql://llmc:{SECRET}@host/db"],
+            ["config", "check", "--json"],
+            ["fleet", "status"],
+            ["fleet", "status", "--json"],
+            ["fleet", "nodes", "--json"],
+            ["doctor"],
+            ["doctor", "--json"],
+            ["tasks", "list"],
+            ["--debug", "tasks", "show", "99"],
+            ["events", "--json"],
+        )
+    ]
+    assert [one for one in said if SECRET in one.out + one.err] == []
+    assert said[2].out.strip() == database, "the rest of it is shown"
+    scripted.llmc("config", "set", "fleet.database", f"postgresql://llmc:{SECRET}@127.0.0.1:1/none")
+    gone = [
+        scripted.llmc(*command, code=None, quotes=True)
+        for command in (
+            ["--debug", "fleet", "status"],
+            ["--debug", "tasks", "list"],
+            ["doctor"],
+            ["up", "--auto"],
+        )
+    ]
+    assert [one for one in gone if SECRET in one.out + one.err] == []
+    written = [path for path in scripted.root.rglob("*") if path.is_file() and path.name != "config.toml"]
+    assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_without_its_database_a_command_says_so(scripted: Fleet, postgres: Postgres) -> None:
+    scripted.set_up(config={"fleet.database": "postgresql://llmc@127.0.0.1:1/none", "fleet.node": "one"})
+    status = scripted.llmc("fleet", "status", "--json", code=1)
+    assert "does not answer" in json.loads(status.out)["problem"]
+    for command in (["tasks", "list"], ["fleet", "join"], ["tasks", "add", "Do it"]):
+        assert "the fleet's database does not answer" in scripted.llmc(*command, code=1).err
+
+
+def test_alone_there_is_no_fleet(scripted: Fleet) -> None:
+    scripted.set_up()
+    refused = scripted.llmc("fleet", "status", code=2)
+    assert "this root is not in a fleet" in refused.err
+    assert "llmc config set fleet.database" in refused.err

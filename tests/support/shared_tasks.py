@@ -1,0 +1,34 @@
+"""Tasks in PostgreSQL, as a node of the fleet has them."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from llmc.fleet.database import Database
+from llmc.fleet.nodes import Membership
+from llmc.tasks.shared import SharedTasks
+
+
+class OpenShared(Protocol):
+    def __call__(
+        self, node: str = "one", *, lease_s: float = 60.0, backoff_s: float = 0.0, list_name: str = "plan"
+    ) -> SharedTasks: ...
+
+
+@pytest.fixture
+def open_shared(database: str) -> Iterator[OpenShared]:
+    """Opens the tasks of a node, with a connection of its own, as another process has."""
+    opened: list[Database] = []
+
+    def shared(
+        node: str = "one", *, lease_s: float = 60.0, backoff_s: float = 0.0, list_name: str = "plan"
+    ) -> SharedTasks:
+        own = Membership(Database(database), node, f"id-of-{node}", f"host:/{node}", lease_s)
+        opened.append(own.database)
+        own.database.migrate()
+        return SharedTasks(own, list_name, backoff_s)
+
+    yield shared
+    for one in opened:
+        one.close()

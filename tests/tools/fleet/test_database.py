@@ -1,0 +1,163 @@
+"""The fleet's database: a server that is gone, a schema that is not ours, and a password that nobody sees."""
+
+import os
+import signal
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.urls import database_address, database_secrets
+from llmc.fleet import database as module
+from llmc.fleet.database import VERSION, Database, DatabaseGone, Listening, WrongSchema
+from tests.support.postgres import Postgres
+from tests.support.waiting import wait_until
+
+SECRET = "s3cr/t%40x"
+
+
+@pytest.fixture
+def own_server() -> Iterator[Postgres]:
+    """A server that this test may stop."""
+    server = Postgres()
+    yield server
+    server.close()
+
+
+def test_migrations_are_applied_once_and_in_order(database: str) -> None:
+    db = Database(database)
+    with pytest.raises(WrongSchema, match="is not set up") as refused:
+        db.rows("select 1")
+    assert refused.value.hint == "Set it up: llmc fleet init"
+    assert db.migrate() == VERSION
+    assert db.migrate() == 0
+    assert db.rows("select array_agg(number order by number) as all from llmc.migration") == [
+        {"all": list(range(1, VERSION + 1))}
+    ]
+    db.close()
+
+
+def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
+    """Break: compare with `<` only, and an old llmc writes into tables that it does not know."""
+    first = Database(database)
+    first.migrate()
+    first.rows("insert into llmc.migration (number) values (%(n)s)", {"n": VERSION + 1})
+    first.close()
+    later = Database(database)
+    with pytest.raises(WrongSchema, match=f"has version {VERSION + 1}, but this llmc knows") as refused:
+        later.rows("select 1")
+    assert refused.value.hint == "Upgrade llmc on this node."
+    with pytest.raises(WrongSchema):
+        later.migrate()
+    with psycopg.connect(database) as db:
+        db.execute("delete from llmc.migration where number > 0")
+    with pytest.raises(WrongSchema, match="is not set up"):
+        later.rows("select 1")
+
+
+def test_two_that_set_up_at_once_wait_for_each_other(database: str) -> None:
+    """Break: look at the version before the lock."""
+    databases = [Database(database) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        ran = list(threads.map(Database.migrate, databases))
+    assert sorted(ran) == [0, 0, 0, VERSION]
+
+
+def test_a_server_that_is_gone_is_said_and_comes_back(
+    own_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: keep the broken connection; or wait for the server at each call."""
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    db = Database(own_server.new())
+    db.migrate()
+    assert db.rows("select 1 as one") == [{"one": 1}]
+    listening = Listening(db)
+    own_server.stop(signal.SIGQUIT)
+    with pytest.raises(DatabaseGone, match="does not answer") as gone:
+        db.rows("select 1")
+    assert "llmc fleet status" in gone.value.hint
+    wait_until(lambda: not listening.heard())  # it may have missed something
+    os.fstat(listening.fileno())  # still open, for who waits for it
+    deaf = Listening(db)
+    assert deaf.heard()
+    own_server.start()
+    assert db.rows("select 1 as one") == [{"one": 1}]
+    for one in (listening, deaf):
+        one.close()
+    db.close()
+
+
+def test_a_gone_server_is_not_asked_again_at_once(own_server: Postgres) -> None:
+    """Break: let every worker of a node wait for the connection in turn."""
+    db = Database(own_server.new())
+    db.migrate()
+    own_server.stop()
+    with pytest.raises(DatabaseGone):
+        db.rows("select 1")
+    own_server.start()
+    with pytest.raises(DatabaseGone):
+        db.rows("select 1")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://llmc:{SECRET}@127.0.0.1:1/llmc",
+        f"postgresql://llmc:{SECRET}@127.0.0.1:1/llmc?password={SECRET}",
+        f"postgresql://llmc@127.0.0.1:1/llmc?password={SECRET}",
+        f"postgresql://llmc:{SECRET}@127.0.0.1:1/llmc?nonsense={SECRET}",
+        f"postgresql://llmc:{SECRET}%zz@127.0.0.1:1/llmc",
+        f"postgres://llmc:{SECRET}@[::1]:1/llmc",
+    ],
+)
+def test_the_password_is_in_no_error(url: str) -> None:
+    """Break: quote the driver; it repeats a URL that it cannot read."""
+    with pytest.raises(LlmcError) as failed:
+        Database(url).rows("select 1")
+    said = "".join(traceback.format_exception(failed.value)) + failed.value.hint
+    for secret in ("s3cr", "t@x", "t%40x"):
+        assert secret not in said
+
+
+def test_what_the_server_repeats_is_hidden(postgres: Postgres) -> None:
+    """Break: pass on what the server says; a password in the wrong place comes back as a name."""
+    url = postgres.address("typed-twice").replace("llmc@", "llmc:typed-twice@")
+    with pytest.raises(DatabaseGone, match=r'database "\*\*\*" does not exist'):
+        Database(url).rows("select 1")
+
+
+def test_an_address_has_no_password() -> None:
+    assert database_address("postgresql://a:b@h:5/d?sslmode=require&password=b") == "postgresql://a@h:5/d"
+    assert database_address("postgresql://a@/d?host=/run/x&password=b") == "postgresql://a@/d?host=/run/x"
+    assert database_address("postgresql:///d") == "postgresql:///d"
+    assert database_address("") == ""
+    assert "b%40c" in database_secrets("postgresql://a:b%40c@h/d")
+    assert "b@c" in database_secrets("postgresql://a:b%40c@h/d")
+
+
+def test_what_the_role_may_not_do_is_said(database: str) -> None:
+    owner = Database(database)
+    owner.migrate()
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("drop role if exists reader")
+        db.execute("create role reader login")
+        db.execute("grant usage on schema llmc to reader")
+        db.execute("grant select on llmc.migration to reader")
+    reader = Database(database.replace("llmc@", "reader@"))
+    with pytest.raises(LlmcError, match="permission denied for table node") as refused:
+        reader.rows("select * from llmc.node")
+    assert "Grant the role" in refused.value.hint
+    for one in (owner, reader):
+        one.close()
+
+
+def test_who_may_not_create_tables_is_told(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("drop role if exists guest")
+        db.execute("create role guest login")
+    with pytest.raises(Refused, match="may not create tables") as refused:
+        Database(database.replace("llmc@", "guest@")).migrate()
+    assert "as the owner of the database" in refused.value.hint

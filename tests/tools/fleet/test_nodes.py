@@ -1,0 +1,138 @@
+"""Nodes: leases that one of them has, heartbeats, and a name that has another daemon."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from llmc.base.errors import Refused
+from llmc.fleet import nodes, statements
+from llmc.fleet.database import Database
+from llmc.fleet.nodes import Beating, Life, Membership, Park, Pulse, Used
+
+OpenNode = Callable[[str], Membership]
+
+
+@pytest.fixture
+def member(database: str) -> Iterator[OpenNode]:
+    made: list[Database] = []
+
+    def joined(name: str) -> Membership:
+        made.append(Database(database))
+        made[-1].migrate()
+        own = Membership(made[-1], name, f"id-of-{name}", f"host:/{name}", 60.0)
+        own.database.rows(statements.JOIN, own.values)
+        return own
+
+    yield joined
+    for one in made:
+        one.close()
+
+
+def let_time_pass(database: str) -> None:
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.lease set until = now() - interval '1 second'")
+        db.execute("update llmc.node set seen = now() - interval '1 hour'")
+
+
+def test_one_node_at_a_time_has_a_lease(member: OpenNode, database: str) -> None:
+    """Break: let everybody have it; or never pass it on."""
+    one, two = member("one"), member("two")
+    assert [nodes.has_lease(own, "goals") for own in (one, two, one)] == [True, False, True]
+    assert nodes.has_lease(two, "another")
+    let_time_pass(database)
+    assert nodes.has_lease(two, "goals")
+    assert not nodes.has_lease(one, "goals")
+
+
+def test_a_heartbeat_keeps_leases_and_an_end_gives_them_back(member: OpenNode, database: str) -> None:
+    """Break: leave the leases out of the heartbeat, or of the end of a daemon."""
+    one, two = member("one"), member("two")
+    beating = Beating(one, "plan")
+    beating.start()
+    assert nodes.has_lease(one, "goals")
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.lease set until = now() + interval '1 second'")
+    assert beating.beat(Life(workers={"auto-1": "idle"})) == Pulse("joined", False, False)
+    with psycopg.connect(database) as db:
+        left = db.execute("select until - now() > interval '50 seconds' from llmc.lease").fetchone()
+    assert left == (True,)
+    beating.stop()
+    assert nodes.has_lease(two, "goals")
+    assert nodes.find(two, "one").state == "down"
+
+
+def test_a_lease_that_has_run_out_is_not_kept_by_a_late_heartbeat(member: OpenNode, database: str) -> None:
+    """Break: renew what another node may have by now."""
+    one, two = member("one"), member("two")
+    beating = Beating(one, "plan")
+    beating.start()
+    nodes.has_lease(one, "goals")
+    let_time_pass(database)
+    beating.beat(Life())
+    assert nodes.has_lease(two, "goals")
+
+
+def test_a_second_daemon_of_a_name_is_refused_until_the_first_is_silent(
+    member: OpenNode, database: str
+) -> None:
+    """Break: let the latest daemon have the name; two would claim and land as one."""
+    one = member("one")
+    first, second = Beating(one, "plan"), Beating(_moved(one), "plan")
+    first.start()
+    with pytest.raises(Refused, match="is running in a copy of this root"):
+        second.start()
+    let_time_pass(database)
+    second.start()
+    assert first.beat(Life()).state == "", "it is told"
+    assert second.beat(Life()).state == "joined"
+
+
+def test_a_daemon_that_was_killed_starts_again_at_once(member: OpenNode) -> None:
+    one = member("one")
+    Beating(one, "plan").start()
+    again = Beating(one, "plan")
+    again.start()
+    assert again.beat(Life()).state == "joined"
+
+
+def test_a_node_that_did_not_join_does_not_start(member: OpenNode) -> None:
+    one = member("one")
+    one.database.rows(statements.LEAVE, {"node": "one"})
+    with pytest.raises(Refused, match="has not joined") as refused:
+        Beating(one, "plan").start()
+    assert refused.value.hint == "Join it: llmc fleet join"
+
+
+def test_what_the_other_nodes_used_is_summed_up(member: OpenNode) -> None:
+    """Break: count a node twice, or what another day used."""
+    one, two, three = (Beating(member(name), "plan") for name in ("one", "two", "three"))
+    for beating in (one, two, three):
+        beating.start()
+    one.beat(Life(day="2026-01-02", used=Used(1.5, 10, 0.5, 5)))
+    two.beat(Life(day="2026-01-01", used=Used(9.0, 90, 0.25, 2)))
+    assert three.beat(Life(day="2026-01-02", used=Used(7, 7, 7, 7))).used == Used(1.5, 10, 0.75, 7)
+    two.stop()
+    assert three.beat(Life(day="2026-01-01")).used == Used(9.0, 90, 0.5, 5), "its run is over, its day is not"
+
+
+def test_a_park_is_told_to_the_others_while_it_lasts(member: OpenNode, database: str) -> None:
+    one, two = (Beating(member(name), "plan") for name in ("one", "two"))
+    for beating in (one, two):
+        beating.start()
+    one.beat(Life(park=Park("limit", "resets 3pm", 90.0)))
+    park = two.beat(Life()).park
+    assert park is not None
+    assert (park.node, park.cause, park.reason, 80 < park.wait_s <= 90) == (
+        "one",
+        "limit",
+        "resets 3pm",
+        True,
+    )
+    assert one.beat(Life()).park is None
+    assert two.beat(Life()).park is None, "it is over"
+
+
+def _moved(own: Membership) -> Membership:
+    """A copy of the root, elsewhere."""
+    return Membership(own.database, own.node, own.instance, "host:/copy", own.lease_s)

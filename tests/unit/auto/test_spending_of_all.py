@@ -1,0 +1,25 @@
+"""A budget is the account's: what the other nodes of a fleet used counts."""
+
+from typing import Any, cast
+
+from llmc.auto.usage import Spending, Totals
+from llmc.records.worker import Spent
+from llmc.repo.project import Project
+
+
+class _Own:
+    """What this root used: a dollar today, and half of it in this run."""
+
+    def read(self, project: Project) -> tuple[Spent, Spent]:
+        return Spent(cost=1.0), Spent(cost=0.5)
+
+
+def test_what_other_nodes_used_counts() -> None:
+    """Break: read only this root's own log."""
+    spending = Spending(max_cost=2.0)
+    spending._totals = cast(Totals, _Own())
+    project = cast(Any, None)
+    assert spending.is_spent(project) == ""
+    spending.others = (Spent(cost=9.0), Spent(cost=1.5))
+    assert spending.is_spent(project) == "spent $2.00 of $2.00 (--max-cost)"
+    assert spending.own(project) == (Spent(cost=1.0), Spent(cost=0.5)), "what it tells the others is its own"
