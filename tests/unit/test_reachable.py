@@ -35,8 +35,6 @@ ALLOWED = {
     "llmc.records.state.State.overseer_active",
     "llmc.records.state.State.patrol_last_run_unix",
     "llmc.doctor.rules.canary_verdict.Verdict.probes",
-    # of the push behind the fence
-    "llmc.config.model.Fleet.fence_ref",
     # a value that a planner may give
     "llmc.goals.plan.plan.RiskLevel.MED",
     # for `llmc fleet init` and `llmc fleet join`
