@@ -434,7 +434,7 @@ class Overseer(Table, frozen=True, kw_only=True):
         ),
     ] = ""
     heartbeat_timeout_secs: Annotated[
-        float, duration("Age of the last heartbeat after which the daemon counts as hung", gt=0)
+        float, duration("Time without a heartbeat before the daemon is considered hung", gt=0)
     ] = 30.0
     stall_timeout_secs: Annotated[
         float,

@@ -228,7 +228,7 @@ def _diagnose(project: Project, store: AnyGoalStore, action: Action, view: GoalV
         word
         for word, said in (
             ("a message to the worker", advice.message),
-            ("a question to you", advice.question),
+            ("a question for you", advice.question),
         )
         if said
     ]

@@ -72,7 +72,7 @@ def accept(
         if not is_ours:
             raise Refused(
                 f"another process is already accepting {name}",
-                hint="Run `llmc status` to follow the progress.",
+                hint="Run `llmc status` to follow its progress.",
             )
         with ahead or Ahead(project) as begun:
             return _accept(project, name, progress, begun, only_seen)
@@ -362,7 +362,7 @@ class _Pipeline:
             branch = self.project.config.repo.default_branch
             raise Refused(
                 f"the work of {self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
-                hint=f"To have them removed: llmc message {self.name} 'Remove the changes reverted on {branch}.' "
+                hint=f"To have them removed, run `llmc message {self.name} 'Remove the changes reverted on {branch}.'`. "
                 f"To land them anyway, run `llmc review {self.name}`, then `llmc accept {self.name}`.",
             )
 

@@ -148,14 +148,14 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     if not points:
         raise Refused(
             f"cannot merge the commits of {name}: they and {branch} have unrelated histories",
-            hint=f"Run: llmc message {name} 'Rebase your work onto origin/{branch}.' Then run the command again.",
+            hint=f"Run `llmc message {name} 'Rebase your work onto origin/{branch}.'`. When the worker is done, run the command again.",
         )
     if len(points) > 1:
         raise Refused(
             f"cannot merge the commits of {name}: they and {branch} have {len(points)} merge bases, "
             "because each was merged into the other",
-            hint=f"Run: llmc message {name} 'Merge origin/{branch} into your branch again and commit.' "
-            "Then run the command again.",
+            hint=f"Run `llmc message {name} 'Merge origin/{branch} into your branch again and commit.'`. "
+            "When the worker is done, run the command again.",
         )
     return points[0]
 

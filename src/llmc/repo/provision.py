@@ -136,7 +136,7 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
-            text = f"cannot reset its worktree: {error.message}"
+            text = f"llmc could not reset its worktree: {error.message}"
             tx.raise_item(key, kind="worktree", severity="blocked", who=record.name, text=text, next=again)
         raise
     if key in project.store.read().attention:

@@ -390,7 +390,7 @@ class Site:
         form = await form_of(request)
         target = access.return_path(form.get("next", "/"))
         problem, status = (
-            "This link was used already, or is older than 10 minutes. Run `llmc web --link` for a new one.",
+            "This link is invalid, has already been used, or has expired. Run `llmc web --link` for a new one.",
             403,
         )
         address = request.client.host if request.client else ""

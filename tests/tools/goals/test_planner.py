@@ -120,13 +120,13 @@ def test_a_command_is_sent_back_with_everything_that_was_wrong(tmp_path: Path) -
     assert isinstance(made, Planned), made
     assert [attempt.problems for attempt in made.attempts] == [
         ("$.phases[0].tasks[0].acceptance: must not be empty", '$: unknown key "colour"'),
-        ("$: wrapped in a Markdown fence; expected only JSON",),
+        ("$: the text is wrapped in a Markdown fence; expected only JSON",),
         (),
     ]
     assert made.provenance.validation_errors == (
         "attempt 1: $.phases[0].tasks[0].acceptance: must not be empty",
         'attempt 1: $: unknown key "colour"',
-        "attempt 2: $: wrapped in a Markdown fence; expected only JSON",
+        "attempt 2: $: the text is wrapped in a Markdown fence; expected only JSON",
     )
     assert made.provenance.planner == PLAN.ref("command:cat")
     prompts = [(tmp_path / f"prompt-{number}").read_text() for number in (1, 2, 3)]
@@ -150,10 +150,10 @@ def test_repairs_end_and_nothing_is_guessed(tmp_path: Path) -> None:
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.INVALID
     assert failed.text == (
-        "the planner did not return a valid answer in 3 attempts; last problem: $: does not start with JSON; expected only JSON"
+        "the planner did not return a valid answer in 3 attempts; last problem: $: the text does not start with JSON; expected only JSON"
     )
     assert [one.problems for one in failed.attempts] == [
-        ("$: does not start with JSON; expected only JSON",)
+        ("$: the text does not start with JSON; expected only JSON",)
     ] * 3
     assert not (tmp_path / "prompt-4").exists()
     once = plan_goal(PlannerSetup(cwd=tmp_path, command=command, max_repair_attempts=0), goal())
@@ -176,7 +176,7 @@ FAILING = {
         Failure.INVALID,
         "the planner did not return a valid answer in",
     ),
-    "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
+    "prints nothing": ("true", Failure.INVALID, "the text is empty; expected JSON"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not valid JSON"),
 }
 

@@ -66,12 +66,12 @@ def test_the_documents_own_example_is_a_plan() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "$: empty; expected JSON"),
+        ("", "$: the text is empty; expected JSON"),
         (f"```json\n{json.dumps(small_plan())}\n```", "$: wrapped in a Markdown fence"),
         (f"Here is the plan:\n{json.dumps(small_plan())}", "$: does not start with JSON"),
         (f"{json.dumps(small_plan())}\nGood luck!", "$: text after the JSON (line 2, column 1)"),
         (json.dumps(small_plan())[:-1], "$: not valid JSON"),
-        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: not valid JSON: NaN is not a JSON number"),
+        (json.dumps(small_plan()).replace("1,", "NaN,", 1), "$: the text is not valid JSON: NaN is not a JSON number"),
         (
             json.dumps(small_plan()).replace("1,", '1, "planVersion": 1,', 1),
             '$: duplicate key "planVersion"',

@@ -85,7 +85,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     """Break: write the nodes without the event, or leave the provenance to somebody else."""
     ref = PlannerRef(model_ref="m", prompt_template_id="t", prompt_template_hash="h")
     origin = Provenance(
-        ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: empty; expected JSON",)
+        ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: the text is empty; expected JSON",)
     )
     change = merge_plan(GoalView(GOAL), checked(small_plan()), 10.0, "first plan", origin)
     assert isinstance(change, Change)
@@ -103,7 +103,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     assert goal is not None
     assert (goal.planner, goal.planner_inputs) == (ref, {"title": "Ship it"})
     assert goal.raw_planner_output_json == json.dumps(small_plan())
-    assert goal.validation_errors == ("attempt 1: $: empty; expected JSON",)
+    assert goal.validation_errors == ("attempt 1: $: the text is empty; expected JSON",)
     assert goal.success_criteria == ("It ships",)
     (revision,) = goal.plan_revision_history
     assert (revision.ts, revision.why, len(revision.added)) == (10.0, "first plan", 7)

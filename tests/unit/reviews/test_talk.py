@@ -84,5 +84,5 @@ def test_a_claim_is_a_line_of_its_own(text: str, ids: set[str]) -> None:
 def test_a_request_asks_for_the_claim() -> None:
     """Break: a request that names other ids."""
     text = talk.request_text(sent(2, 3).comments)
-    assert text.endswith("names the comments you addressed: Addressed: c1, c2")
+    assert text.endswith("names the comments you addressed, for example:\nAddressed: c1, c2")
     assert "Addressed" not in talk.request_text(sent(None).comments)

@@ -1,6 +1,7 @@
 """Checks of the daemon, the supervisor, tmux and its sessions."""
 
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,7 +170,7 @@ def _notes(at: Sight) -> Iterator[tuple[str, str, str]]:
 
 def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Finding]:
     for path, first_line, away in seen:
-        fix = f"resolve what the file describes, then run: mv {path} {away}"
+        fix = f"fix the problem described in the file, then run: mv {shlex.quote(path)} {shlex.quote(away)}"
         yield Finding(
             f"the remediation agent requested manual intervention ({path}): {first_line}", fix, subject=path
         )

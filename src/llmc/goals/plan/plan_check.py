@@ -101,7 +101,7 @@ def parse(text: str) -> tuple[Any, list[Problem]]:
     except json.JSONDecodeError as error:
         return None, [Problem("$", _not_json(text, error), of_shape=False)]
     except (ValueError, RecursionError) as error:
-        return None, [Problem("$", f"not valid JSON: {str(error)[:200]}", of_shape=False)]
+        return None, [Problem("$", f"the text is not valid JSON: {str(error)[:200]}", of_shape=False)]
     return value, [
         Problem("$", f"duplicate key {_shown(key)} in the same object", of_shape=False) for key in twice
     ]
@@ -114,14 +114,14 @@ def _no_constant(name: str) -> Any:
 def _not_json(text: str, error: json.JSONDecodeError) -> str:
     place = f"line {error.lineno}, column {error.colno}"
     if text.lstrip().startswith("```"):
-        return "wrapped in a Markdown fence; expected only JSON"
+        return "the text is wrapped in a Markdown fence; expected only JSON"
     if not text.strip():
-        return "empty; expected JSON"
+        return "the text is empty; expected JSON"
     if not text.lstrip().startswith(("{", "[")):
-        return "does not start with JSON; expected only JSON"
+        return "the text does not start with JSON; expected only JSON"
     if error.msg == "Extra data":
-        return f"text after the JSON ({place}); expected only JSON"
-    return f"not valid JSON: {error.msg} ({place})"
+        return f"there is text after the JSON ({place}); expected only JSON"
+    return f"the text is not valid JSON: {error.msg} ({place})"
 
 
 def shape_problems(value: Any, schema: Schema, path: str = "$") -> list[Problem]:

@@ -207,7 +207,7 @@ def _state(
     done = sum(leaf.status is NodeStatus.DONE for leaf in leaves)
     progress = f"{percent.get('', 0)}%: {done} of {len(leaves)} plan items done."
     facts = [
-        f"Goal {code(goal.goal_id)}, {goal.status}, priority {goal.priority}, {progress}",
+        f"Goal {code(goal.goal_id)}, {goal.status}, priority {goal.priority}. Progress: {progress}",
         f"Created {_when(goal.created_at)}, last changed {_when(goal.updated_at)}."
         + (f" Owner: {escaped(goal.owner)}." if goal.owner else ""),
     ]

@@ -219,7 +219,7 @@ def request_text(comments: Iterable[Comment], general: str = "") -> str:
     if lines:
         ids = ", ".join(one.id for one in lines)
         parts.append(
-            f"End your last message with a line that names the comments you addressed: {CLAIM} {ids}"
+            f"End your last message with a line that names the comments you addressed, for example:\n{CLAIM} {ids}"
         )
     return "\n\n".join(parts)
 
