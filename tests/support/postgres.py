@@ -34,7 +34,9 @@ def program(name: str) -> str:
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
     path = str(found[0]) if found else shutil.which(name)
     if path is None:
-        pytest.skip("PostgreSQL is not installed")
+        pytest.skip(
+            "POSTGRESQL IS NOT INSTALLED: the fleet was NOT checked; scripts/setup --client installs it"
+        )
     return path
 
 
