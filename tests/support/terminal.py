@@ -49,6 +49,13 @@ class Terminal:
         self._tmux("set-buffer", "--", text)
         self._tmux("paste-buffer", "-p", "-t", "t")
 
+    def send(self, data: bytes) -> None:
+        """Bytes as the terminal itself could send them, in one piece."""
+        place = self._fleet.dir / f"{self._socket.name}.bytes"
+        place.write_bytes(data)
+        self._tmux("load-buffer", str(place))
+        self._tmux("paste-buffer", "-r", "-t", "t")
+
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
 
@@ -80,6 +87,11 @@ class Terminal:
         shell = int(self._tmux("display-message", "-p", "-t", "t", "#{pane_pid}"))
         children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
         return int(children[0])
+
+    @property
+    def modes(self) -> str:
+        """What a program has turned on and not off: its own page, and reports of the mouse."""
+        return self._tmux("display-message", "-p", "-t", "t", "#{alternate_on} #{mouse_any_flag}").strip()
 
     def close(self) -> None:
         subprocess.run(

@@ -76,9 +76,9 @@ def show(project: Project, theme: str | None, only_ascii: bool) -> int:
         settings = project.config.ui
         glyphs = "ascii" if only_ascii else settings.glyphs
         brush = drawing.Brush(themes.THEMES[theme or settings.theme], themes.wants_ascii(os.environ, glyphs))
-        chosen = fleet_app.run(project, subscription, brush, typed(project), roots.roots_of_user())
+        code, chosen = fleet_app.run(project, subscription, brush, typed(project), roots.roots_of_user())
         if chosen is None:
-            return Exit.DONE
+            return code
         with contextlib.suppress(LlmcError):
             project = roots.open_project(chosen)
 

@@ -34,6 +34,7 @@ from llmc.tui.drawing import Brush
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
 from llmc.tui.root_list import RootList
+from llmc.tui.terminal import TerminalDriver
 from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Frame(App[str | None]):
     def __init__(
         self, project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.project, self.subscription = project, subscription
         self.brush, self.typed = brush, typed
         self.roots = RootList(roots, str(project.root.path))
@@ -398,7 +399,7 @@ class Frame(App[str | None]):
             return text
         if self.asks_for_text:
             return Text(
-                f" {printable(self.form_title)}  Enter submits, Alt+Enter adds a line, Esc goes back",
+                f" {printable(self.form_title)}  Enter submits, Alt+Enter or Ctrl+J adds a line, Esc goes back",
                 style=theme.muted,
             )
         if self.store.filter:
