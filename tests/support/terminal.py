@@ -14,7 +14,10 @@ from tests.support.waiting import wait_until
 class Terminal:
     """A terminal in which a command of llmc runs."""
 
-    def __init__(self, fleet: Fleet, *args: str, columns: int = 120, rows: int = 36, **env: str) -> None:
+    def __init__(
+        self, fleet: Fleet, *args: str, columns: int = 120, rows: int = 36, shell: str = "{}", **env: str
+    ) -> None:
+        """`shell`: what the shell runs, with the command in the place of {}."""
         self._fleet = fleet
         self._socket = fleet.dir / f"terminal-{os.urandom(3).hex()}"
         look = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
@@ -23,9 +26,7 @@ class Terminal:
         )
         self._ended = fleet.dir / f"{self._socket.name}.code"
         line = shlex.join([sys.executable, "-m", "llmc", "--root", str(fleet.root), *args])
-        script = (
-            f"{line}; echo $? > {self._ended}; echo BACK AT THE PROMPT; stty -a | head -3; exec sleep 1000"
-        )
+        script = f"{shell.format(line)}; echo $? > {self._ended}; echo BACK AT THE PROMPT; stty -a | head -3; exec sleep 1000"
         self._tmux(
             "-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), script
         )
@@ -61,6 +62,10 @@ class Terminal:
 
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "t")
+
+    def colours(self) -> str:
+        """The screen with its escape sequences."""
+        return self._tmux("capture-pane", "-e", "-p", "-t", "t")
 
     def sees(self, *texts: str, timeout_s: float = 20) -> str:
         """Wait until the screen shows all of these; returns it. What else is on it may be drawn only in part."""

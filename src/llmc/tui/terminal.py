@@ -4,21 +4,25 @@ Where textual's own driver falls short: it ends at a byte that is not UTF-8, rea
 as keys, draws on stderr, and leaves a terminal in raw mode when a signal ends the process.
 """
 
+import codecs
 import contextlib
+import functools
 import os
 import selectors
 import signal
-from codecs import getincrementaldecoder
+import unicodedata
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
-from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from llmc.base.text import uncoloured, visible
+from llmc.base.text import cells, uncoloured, visible
+
+if TYPE_CHECKING:
+    from llmc.tui.frame import Frame
 
 ESC = "\x1b"
 #: how terminals send Alt+Enter
@@ -28,6 +32,8 @@ CONTINUES = "[Obf"
 #: end the screen, with the terminal restored
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 STDOUT = 1
+#: what the screen draws with, for a terminal that has only ASCII
+_GLYPHS = {"│": "|", "─": "-", "…": ".", "·": "-", "↓": "v", "↑": "^", "←": "<", "→": ">"}
 #: the input thread looks this often whether to end
 POLL_S = 0.1
 
@@ -86,11 +92,29 @@ def plain(pasted: str) -> str:
     return visible(uncoloured(pasted.replace("\r\n", "\n").replace("\r", "\n")))
 
 
+@functools.cache
+def in_ascii(char: str) -> str:
+    """A character for a terminal that has only ASCII, as wide as it is: a glyph like it, its letter, or `?`."""
+    letters = unicodedata.normalize("NFKD", _GLYPHS.get(char, char)).encode("ascii", "ignore").decode()
+    return letters if len(letters) == cells(char) else "?" * cells(char)
+
+
+def _written_in_ascii(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "registered for an output"
+    return "".join(map(in_ascii, error.object[error.start : error.end])), error.end
+
+
+codecs.register_error("llmc-ascii", _written_in_ascii)
+
+
 class Output:
     """Where the screen is drawn: stdout, because stderr may be a file. What a lost terminal does not take is dropped."""
 
-    def __init__(self) -> None:
-        self._file = open(STDOUT, "w", buffering=1 << 16, errors="replace", closefd=False)
+    def __init__(self, *, only_ascii: bool) -> None:
+        encoding, errors = ("ascii", "llmc-ascii") if only_ascii else ("utf-8", "replace")
+        self._file = open(
+            STDOUT, "w", buffering=1 << 16, encoding=encoding, errors=errors, newline="", closefd=False
+        )
 
     def write(self, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -107,9 +131,9 @@ class Output:
 class TerminalDriver(LinuxDriver):
     """Reads and draws on the terminal; signals that end the process restore it first."""
 
-    def __init__(self, app: App[Any], **options: Any) -> None:
+    def __init__(self, app: "Frame", **options: Any) -> None:
         super().__init__(app, **options)
-        self._file = Output()  # type: ignore[assignment]
+        self._file = Output(only_ascii=app.brush.plain)  # type: ignore[assignment]
 
     def start_application_mode(self) -> None:
         for one in ENDING:
@@ -123,7 +147,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         parser = Parser(self._debug)
-        decode = getincrementaldecoder("utf-8")("replace").decode
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
