@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+import pty
 import re
 import signal
+import subprocess
+import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -90,8 +94,31 @@ def test_a_signal_leaves_a_clean_terminal(screen: Open, end: signal.Signals) -> 
     os.kill(ui.pid, end)
     assert "NEEDS YOU" not in ui.sees("BACK AT THE PROMPT", "speed")
     assert " -echo " not in ui.screen()
-    assert ui.exit_code == 128 + end
+    assert ui.exit_code == 128 + end, ui.screen()
     assert ui.modes == "0 0"
+
+
+def test_a_signal_ends_it_on_a_terminal_that_takes_nothing(scripted: Fleet) -> None:
+    """Break: wait at the end until everything is written."""
+    scripted.set_up("adam")
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "llmc", "--root", str(scripted.root), "ui"]
+    env = {**scripted.env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    screen = subprocess.Popen(
+        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+    )
+    try:
+        shown = b""
+        while b"IDLE" not in shown:
+            shown += os.read(ours, 4096)
+        termios.tcflow(theirs, termios.TCOOFF)
+        screen.send_signal(signal.SIGTERM)
+        assert screen.wait(20) != 0
+    finally:
+        screen.kill()
+        screen.wait()
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_an_error_of_ours_ends_it_with_a_code(screen: Open, tmp_path: Path) -> None:
@@ -132,6 +159,8 @@ def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None
     ui.sees("NEEDS YOU 0", "llmc status --watch")
     ui.press("C-l")
     assert ui.exit_code is None
+    scripted.up("--no-patrol")
+    ui.sees("daemon up")
     ui.press(":")
     ui.sees("Tab completes")
     ui.type("wait adam --status needs_review")

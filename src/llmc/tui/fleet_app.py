@@ -21,7 +21,8 @@ class FleetApp(Acting):
 
     async def on_key(self, event: events.Key) -> None:
         await self.mount_form()
-        self.pressed(event)
+        if self.form is not None:
+            self.pressed(event)
 
     def pressed(self, event: events.Key) -> None:
         if self.form is not None and self.form.display and event.key != LEAVE:

@@ -157,7 +157,7 @@ class Frame(App[str | None]):
     async def mount_form(self) -> None:
         """Mount the form, once. A key that comes before the first frame waits for it."""
         async with self._mounting:
-            if self.form is None:
+            if self.form is None and not self._exit:  # else it is leaving, and its widgets go
                 form = later.form.Form(self.pressed)
                 await self.query_one("#bottom").mount(form)
                 self.form = form

@@ -31,6 +31,8 @@ ALT_ENTER = (f"{ESC}\r", f"{ESC}\n")
 CONTINUES = "[Obf"
 #: end the screen, with the terminal restored
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: a signal ends the process after this time, whatever it waits for
+END_S = 5
 STDOUT = 1
 #: what the screen draws with, for a terminal that has only ASCII
 _GLYPHS = {"│": "|", "─": "-", "…": ".", "·": "-", "↓": "v", "↑": "^", "←": "<", "→": ">"}
@@ -137,13 +139,18 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         for one in ENDING:
-            self._loop.add_signal_handler(one, self._app.exit, None, 128 + one)
+            self._loop.add_signal_handler(one, self._end, one)
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
         super().stop_application_mode()
         for one in ENDING:
             self._loop.remove_signal_handler(one)
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the screen; a terminal that takes no output, or an order at work, delays that only so long."""
+        signal.alarm(END_S)
+        self._app.exit(None, 128 + number)
 
     def run_input_thread(self) -> None:
         parser = Parser(self._debug)
@@ -154,7 +161,7 @@ class TerminalDriver(LinuxDriver):
                 if selector.select(POLL_S):
                     data = self._read()
                     if not data:
-                        self._app.call_later(self._app.exit, None, 128 + signal.SIGHUP)
+                        self._app.call_later(self._end, signal.SIGHUP)
                         return
                     if text := decode(data):
                         self._send(parser.feed(text))
