@@ -10,6 +10,7 @@ OBJECTS_BEFORE_GC = 50_000
 
 def main() -> None:
     gc.set_threshold(OBJECTS_BEFORE_GC)
+    _open_closed_streams()
     code = 0
     try:
         code = _run(sys.argv[1:])
@@ -23,6 +24,19 @@ def main() -> None:
             sys.stderr.write(f"llmc: cannot write the output: {error.strerror}\n")
         code = _drop_output(1)
     _end(code)
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller closed: an empty input, and outputs that fail or go nowhere. No other file gets their numbers."""
+    for name, mode, flags in (
+        ("stdin", "r", os.O_RDONLY),
+        ("stdout", "w", os.O_RDONLY),  # a write fails, and the command says so
+        ("stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode))
 
 
 def _end(code: int) -> None:

@@ -128,7 +128,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
     ui.press("Enter")
     wait_until(lambda: fleet.record("baker")["delivery"]["prompt_id"].startswith("message-"))
     wait_until(lambda: fleet.record("baker")["delivery"]["outcome"] in ("acknowledged", "queued"))
-    ui.sees("llmc message baker", "message-")
+    ui.sees("llmc message baker '@say Thank you'  baker: ")
     ui.press("h")
     ui.sees("baker: on hold")
     wait_until(lambda: fleet.record("baker")["held"])
@@ -386,7 +386,7 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
     fleet.set_up("adam", "baker", "carol")
 
     async def click() -> str:
-        typed = Typed(lambda line: [], lambda line: (0, ""), lambda line: False, lambda line: [])
+        typed = Typed(lambda line: [], lambda line, stopping: (0, ""), lambda line: False, lambda line: [])
         project = open_project(str(fleet.root))
         app = FleetApp(project, Subscription(project).start(), Brush(THEMES["dark"]), typed, [])
         async with app.run_test(size=(120, 36)) as pilot, asyncio.timeout(30):

@@ -14,7 +14,10 @@ from tests.support.waiting import wait_until
 class Terminal:
     """A terminal in which a command of llmc runs."""
 
-    def __init__(self, fleet: Fleet, *args: str, columns: int = 120, rows: int = 36, **env: str) -> None:
+    def __init__(
+        self, fleet: Fleet, *args: str, columns: int = 120, rows: int = 36, shell: str = "{}", **env: str
+    ) -> None:
+        """`shell`: what the shell runs, with the command in the place of {}."""
         self._fleet = fleet
         self._socket = fleet.dir / f"terminal-{os.urandom(3).hex()}"
         look = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
@@ -23,9 +26,7 @@ class Terminal:
         )
         self._ended = fleet.dir / f"{self._socket.name}.code"
         line = shlex.join([sys.executable, "-m", "llmc", "--root", str(fleet.root), *args])
-        script = (
-            f"{line}; echo $? > {self._ended}; echo BACK AT THE PROMPT; stty -a | head -3; exec sleep 1000"
-        )
+        script = f"{shell.format(line)}; echo $? > {self._ended}; echo BACK AT THE PROMPT; stty -a | head -3; exec sleep 1000"
         self._tmux(
             "-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), script
         )
@@ -49,11 +50,22 @@ class Terminal:
         self._tmux("set-buffer", "--", text)
         self._tmux("paste-buffer", "-p", "-t", "t")
 
+    def send(self, data: bytes) -> None:
+        """Bytes as the terminal itself could send them, in one piece."""
+        place = self._fleet.dir / f"{self._socket.name}.bytes"
+        place.write_bytes(data)
+        self._tmux("load-buffer", str(place))
+        self._tmux("paste-buffer", "-r", "-t", "t")
+
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
 
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "t")
+
+    def colours(self) -> str:
+        """The screen with its escape sequences."""
+        return self._tmux("capture-pane", "-e", "-p", "-t", "t")
 
     def sees(self, *texts: str, timeout_s: float = 20) -> str:
         """Wait until the screen shows all of these; returns it. What else is on it may be drawn only in part."""
@@ -80,6 +92,11 @@ class Terminal:
         shell = int(self._tmux("display-message", "-p", "-t", "t", "#{pane_pid}"))
         children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
         return int(children[0])
+
+    @property
+    def modes(self) -> str:
+        """What a program has turned on and not off: its own page, and reports of the mouse."""
+        return self._tmux("display-message", "-p", "-t", "t", "#{alternate_on} #{mouse_any_flag}").strip()
 
     def close(self) -> None:
         subprocess.run(

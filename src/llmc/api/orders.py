@@ -56,8 +56,7 @@ def hold(project: Project, name: str) -> tuple[str, Act]:
     command = command_line("hold", name)
 
     def act(show: Show) -> Said:
-        held = not workers.is_held(project, name)
-        workers.hold(project, name, held)
+        held = workers.switch_hold(project, name)
         word = "on hold" if held else "released"
         return Said(command_line("hold" if held else "release", name), f"{name}: {word}", now_unix(), GOOD)
 

@@ -35,6 +35,11 @@ def diff(shown: Review, *options: str, env: dict[str, str] | None = None) -> str
     return git.git(shown.worktree, *args, timeout_s=300, env=env).stdout
 
 
+def commit_text(project: Project, commit: str) -> str:
+    """A commit with its changes, as git prints it."""
+    return git.git(project.root.path, "show", "--stat", "-p", commit, timeout_s=300).stdout
+
+
 def open_difftool(shown: Review, command: str) -> None:
     """Show it in an external program, and wait for that."""
     args = ["difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]

@@ -141,19 +141,22 @@ def question(project: Project, name: str) -> Question:
     return Question(*answering.question_of(project, name))
 
 
-def is_held(project: Project, name: str) -> bool:
-    return project.store.worker(name).held
-
-
 def hold(project: Project, name: str, held: bool) -> bool:
     """Put a worker on hold or release it; returns whether that changed anything."""
+    return switch_hold(project, name, held) is not None
+
+
+def switch_hold(project: Project, name: str, held: bool | None = None) -> bool | None:
+    """Put a worker on hold or release it, by default whichever it is not; returns which, None if it already was."""
     with project.store.transaction() as tx:
-        if tx.worker(name).held == held:
-            return False
-        tx.update(name, held=held, held_since_unix=tx.now if held else 0.0)
-        tx.emit("held" if held else "released", worker=name)
+        was = tx.worker(name).held
+        now = not was if held is None else held
+        if now == was:
+            return None
+        tx.update(name, held=now, held_since_unix=tx.now if now else 0.0)
+        tx.emit("held" if now else "released", worker=name)
     project.wake(name)
-    return True
+    return now
 
 
 class Details(Struct, frozen=True):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -270,16 +270,26 @@ def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callab
 def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:
     """Run an interactive program in this terminal (a pager, an editor); returns its exit code."""
     args = list(argv)
-    try:
-        process = subprocess.Popen(args, env=dict(env), stdin=subprocess.PIPE if input is not None else None)
-    except OSError as error:
-        raise _not_started(args, None, error) from error
-    while True:
+    with _keys_are_the_programs():
         try:
-            process.communicate(input)
-            return process.returncode
-        except KeyboardInterrupt:
-            input = None  # the program got the Ctrl-C too and decides itself: a pager continues
+            process = subprocess.Popen(
+                args, env=dict(env), stdin=subprocess.PIPE if input is not None else None
+            )
+        except OSError as error:
+            raise _not_started(args, None, error) from error
+        process.communicate(input)
+    return process.returncode
+
+
+@contextlib.contextmanager
+def _keys_are_the_programs() -> Iterator[None]:
+    """Ctrl-C and Ctrl-\\ reach us too: the program decides, a pager continues. It does not inherit a handler of ours."""
+    before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:

@@ -8,7 +8,9 @@ import gc
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmc.api import roots
@@ -35,8 +37,15 @@ _INTERACTIVE = (
 )
 #: options with which a command goes on until the user ends it
 _ENDLESS = frozenset({"--follow", "-F", "--watch"})
+#: commands that go on until the user ends them, but not with these options
+_SERVERS = {
+    "up": frozenset({"--detach", "-d", "--help"}),
+    "web": frozenset({"--detach", "--link", "--sign-out", "--stop", "--help"}),
+}
 #: a typed command may take long: an accept validates
 COMMAND_S = 3600.0
+#: the screen keeps what it printed
+OUTPUT_BYTES = 1 << 24
 
 
 def dispatch(argv: list[str]) -> int | None:
@@ -67,6 +76,8 @@ def is_installed() -> bool:
 
 def show(project: Project, theme: str | None, only_ascii: bool) -> int:
     """Show one root after the other, as the user switches."""
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return show_lines(project)
     gc.disable()  # until the first frame is drawn
     while True:
         subscription = Subscription(project).start()  # reads the fleet while textual is imported
@@ -75,12 +86,30 @@ def show(project: Project, theme: str | None, only_ascii: bool) -> int:
 
         settings = project.config.ui
         glyphs = "ascii" if only_ascii else settings.glyphs
-        brush = drawing.Brush(themes.THEMES[theme or settings.theme], themes.wants_ascii(os.environ, glyphs))
-        chosen = fleet_app.run(project, subscription, brush, typed(project), roots.roots_of_user())
+        brush = drawing.Brush(
+            themes.THEMES[theme or settings.theme], themes.wants_ascii(_environ_of_user(), glyphs)
+        )
+        code, chosen = fleet_app.run(project, subscription, brush, typed(project), roots.roots_of_user())
         if chosen is None:
-            return Exit.DONE
+            return code
         with contextlib.suppress(LlmcError):
             project = roots.open_project(chosen)
+
+
+def show_lines(project: Project) -> int:
+    """Print lines instead of drawing a screen."""
+    from llmc.cli.output import say
+    from llmc.tui import plain
+
+    return plain.run(project, typed(project), say)
+
+
+def _environ_of_user() -> dict[str, str]:
+    """The environment without the LC_CTYPE that Python itself sets where the locale is C."""
+    environ = dict(os.environ)
+    if sys.flags.utf8_mode and environ.get("LC_CTYPE") == "C.UTF-8":
+        del environ["LC_CTYPE"]
+    return environ
 
 
 def typed(project: Project) -> "Typed":
@@ -90,12 +119,23 @@ def typed(project: Project) -> "Typed":
     def argv(line: str) -> list[str]:
         return [sys.executable, "-m", "llmc", "--root", str(project.root.path), *shlex.split(line)]
 
-    def run(line: str) -> tuple[int, str]:
+    def run(line: str, stopping: Callable[[], bool]) -> tuple[int, str]:
         try:
             words = argv(line)
         except ValueError as error:
             return Exit.USAGE, f"cannot parse the command: {error}"
-        done = proc.run(words, env=dict(os.environ), timeout_s=COMMAND_S, check=False)
+        given = shlex.split(line)
+        if given and given[0] in _SERVERS and _SERVERS[given[0]].isdisjoint(given):
+            return Exit.REFUSED, f"this runs until you stop it; run it in the background: {line} --detach"
+        done = proc.run_bounded(
+            words,
+            cwd=Path.cwd(),
+            env=dict(os.environ),
+            input=b"",
+            timeout_s=COMMAND_S,
+            most_bytes=OUTPUT_BYTES,
+            stopping=stopping,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def needs_terminal(line: str) -> bool:

@@ -7,7 +7,7 @@ import click
 from llmc.base.errors import Exit, UsageError
 from llmc.cli import show_screen
 from llmc.cli.arguments import project_of
-from llmc.cli.output import is_terminal, note, say
+from llmc.cli.output import is_terminal, note
 
 GET_IT = "pip install 'llmc[ui]'"
 
@@ -33,9 +33,7 @@ def ui(ctx: click.Context, theme: str | None, only_ascii: bool, plain: bool) -> 
         )
     project = project_of(ctx)
     if plain:
-        from llmc.tui import plain as lines
-
-        return lines.run(project, show_screen.typed(project), say)
+        return show_screen.show_lines(project)
     if not show_screen.is_installed():
         from llmc.cli.watching import status
 

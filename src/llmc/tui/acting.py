@@ -7,6 +7,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.tui import later
 from llmc.tui.diff_keys import Reviewing
+from llmc.tui.lines import Lines
 
 
 class Acting(Reviewing):
@@ -102,7 +103,7 @@ class Acting(Reviewing):
         if self.view == "diff":
             self.do_comment()
         elif self.view == "roots":
-            self.exit(self.roots.paths[self.roots.cursor])
+            self.leave(self.roots.paths[self.roots.cursor])
         elif self.view:
             return
         elif entry is None:
@@ -110,8 +111,7 @@ class Acting(Reviewing):
         elif entry.spot.kind == "section":
             self.do_unfold()
         elif entry.landed is not None:
-            commit = entry.landed.commit
-            self._terminal(["git", "-C", str(self.project.root.path), "show", "--stat", "-p", commit], None)
+            self._show_commit(entry.landed.commit)
         elif (
             entry.item is not None
             and entry.item.kind in ("question", "goal_question")
@@ -122,6 +122,13 @@ class Acting(Reviewing):
             self._attach_to(entry.row.worker)
         elif entry.item is not None:
             self._say("", f"next: {entry.item.next}", PLAIN)
+
+    def _show_commit(self, commit: str) -> None:
+        self._open("commit")
+        width = max(10, self.query_one("#content", Lines).size.width - 1)
+        self._in_thread(
+            lambda: later.pages.commit_lines(self.project, commit, width, self.brush), self._show_page
+        )
 
     def _attach_to(self, name: str) -> None:
         try:
@@ -147,7 +154,11 @@ class Acting(Reviewing):
             return
 
         def act(show: Show) -> Said:
-            code, output = self.typed.run(line)
+            self.running.append(line)
+            try:
+                code, output = self.typed.run(line, self.has_left.is_set)
+            finally:
+                self.running.remove(line)
             last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")
             return Said(
                 f"llmc {line}",

@@ -7,6 +7,7 @@ from textual import events
 from llmc.api.roots import Project
 from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
+from llmc.base.errors import Exit
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
@@ -20,7 +21,8 @@ class FleetApp(Acting):
 
     async def on_key(self, event: events.Key) -> None:
         await self.mount_form()
-        self.pressed(event)
+        if self.form is not None:
+            self.pressed(event)
 
     def pressed(self, event: events.Key) -> None:
         if self.form is not None and self.form.display and event.key != LEAVE:
@@ -100,6 +102,8 @@ class FleetApp(Acting):
 
 def run(
     project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
-) -> str | None:
-    """Show the screen until the user quits; returns another root to open, or None."""
-    return FleetApp(project, subscription, brush, typed, roots).run()
+) -> tuple[int, str | None]:
+    """Show the screen until it ends; returns the exit code, and another root to open or None."""
+    app = FleetApp(project, subscription, brush, typed, roots)
+    chosen = app.run()
+    return Exit.FAILED if app.return_code is None else app.return_code, chosen

@@ -1,6 +1,8 @@
 """The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
 
+import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
@@ -34,6 +36,7 @@ from llmc.tui.drawing import Brush
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
 from llmc.tui.root_list import RootList
+from llmc.tui.terminal import TerminalDriver
 from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class Frame(App[str | None]):
     def __init__(
         self, project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver, ansi_color="NO_COLOR" in os.environ)
         self.project, self.subscription = project, subscription
         self.brush, self.typed = brush, typed
         self.roots = RootList(roots, str(project.root.path))
@@ -109,8 +112,12 @@ class Frame(App[str | None]):
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None
+        self._mounting = asyncio.Lock()
         self.form_title = ""
         self.jobs: dict[str, str] = {}
+        #: commands that were typed and have not ended; they end when the screen has left
+        self.running: list[str] = []
+        self.has_left = threading.Event()
         #: a worker to go to when it appears
         self.wanted = ""
         self._list: list[drawing.Line] = []
@@ -149,10 +156,11 @@ class Frame(App[str | None]):
 
     async def mount_form(self) -> None:
         """Mount the form, once. A key that comes before the first frame waits for it."""
-        if self.form is None:
-            form = later.form.Form(self.pressed)
-            await self.query_one("#bottom").mount(form)
-            self.form = form
+        async with self._mounting:
+            if self.form is None and not self._exit:  # else it is leaving, and its widgets go
+                form = later.form.Form(self.pressed)
+                await self.query_one("#bottom").mount(form)
+                self.form = form
 
     def _load_rest(self) -> None:
         later.load()
@@ -164,6 +172,7 @@ class Frame(App[str | None]):
         return self.form is not None and self.form.display
 
     def on_unmount(self) -> None:
+        self.has_left.set()
         self.subscription.stop()
         self._others.stop()
 
@@ -398,7 +407,7 @@ class Frame(App[str | None]):
             return text
         if self.asks_for_text:
             return Text(
-                f" {printable(self.form_title)}  Enter submits, Alt+Enter adds a line, Esc goes back",
+                f" {printable(self.form_title)}  Enter submits, Alt+Enter or Ctrl+J adds a line, Esc goes back",
                 style=theme.muted,
             )
         if self.store.filter:

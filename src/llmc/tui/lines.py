@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rich.segment import Segment
 from rich.text import Text
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -98,12 +98,11 @@ class Bar(Widget):
         self._draw = draw
         self.refresh()
 
-    def render_lines(self, crop: Region) -> list[Strip]:
+    def render_line(self, y: int) -> Strip:
         width = self.size.width
         text = self._draw(width)
         text.truncate(width, overflow="ellipsis")
-        line = _strip(self, text, width)
-        return [line for _ in range(crop.height)]
+        return _strip(self, text, width)
 
 
 def _strip(widget: Widget, text: Text, width: int) -> Strip:

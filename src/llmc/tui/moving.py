@@ -130,11 +130,11 @@ class Moving(Frame):
 
     def do_next_root(self) -> None:
         if self._has_others():
-            self.exit(self.roots.beside(1))
+            self.leave(self.roots.beside(1))
 
     def do_previous_root(self) -> None:
         if self._has_others():
-            self.exit(self.roots.beside(-1))
+            self.leave(self.roots.beside(-1))
 
     def _has_others(self) -> bool:
         if not self.roots.several:
@@ -158,7 +158,15 @@ class Moving(Frame):
         if self.view or self.full:
             self.do_back()
         else:
-            self.exit(None)
+            self.leave(None)
+
+    def leave(self, root: str | None) -> None:
+        """End this screen, for another root or for good; a command that is running ends with it."""
+        if not self.running:
+            self.exit(root)
+            return
+        question = f"llmc {self.running[0]} is still running. Stop it and leave?"
+        self._ask(question, "leave", "Esc waits for it", lambda: self.exit(root))
 
     def do_leave(self) -> None:
         self.exit(None)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rich.text import Text
 
-from llmc.api import goal_views, night_view, tasks, workers
+from llmc.api import goal_views, night_view, reviews, tasks, workers
 from llmc.api.night_view import Night, Span
 from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, Said
@@ -21,6 +21,7 @@ TITLES = {
     "roots": "Your roots (press Enter to open one)",
     "help": "Keys",
     "log": "This session's commands",
+    "commit": "Landed commit",
 }
 
 
@@ -187,6 +188,17 @@ def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:
             else []
         )
     return lines or [Text("no commands yet", style=theme.muted)]
+
+
+def commit_lines(project: Project, commit: str, width: int, brush: Brush) -> list[Text]:
+    """A landed commit as git shows it."""
+    styles = {"+": brush.theme.good, "-": brush.theme.error, "@": brush.theme.muted}
+    text = reviews.commit_text(project, commit).expandtabs()
+    return [
+        drawn
+        for line in text.splitlines()
+        for drawn in drawing.plain_lines(line, width, styles.get(line[:1], ""))
+    ]
 
 
 #: pages that are read from the root

@@ -88,7 +88,7 @@ class Plain:
         elif self._typed.needs_terminal(line):
             proc.run_attached(self._typed.argv(line), env=proc.command_env())
         else:
-            code, output = self._typed.run(line.removeprefix("llmc "))
+            code, output = self._typed.run(line.removeprefix("llmc "), lambda: False)
             for text in output.splitlines():
                 self._say(text)
             self._say("done" if code == 0 else f"failed with exit code {code}")

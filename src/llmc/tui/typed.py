@@ -10,8 +10,8 @@ class Typed(Struct, frozen=True):
     """How a typed command line is run and completed; `llmc` is left out of it."""
 
     argv: Callable[[str], list[str]]
-    #: exit code and output
-    run: Callable[[str], tuple[int, str]]
+    #: exit code and output; ended once what it is given says so
+    run: Callable[[str, Callable[[], bool]], tuple[int, str]]
     #: whether it needs the terminal for itself
     needs_terminal: Callable[[str], bool]
     #: how the last word can go on
