@@ -342,7 +342,7 @@ def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None:
-    """Break: lose a comment without a word when it cannot be saved."""
+    """Break: lose a comment when it cannot be saved, or lose it without a word."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     review(fleet)
@@ -361,9 +361,10 @@ def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None
         ui.sees("disk is full")
         (drafts / "filler").unlink()
         ui.press("c")
-        ui.type("A short one")
+        ui.sees("Enter submits", "This is not saved")
+        ui.type(" at first")
         ui.press("Enter")
-        ui.sees("draft A short one")
+        ui.sees("draft This is not saved at first")
 
 
 @contextlib.contextmanager
@@ -454,3 +455,83 @@ def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
     ui.sees("13 unchanged lines", "line 8", "line 22")
     ui.press("{")
     ui.sees("23 unchanged lines")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> None:
+    """Break: cut a line of the diff at the edge of the pane; take the full width in the list only."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    words = " ".join(f"word{number:03}" for number in range(400))
+    long = f"echo '{words}' > a-name-{'x' * 90}.txt"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"Edit\n@sh {long}; git add -A; {COMMIT} -m 'Long'")
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("d")
+    shown = ui.sees("word000", "↪", "+1 -0")
+    assert sum(line.count("x") for line in shown.splitlines()) >= 90
+    ui.press("+")
+    ui.sees_no("NEEDS YOU")
+    ui.sees("word010", "↪")
+    seen = ui.screen()
+    for _ in range(60):
+        ui.press("j")
+        seen += ui.screen()
+    ui.sees("word399")
+    seen = "".join(line[14:].rstrip() for line in (seen + ui.screen()).splitlines())
+    assert not [word for word in words.split() if word not in seen.replace(" ", "")]
+    ui.press("c")
+    ui.type("Too long")
+    ui.press("Enter")
+    ui.sees("draft Too long")
+    ui.press("+")
+    ui.sees("NEEDS YOU 1")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> None:
+    """Break: forget the text of a form at Esc, or when what it is for was refused; show it for another worker."""
+    fleet.set_up("adam", "baker")  # no daemon: no agent runs, and every text is refused
+    ui = screen()
+    ui.sees("IDLE 2")
+    ui.press("Right", "m")
+    ui.sees("message to adam")
+    ui.type("Look at the tests")
+    ui.press("Escape")
+    ui.sees_no("Look at the tests")
+    ui.press("m")
+    ui.sees("message to adam", "Look at the tests")
+    ui.press("Enter")
+    ui.sees("(exit ")
+    ui.press("m")
+    ui.sees("Enter submits", "Look at the tests")
+    ui.press("Escape")
+    ui.sees("? help")
+    ui.press("j", "m")
+    assert "Look at" not in ui.sees("message to baker").rpartition("message to baker")[2]
+    ui.press("Escape")
+    ui.sees("? help")
+    ui.press("s")
+    ui.sees("task for")
+    ui.type("Draw a map")
+    ui.press("Escape")
+    ui.sees_no("Draw a map")
+    ui.press("s")
+    ui.sees("task for", "Draw a map")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open) -> None:
+    """Break: take every worker that waits for the user for one that asks a question."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--worker", "adam", "--prompt", "Edit\n@sh echo x > new.txt")
+    fleet.wait("adam", "needs_input")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("a")
+    told = ui.sees("nothing to accept yet: adam is needs_input: ", "(press m to send a message)")
+    assert "press A" not in told
+    ui.press("A")
+    ui.sees("nothing to answer: adam is needs_input: ", "(press m to send a message)")

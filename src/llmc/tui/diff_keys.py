@@ -166,13 +166,18 @@ class Reviewing(Moving):
         file = diff.file
         row = line.row if line.row >= 0 else None
 
+        where = f"{file.path}" if file else "the whole change"
+        key = f"comment {name} {where} {row}"
+
         def keep(text: str) -> None:
             if not text.strip():
                 return
+            self.unsent[key] = text
             if saved:
                 later.commenting.edit(self.project, name, saved[0], text)
             else:
                 saved.append(later.commenting.add(self.project, name, file, row, text).id)
+            del self.unsent[key]
 
         def keep_soon(text: str) -> None:
             if self._save is not None:
@@ -184,8 +189,9 @@ class Reviewing(Moving):
                 self._save.stop()
             self._change_comments(lambda: keep(text))
 
-        where = f"{file.path}" if file else "the whole change"
-        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=keep_soon)
+        self._open_form(
+            f"comment on {where}:", send, text=draft.text if draft else "", keep=key, changed=keep_soon
+        )
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:
         try:
@@ -242,7 +248,10 @@ class Reviewing(Moving):
         title = (
             f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"
         )
-        self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
+        self._open_form(
+            title, lambda text: self._send_comments(name, text), empty=bool(drafts), keep=f"request {name}"
+        )
 
     def _send_comments(self, name: str, text: str) -> None:
-        self._run(name, later.orders.request(self.project, name, text), lambda said: self.read_diff(name))
+        made = later.orders.request(self.project, name, text)
+        self._send(f"request {name}", text, name, made, lambda said: self.read_diff(name))

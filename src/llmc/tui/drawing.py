@@ -37,6 +37,11 @@ class Brush(Struct, frozen=True):
     def rule(self) -> str:
         return "-" if self.plain else "─"
 
+    @property
+    def goes_on(self) -> str:
+        """Before the rest of a line that is longer than the screen is wide."""
+        return "\\" if self.plain else "↪"
+
 
 class Line(Struct, frozen=True):
     """One line of the list, and the entry it belongs to."""

@@ -89,7 +89,7 @@ class FleetApp(Acting):
                 if event.again:
                     self.do_enter()
         elif self.view == "diff" and self.diff is not None:
-            self.diff.cursor = event.index
+            self.diff.go_to(event.index)
             self._draw_content()
         elif self.view == "roots":
             self.roots.cursor = event.index

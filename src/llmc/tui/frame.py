@@ -1,5 +1,6 @@
 """The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -109,7 +110,10 @@ class Frame(App[str | None]):
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None
+        self._mounting = asyncio.Lock()
         self.form_title = ""
+        #: texts that were typed and not sent, by what they are for
+        self.unsent: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
         #: a worker to go to when it appears
         self.wanted = ""
@@ -149,10 +153,11 @@ class Frame(App[str | None]):
 
     async def mount_form(self) -> None:
         """Mount the form, once. A key that comes before the first frame waits for it."""
-        if self.form is None:
-            form = later.form.Form(self.pressed)
-            await self.query_one("#bottom").mount(form)
-            self.form = form
+        async with self._mounting:
+            if self.form is None:
+                form = later.form.Form(self.pressed)
+                await self.query_one("#bottom").mount(form)
+                self.form = form
 
     def _load_rest(self) -> None:
         later.load()
@@ -288,8 +293,9 @@ class Frame(App[str | None]):
         width = max(10, content.size.width - 1)
         if self.view == "diff" and self.diff is not None:
             diff = self.diff
-            content.show(len(diff.lines), lambda index, size: diff.text_of(index, size, self.brush))
-            content.reveal(diff.cursor, context=2)
+            diff.lay_out(width, self.brush)
+            content.show(len(diff.rows), lambda row, size: diff.row_text(row, self.brush))
+            content.reveal(diff.at, context=2)
             return
         if self.view == "roots":
             content.show(
@@ -481,6 +487,24 @@ class Frame(App[str | None]):
 
         self.run_worker(work, thread=True, exit_on_error=False)
 
+    def _send(
+        self,
+        key: str,
+        text: str,
+        name: str,
+        made: tuple[str, Act],
+        then: Callable[[Said], None] | None = None,
+    ) -> None:
+        """Run an operation with a text that was typed; its form shows the text again if it was not sent."""
+
+        def ended(said: Said) -> None:
+            if said.tone == BAD:
+                self.unsent.setdefault(key, text)
+            if then is not None:
+                then(said)
+
+        self._run(name, made, ended)
+
     def _step(self, name: str, text: str, began: float) -> None:
         self.jobs[name] = f"{text} {time.monotonic() - began:.0f}s"
         self._draw_bars()
@@ -514,19 +538,32 @@ class Frame(App[str | None]):
         send: Callable[[str], None],
         *,
         text: str = "",
+        keep: str = "",
         changed: Callable[[str], None] | None = None,
         empty: bool = False,
         complete: Callable[[str], tuple[str, list[str]]] | None = None,
     ) -> None:
+        """Ask for a text. `keep`: what it is for; until it was sent, the form shows it again when it is opened for that."""
+        form = self.form
+        assert form is not None, "a key opens it, and keys wait for it"
+
         def sent(value: str) -> None:
             if not value.strip() and not empty:
                 return
+            self.unsent.pop(keep, None)
             self._close_form()
             send(value)
 
-        assert self.form is not None, "a key opens it, and keys wait for it"
+        def leave() -> None:
+            if changed is None and keep:
+                self.unsent[keep] = form.text
+            elif changed is not None and form.text != text:
+                changed(form.text)
+            self._close_form()
+
         self.form_title = title
-        self.form.open(text, sent, self._close_form, changed, complete and self._completing(complete))
+        text = self.unsent.get(keep, text)
+        form.open(text, sent, leave, changed, complete and self._completing(complete))
         self.redraw()
 
     def _completing(self, complete: Callable[[str], tuple[str, list[str]]]) -> Callable[[str], str]:
