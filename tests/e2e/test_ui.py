@@ -103,7 +103,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     again.sees("Revert", "y revert")
     again.press("y")
     again.until(lambda _: "Revert" in fleet.git("log", "-1", "--format=%s", "main"))
-    again.sees("reverted")
+    again.sees("reverted", "LANDED TODAY 0 (1 undone)", "undone: Greet")
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
@@ -132,6 +132,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
     ui.press("h")
     ui.sees("baker: on hold")
     wait_until(lambda: fleet.record("baker")["held"])
+    ui.until(lambda shown: shown.count("(held)") >= 2)  # in the row and in the title of the pane
     ui.press("h")
     wait_until(lambda: not fleet.record("baker").get("held"))
 
@@ -316,7 +317,20 @@ def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
     ui.sees("Tab completes")
     ui.type("config get")
     ui.press("Enter")
-    ui.sees("repo.default_branch", "This session's commands")
+    ui.sees("This session's commands")
+    ui.until(lambda shown: "llmc config get" in shown.splitlines()[2])
+    ui.press(":")
+    ui.sees("Tab completes")
+    ui.type("config get ui")
+    ui.press("Enter")
+    ui.until(lambda shown: "llmc config get ui" in shown.rpartition(" $ llmc")[0])
+    for _ in range(3):
+        fleet.llmc("release", "adam")
+        fleet.llmc("hold", "adam")
+    ui.resize(120, 10)
+    ui.press("e")
+    newest = fleet.events()[-1]
+    ui.until(lambda shown: newest["action"] in shown.splitlines()[-4])
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -535,3 +549,17 @@ def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open
     assert "press A" not in told
     ui.press("A")
     ui.sees("nothing to answer: adam is needs_input: ", "(press m to send a message)")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
+    """Break: count what the filter hides, or an offline worker as idle."""
+    fleet.set_up("adam", "baker")
+    ui = screen()
+    ui.sees("IDLE 2 (2 offline)", "0 idle · 2 offline")
+    fleet.up("--no-patrol")
+    review(fleet)
+    ui.sees("NEEDS YOU 1", "IDLE 1  baker", "1 idle  ")
+    ui.press("/")
+    ui.type("bak")
+    ui.sees("NEEDS YOU 0", "IDLE 1")

@@ -167,8 +167,9 @@ class Details(Struct, frozen=True):
 def details(project: Project, name: str) -> Details:
     record = project.store.worker(name)
     reason = WORDS.get(record.reason, record.reason)
+    held = " (held)" if record.held else ""
     facts = (
-        ("status", f"{record.status} ({reason})" if reason else str(record.status)),
+        ("status", f"{record.status} ({reason}){held}" if reason else f"{record.status}{held}"),
         ("task", record.assignment.task_id if record.assignment else ""),
         ("branch", record.branch),
         ("commit", record.commit_sha or ""),

@@ -184,5 +184,8 @@ class Acting(Reviewing):
         self._run("", (f"llmc {line}", act), self._show_output)
 
     def _show_output(self, said: Said) -> None:
-        if len(said.detail.splitlines()) > 1 and not self.view:
-            self.do_log()
+        is_long = len(said.detail.splitlines()) > 1
+        if self.view == "log" or (is_long and self.view != "diff"):
+            self.view = "log"
+            self.redraw()
+            self._show_log()

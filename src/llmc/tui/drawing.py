@@ -87,7 +87,8 @@ def header(
     need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
     right = Text()
     right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
-    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} "
+    offline = f"{dot}{counts.offline} offline" if counts.offline else ""
+    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle{offline}  {clock(now)} "
     is_wrong = bool(trouble) or not health.daemon
     if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
         right.append(rest, style=theme.muted)
@@ -137,8 +138,9 @@ def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
 
 def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequence[Entry]) -> Line:
     theme = brush.theme
-    count = store.count(section)
-    text = Text(f" {TITLES[section]} {count}", style=f"bold {theme.muted}")
+    text = Text(f" {TITLES[section]} {store.count(section)}", style=f"bold {theme.muted}")
+    if apart := store.apart(section):
+        text.append(f" ({apart})")
     spot = None
     if section == NEEDS and not entries and not store.filter:
         text.append("  nothing needs you", style=theme.muted)
@@ -146,7 +148,7 @@ def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequen
         spot = entries[0].spot
         if section == LANDED and entries[0].landed is not None:
             last = entries[0].landed
-            told = f"last: {clock(last.at_unix)} {last.worker} {last.subject}"
+            told = f"last: {clock(last.at_unix)} {last.worker} {_undone(last)}{last.subject}"
         else:
             told = " ".join(entries[0].names)
         text.append(f"  {printable(told)}", style=theme.text if section == IDLE else theme.muted)
@@ -168,10 +170,13 @@ def _entry_lines(
         return [Line(head, entry.spot)]
     row, item = entry.row, entry.item
     since = item.since_unix if item else row.since_unix
-    told = item.sentence if item is not None and item.kind in ("question", "goal_question") else row.task
+    asks = item is not None and item.kind in ("question", "goal_question")
+    told = item.sentence if item is not None and asks else row.task
     fact = _fact(row) if item is None or not wide else _lines_changed(row)
-    if item is not None and not wide and item.kind not in ("question", "goal_question"):
+    if item is not None and not wide and not asks:
         fact = item.sentence if not fact else f"{item.sentence}  {fact}"
+    if row.held:
+        told, fact = f"(held) {told}", "" if fact == row.fact else fact
     lines = [
         Line(
             _row(row.look.name, row.worker, age(now - since, frozen=frozen), told, fact, width, brush),
@@ -179,7 +184,7 @@ def _entry_lines(
         )
     ]
     if item is not None and wide:
-        said = item.sentence if told == row.task else f"question {brush.dot} {row.task}"
+        said = f"question {brush.dot} {row.task}" if asks else item.sentence
         under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
         lines.append(Line(under, entry.spot, first=False))
     return lines
@@ -216,13 +221,17 @@ def _landed(landed: Landed, width: int, brush: Brush) -> Text:
     theme = brush.theme
     text = Text("  ")
     text.append(brush.glyph("landed"), style=brush.look("landed"))
-    word = " (undone)" if landed.undone else ""
     text.append(f" {clock(landed.at_unix)} ", style=theme.muted)
     text.append(f"{_padded(middle(printable(landed.worker), 9), 9)} ", style=theme.text)
     text.append(f"{landed.commit[:7]} ", style=theme.muted)
-    text.append(printable(landed.subject) + word, style=theme.text if not landed.undone else theme.muted)
+    told = _undone(landed) + printable(landed.subject)
+    text.append(told, style=theme.text if not landed.undone else theme.muted)
     text.truncate(width, overflow="ellipsis")
     return text
+
+
+def _undone(landed: Landed) -> str:
+    return "undone: " if landed.undone else ""
 
 
 def marked(text: Text, selected: bool, width: int, brush: Brush, *, first: bool = True) -> Text:

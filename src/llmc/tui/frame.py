@@ -352,7 +352,8 @@ class Frame(App[str | None]):
         entry = self.store.entry
         if entry is not None and entry.row is not None:
             row = entry.row
-            right = f"{printable(row.worker)} {self.brush.dot} {row.status}"
+            held = " (held)" if row.held else ""
+            right = f"{printable(row.worker)} {self.brush.dot} {row.status}{held}"
             text.pad_right(max(1, width - text.cell_len - len(right) - 1))
             text.append(right, style=self.brush.look(row.look.name))
         return text
@@ -424,7 +425,9 @@ class Frame(App[str | None]):
         self.subscription.watch_screens(*([worker] if is_seen and self.tab == "screen" and worker else []))
         width = max(10, self.query_one("#content", Lines).size.width - 1)
         if self.view == "events":
-            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), end=True)
+            content = self.query_one("#content", Lines)
+            begin = None if self.page_lines and not content.at_end else len(self.events)
+            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), begin)
         elif self.view and self.view in later.pages.READ:
             read = later.pages.READ[self.view]
             self._in_thread(lambda: read(self.project, width, self.brush), self._show_page)
@@ -446,11 +449,12 @@ class Frame(App[str | None]):
 
         self.run_worker(work, thread=True, exit_on_error=False)
 
-    def _show_page(self, lines: list[Text], *, end: bool = False) -> None:
+    def _show_page(self, lines: list[Text], begin: int | None = None) -> None:
+        """Show a page from this line on, or from its last lines if fewer follow; None: stay."""
         self.page_lines = lines
         self._draw_content()
-        if end:
-            self.query_one("#content", Lines).to_end()
+        if begin is not None:
+            self.query_one("#content", Lines).begin_at(begin)
 
     def _where(self) -> str:
         return keys.DIFF if self.view == "diff" else keys.LIST

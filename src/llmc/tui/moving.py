@@ -120,8 +120,14 @@ class Moving(Frame):
     def do_log(self) -> None:
         self._open("log")
         if self.view:
-            width = max(10, self.query_one("#content", Lines).size.width - 1)
-            self._show_page(later.pages.log_lines(self.said, width, self.brush), end=True)
+            self._show_log()
+
+    def _show_log(self) -> None:
+        """This session's commands, from the last one on."""
+        width = max(10, self.query_one("#content", Lines).size.width - 1)
+        lines = later.pages.log_lines(self.said, width, self.brush)
+        last = later.pages.log_lines(self.said[-1:], width, self.brush)
+        self._show_page(lines, len(lines) - len(last))
 
     def do_roots(self) -> None:
         if self._has_others():
