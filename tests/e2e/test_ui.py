@@ -96,11 +96,12 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     assert fleet.record("adam")["status"] == "needs_review"
     again.press("y")
     again.sees("on main: Greet by name", "LANDED TODAY 1")
+    again.sees("nothing waits for review: the worker is idle", "no changes")
     assert fleet.git("log", "-1", "--format=%s", "main") == "Greet by name"
     again.press("Escape")
     again.sees("s start")
     again.press("u")
-    again.sees("Revert", "y revert")
+    again.sees("Revert", "?  Greet by name", "y revert")
     again.press("y")
     again.until(lambda _: "Revert" in fleet.git("log", "-1", "--format=%s", "main"))
     again.sees("reverted", "LANDED TODAY 0 (1 undone)", "undone: Greet")
@@ -328,6 +329,7 @@ def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
         fleet.llmc("release", "adam")
         fleet.llmc("hold", "adam")
     ui.resize(120, 10)
+    ui.until(lambda shown: "? help" in shown.splitlines()[9])
     ui.press("e")
     newest = fleet.events()[-1]
     ui.until(lambda shown: newest["action"] in shown.splitlines()[-4])
@@ -426,15 +428,12 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
     ui.sees("IDLE 1")
     ui.press("}")
     ui.sees("there are no other roots to switch to")
-    ui.press("q")
-    ui.sees("BACK AT THE PROMPT")
     other = fleet.dir / "zoo"
     fleet.llmc("init", "--target", str(other))
     for args in (("add", "zelda"), ("up", "--detach", "--no-patrol")):
         fleet.llmc("--root", str(other), *args)
     try:
-        ui = screen()
-        ui.sees(f"[{fleet.root.name}] · zoo ·")
+        ui.sees(f"[{fleet.root.name}] · zoo ·")  # the screen was open before there was another root
         fleet.llmc("--root", str(other), "start", "--worker", "zelda", "--prompt", "Pick\n@ask Which colour?")
         ui.sees("zoo 1", "NEEDS YOU 0")
         ui.press("R")
@@ -563,3 +562,27 @@ def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
     ui.press("/")
     ui.type("bak")
     ui.sees("NEEDS YOU 0", "IDLE 1")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, screen: Open) -> None:
+    """Break: ignore a key without an action; name the newest of several commits."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"{WORK}; echo > b.txt; git add -A; {COMMIT} -m 'Drop bye'"
+    )
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("w")
+    ui.sees("w does nothing here; press ? to see the keys")
+    ui.press("d")
+    ui.sees("def greet():")
+    ui.press("h")
+    ui.sees("h works in the list, not in a review; press Esc to go back to the list")
+    assert not fleet.record("adam").get("held")
+    ui.press("a")
+    ui.sees("Land adam on main?  Greet by name (2 commits, newest: Drop bye)", "y land")
+    ui.press("y")
+    ui.sees("on main: Greet by name")

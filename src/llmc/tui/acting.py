@@ -28,14 +28,25 @@ class Acting(Reviewing):
         size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
         seen = "" if row.reviewed or self.view == "diff" else "  not reviewed"
         branch = self.project.config.repo.default_branch
-        question = f"Land {name} on {branch}?  {row.subject}  {commit[:9]}{size}{seen}"
+        try:
+            lands = later.acceptance.what_lands(self.project, name, commit) or row.subject
+        except LlmcError:
+            lands = row.subject  # accept says why
+        question = f"Land {name} on {branch}?  {lands}  {commit[:9]}{size}{seen}"
         self._ask(
             question,
             "land",
             "revert later with: llmc undo",
-            lambda: self._run(name, later.orders.accept(self.project, name, commit)),
+            lambda: self._run(
+                name, later.orders.accept(self.project, name, commit), lambda said: self._read_again(name)
+            ),
             look=self.view != "diff",
         )
+
+    def _read_again(self, name: str) -> None:
+        """The diff that is shown landed: show what is left of it."""
+        if self.view == "diff" and self.diff is not None and self.diff.page.worker == name:
+            self.read_diff(name)
 
     def _waits_for(self, row: Row, item: Item | None) -> str:
         """What a worker waits for, and the key or command for that: of the same rule as its row in the list."""
@@ -52,7 +63,7 @@ class Acting(Reviewing):
         except LlmcError as error:
             self.said.append(failed("llmc undo", error, now_unix()))
             return
-        subject = next((line for line in target.prompt.splitlines() if line.strip()), "")
+        subject = later.acceptance.subject_of(self.project, target)
         question = f"Revert {target.commit[:9]} from {target.worker}?  {subject}"
         self._ask(
             question,
@@ -128,7 +139,7 @@ class Acting(Reviewing):
         elif self.view == "roots":
             self.exit(self.roots.paths[self.roots.cursor])
         elif self.view:
-            return
+            self._say("", "nothing to open here; press Esc to go back to the list", PLAIN)
         elif entry is None:
             self._say("", "nothing is selected", PLAIN)
         elif entry.spot.kind == "section":

@@ -143,6 +143,7 @@ class Reviewing(Moving):
         diff = self.diff
         file = diff.file if diff is not None else None
         if diff is None or file is None:
+            self._say("", "no file is selected; select one to mark it as viewed", PLAIN)
             return
         viewed = file.path not in diff.page.viewed
         diff.folded = diff.folded | {file.path} if viewed else diff.folded - {file.path}
@@ -154,6 +155,7 @@ class Reviewing(Moving):
     def do_comment(self) -> None:
         diff = self.diff
         if diff is None or diff.line is None:
+            self._say("", "there is no line to comment on", PLAIN)
             return
         line, draft, name = diff.line, diff.draft, diff.page.worker
         if line.kind == "unchanged":
@@ -231,6 +233,7 @@ class Reviewing(Moving):
     def do_open(self) -> None:
         diff = self.diff
         if diff is None or diff.file is None:
+            self._say("", "no file is selected; select one to open it", PLAIN)
             return
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         path = diff.page.review.worktree / diff.file.path

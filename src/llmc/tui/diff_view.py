@@ -177,7 +177,9 @@ class DiffView(Struct):
             found.append(f"conflicts with the default branch in {_files(len(review.conflicts))}")
         if review.so_far:
             dirty = f"; uncommitted changes in {_files(len(review.dirty))}" if review.dirty else ""
-            found.append(f"unfinished work: the worker is {review.so_far}{dirty}")
+            is_free = review.so_far in ("idle", "no_changes")
+            what = "nothing waits for review" if is_free else "unfinished work"
+            found.append(f"{what}: the worker is {review.so_far}{dirty}")
         elif review.dirty:
             found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
         if page.by_rebase:
@@ -332,7 +334,7 @@ class DiffView(Struct):
                 return self._row(line.unchanged, brush)
             case "comment":
                 assert line.placed is not None
-                return self._comment(line.placed, brush)
+                return self._comment(line, line.placed, brush)
             case _:
                 return Text(f" {visible(line.text)}", style=brush.look("notice"))
 
@@ -383,15 +385,16 @@ class DiffView(Struct):
             text.stylize(f"bold {theme.text} on {colour}", GUTTER + begin, GUTTER + end)
         return text
 
-    def _comment(self, placed: Placed, brush: Brush) -> Text:
+    def _comment(self, line: DiffLine, placed: Placed, brush: Brush) -> Text:
         comment = placed.comment
         theme = brush.theme
         word = f"round {comment.round} {placed.standing}" if comment.round else placed.standing
         corner = "`" if brush.plain else "╰"
         where = ""
-        if placed.anchor is not None and placed.anchor.fit in ("line_gone", "file_gone"):
+        is_elsewhere = line.row < 0 and placed.anchor is not None and placed.anchor.line is not None
+        if placed.anchor is not None and (is_elsewhere or placed.anchor.fit in ("line_gone", "file_gone")):
             quote = placed.anchor.quote[-1].strip() if placed.anchor.quote else placed.anchor.path
-            where = f" [{'line' if placed.anchor.fit == 'line_gone' else 'file'} not in the diff: {in_line(quote)}]"
+            where = f" [{'file' if placed.anchor.fit == 'file_gone' else 'line'} not in the diff: {in_line(quote)}]"
         text = Text(f"   {'':>{2 * NUMBER_CELLS}}{corner} ", style=theme.muted)
         text.append(f"{word} ", style=brush.look("asks" if not comment.round else "review"))
         text.append(f"{in_line(comment.text)}", style=theme.text)

@@ -7,6 +7,7 @@ from textual import events
 from llmc.api.roots import Project
 from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
+from llmc.tui import keys
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
@@ -40,6 +41,8 @@ class FleetApp(Acting):
         action = self.actions[self._where()].get(key)
         if action is not None:
             getattr(self, f"do_{action}")()
+        else:
+            self._say("", keys.why_nothing(key, self._where(), self.actions[keys.LIST]), PLAIN)
         self._draw_bars()
 
     def _is_typing(self, event: events.Key) -> bool:

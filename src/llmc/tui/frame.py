@@ -14,7 +14,7 @@ from textual.containers import Container, Vertical
 from textual.timer import Timer
 
 from llmc.api.other_roots import OtherRoots, RootSeen
-from llmc.api.roots import Project
+from llmc.api.roots import Project, roots_of_user
 from llmc.api.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.api.subscription import (
     Change,
@@ -88,10 +88,11 @@ class Frame(App[str | None]):
         self.project, self.subscription = project, subscription
         self.brush, self.typed = brush, typed
         self.roots = RootList(roots, str(project.root.path))
-        others = [path for path in roots if path != self.roots.shown]
-        self._others = OtherRoots(others, self._from_thread)
+        self._others = OtherRoots(self._from_thread)
         remapped = project.config.ui.keys
         self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
+        #: the other roots are followed
+        self.knows_roots = False
         self.store = Store()
         self.said: list[Said] = []
         self.events: list[EventLine] = []
@@ -161,7 +162,18 @@ class Frame(App[str | None]):
 
     def _load_rest(self) -> None:
         later.load()
-        self._others.start()
+        self._others.follow([path for path in self.roots.paths if path != self.roots.shown])
+        self.knows_roots = True
+
+    def _look_for_roots(self) -> None:
+        """Roots that were made or removed since the screen was opened."""
+        if not self.knows_roots:
+            return
+        before, self.roots.paths = self.roots.paths, roots_of_user()
+        self.roots.move(0)  # the cursor was on the last one, and there are fewer
+        new = [path for path in self.roots.paths if path not in (*before, self.roots.shown)]
+        if new:
+            self.run_worker(lambda: self._others.follow(new), thread=True)
 
     @property
     def asks_for_text(self) -> bool:
@@ -220,6 +232,7 @@ class Frame(App[str | None]):
                 if self.wanted and self.store.go_to(self.wanted):
                     self.wanted = ""
                 self._tell_news(before)
+                self._look_for_roots()
                 self._rested()
                 self.fleet_changed()
                 self.redraw()

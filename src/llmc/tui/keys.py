@@ -147,6 +147,13 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def why_nothing(key: str, where: str, in_list: Mapping[str, str]) -> str:
+    """What to say of a key without an action in a view."""
+    if where != LIST and key in in_list:
+        return f"{name_of(key)} works in the list, not in a review; press Esc to go back to the list"
+    return f"{name_of(key)} does nothing here; press ? to see the keys"
+
+
 def of(where: str) -> list[Key]:
     """The keys that work in a view."""
     return [key for key in KEYS if key.where in (where, ANY)]
