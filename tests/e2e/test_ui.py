@@ -64,7 +64,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     ui.press("Space", "d")
     ui.sees("1 file +6 -0", "def greet():", "round 1")
     ui.press("j", "j", "j", "j", "c")
-    ui.sees("comment on g.py")
+    ui.sees("comment on g.py:2:")
     ui.type("Make it 11")
     ui.press("Enter")
     ui.sees("draft Make it 11")
@@ -269,6 +269,9 @@ def test_small_plain_and_without_colour(
     review(fleet)
     ui = screen(columns=columns, rows=rows, **env)
     ui.sees("NEEDS YOU 1", "> R adam" if "LC_ALL" in env else "> ◆ adam")
+    if columns == 80:
+        ui.sees("s start", ": command", "? help")
+        ui.sees("bypass permissions on")  # the last line of the agent's screen
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -586,3 +589,19 @@ def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, scre
     ui.sees("Land adam on main?  Greet by name (2 commits, newest: Drop bye)", "y land")
     ui.press("y")
     ui.sees("on main: Greet by name")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_news_do_not_cover_the_last_result(fleet: Fleet, screen: Open) -> None:
+    """Break: show the news above the line of the last result."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("IDLE 2")
+    ui.press("Right", "d")
+    ui.sees("no changes")
+    ui.press("h")
+    said = "h works in the list, not in a review; press Esc to go back to the list"
+    ui.sees(said)
+    fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
+    ui.sees("baker needs you", said)

@@ -165,7 +165,7 @@ class Acting(Reviewing):
             self.said.append(failed(f"llmc attach {name}", error, now_unix()))
             self.redraw()
             return
-        self._say(f"llmc attach {name}", f"detach with {terminal.prefix} d", PLAIN)
+        self._say(f"llmc attach {name}", f"come back with {terminal.leave}", PLAIN)
         self._terminal(terminal.argv, terminal.env)
 
     def do_command(self) -> None:

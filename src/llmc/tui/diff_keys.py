@@ -168,7 +168,9 @@ class Reviewing(Moving):
         file = diff.file
         row = line.row if line.row >= 0 else None
 
-        where = f"{file.path}" if file else "the whole change"
+        where = file.path if file else "the whole change"
+        at = file.rows[row] if file is not None and row is not None else None
+        number = f":{at.new or at.old}" if at is not None and (at.new or at.old) else ""
         key = f"comment {name} {where} {row}"
 
         def keep(text: str) -> None:
@@ -192,7 +194,11 @@ class Reviewing(Moving):
             self._change_comments(lambda: keep(text))
 
         self._open_form(
-            f"comment on {where}:", send, text=draft.text if draft else "", keep=key, changed=keep_soon
+            f"comment on {where}{number}:",
+            send,
+            text=draft.text if draft else "",
+            keep=key,
+            changed=keep_soon,
         )
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:

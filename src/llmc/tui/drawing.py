@@ -5,6 +5,7 @@ Every text of an agent or a repository is cleaned here, before it becomes a line
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from rich.style import Style
@@ -59,6 +60,16 @@ def age(seconds: float, *, frozen: bool = False) -> str:
 
 def clock(at: float) -> str:
     return time.strftime("%H:%M", time.localtime(at))
+
+
+def moment(at: float, now: float) -> str:
+    """A time with its day, unless that is today."""
+    day, today = (time.localtime(one)[:3] for one in (at, now))
+    if day == today:
+        return clock(at)
+    yesterday = datetime(*today) - timedelta(days=1)
+    word = "yesterday" if datetime(*day) == yesterday else time.strftime("%Y-%m-%d", time.localtime(at))
+    return f"{word} {clock(at)}"
 
 
 def header(

@@ -318,6 +318,8 @@ class Frame(App[str | None]):
             return
         lines = self.page_lines if self.view or self.tab != "screen" else self._screen_lines(width)
         content.show(len(lines), lambda index, size: lines[index].copy())
+        if self.tab == "screen" and not self.view and not self.in_pane:
+            content.begin_at(len(lines))  # what the agent wrote last is at the end
 
     def _screen_lines(self, width: int) -> list[Text]:
         worker, muted = self.store.worker, self.brush.theme.muted

@@ -1,6 +1,6 @@
 """Every key of the screen, once: the bindings, the footer, the help page and the docs are made from this table. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -159,16 +159,16 @@ def of(where: str) -> list[Key]:
     return [key for key in KEYS if key.where in (where, ANY)]
 
 
+#: they lead to all others, so the footer has them before others
+FIRST = ("help", "command", "start")
+
+
 def footer(where: str, width: int) -> str:
     """The most useful keys, as many as fit."""
-    line = ""
-    for key in _labelled(of(where)):
-        part = f"{name_of(key.keys[0])} {key.label}"
-        if len(line) + len(part) + 2 > width:
+    parts = {key.action: f"{name_of(key.keys[0])} {key.label}" for key in of(where) if key.label}
+    chosen: list[str] = []
+    for action in sorted(parts, key=lambda one: FIRST.index(one) if one in FIRST else len(FIRST)):
+        if len("  ".join(parts[one] for one in (*chosen, action))) > width:
             break
-        line += f"{'  ' if line else ''}{part}"
-    return line
-
-
-def _labelled(keys: Iterable[Key]) -> list[Key]:
-    return [key for key in keys if key.label]
+        chosen.append(action)
+    return "  ".join(part for action, part in parts.items() if action in chosen)

@@ -93,6 +93,7 @@ class Moving(Frame):
     def _turn(self, by: int) -> None:
         self.tab = TABS[(TABS.index(self.tab) + by) % len(TABS)]
         self.page_lines = []
+        self.query_one("#content", Lines).begin_at(0)
         self.redraw()
         self._load()
 
@@ -104,6 +105,7 @@ class Moving(Frame):
     def _open(self, view: str) -> None:
         self.view = "" if self.view == view else view
         self.page_lines = []
+        self.query_one("#content", Lines).begin_at(0)
         self.redraw()
         self._load()
 
