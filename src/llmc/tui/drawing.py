@@ -138,6 +138,18 @@ def list_lines(store: Store, now: float, width: int, brush: Brush, *, wide: bool
     return lines
 
 
+def tiny_lines(store: Store, width: int) -> list[Line]:
+    """For a terminal too small for the list: how many need you, and who."""
+    if store.fleet is None:
+        return [Line(Text("loading ..."))]
+    count = store.fleet.counts.need
+    lines = [Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
+    for entry in store.shown(NEEDS):
+        who = entry.item.who if entry.item else entry.spot.id
+        lines.append(Line(Text(printable(who)[:width]), entry.spot))
+    return lines
+
+
 def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
     said = ("No workers yet.", "n  add a worker", "s  start a task", ":tasks import PLAN  import tasks")
     lines = [Line(Text(f"  {shortened(text, width - 2)}", style=brush.theme.muted)) for text in said]

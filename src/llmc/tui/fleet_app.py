@@ -7,11 +7,10 @@ from textual import events
 from llmc.api.roots import Project
 from llmc.api.said import PLAIN
 from llmc.api.subscription import Subscription
-from llmc.tui import keys
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
-from llmc.tui.keys import LEAVE
+from llmc.tui.keys import LEAVE, LIST, why_nothing
 from llmc.tui.lines import Lines
 from llmc.tui.typed import Typed
 
@@ -42,7 +41,7 @@ class FleetApp(Acting):
         if action is not None:
             getattr(self, f"do_{action}")()
         else:
-            self._say("", keys.why_nothing(key, self._where(), self.actions[keys.LIST]), PLAIN)
+            self._say("", why_nothing(key, self._where(), self.actions[LIST]), PLAIN)
         self._draw_bars()
 
     def _is_typing(self, event: events.Key) -> bool:

@@ -278,7 +278,7 @@ class Frame(App[str | None]):
         width = max(10, (widget.size.width or self._list_width - 1) - 1)  # no size yet: the first frame
         height = self.size.height
         if height < 8 or self.size.width < 40:
-            self._list = self._tiny(width)
+            self._list = drawing.tiny_lines(self.store, width)
         else:
             self._list = drawing.list_lines(self.store, now_unix(), width, self.brush, wide=self.is_wide)
         lines = self._list
@@ -288,18 +288,6 @@ class Frame(App[str | None]):
         at = next((n for n, line in enumerate(lines) if line.spot and line.spot == self.store.cursor), None)
         if at is not None:
             widget.reveal(at, context=1)
-
-    def _tiny(self, width: int) -> list[drawing.Line]:
-        """A terminal too small for the list: how many need you, and who."""
-        entries = self.store.shown(NEEDS)
-        if self.store.fleet is None:
-            return [drawing.Line(Text("loading ..."))]
-        count = self.store.fleet.counts.need
-        lines = [drawing.Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
-        for entry in entries:
-            who = entry.item.who if entry.item else entry.spot.id
-            lines.append(drawing.Line(Text(printable(who)[:width]), entry.spot))
-        return lines
 
     def _draw_content(self) -> None:
         content = self.query_one("#content", Lines)
@@ -415,7 +403,7 @@ class Frame(App[str | None]):
             text = Text(f" {printable(self.confirm.question)} ", style=f"bold {theme.text}")
             look = "  d view diff" if self.confirm.look else ""
             if self.confirm.listens:  # not before: a key that repeats must not confirm
-                text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=brush_bold(theme.text))
+                text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=f"bold {theme.text}")
             text.append(f"   {self.confirm.way_back}", style=theme.muted)
             return text
         if self.asks_for_text:
@@ -424,7 +412,7 @@ class Frame(App[str | None]):
                 style=theme.muted,
             )
         if self.store.filter:
-            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=brush_bold(theme.text))
+            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=f"bold {theme.text}")
         return Text(f" {keys.footer(self._where(), width - 2)}", style=theme.muted)
 
     def _rested(self) -> None:
@@ -600,7 +588,3 @@ class Frame(App[str | None]):
         assert self.form is not None, "it was open"
         self.form.close()
         self.redraw()
-
-
-def brush_bold(colour: str) -> str:
-    return f"bold {colour}"
