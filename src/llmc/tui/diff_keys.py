@@ -29,6 +29,8 @@ class Reviewing(Moving):
         self.read_diff(name)
 
     def read_diff(self, name: str, since: int = 0) -> None:
+        self.diff_since = since
+
         def work() -> None:
             try:
                 page = later.commenting.page(self.project, name, since)
@@ -47,15 +49,17 @@ class Reviewing(Moving):
         row = self.store.fleet.rows.get(self.diff.page.worker)
         if row is not None and (row.status, row.commit) != self.diff_of:
             self.diff_of = (row.status, row.commit)
-            self.read_diff(row.worker, self.diff.page.since)
+            self.read_diff(row.worker, self.diff_since)
 
     def _no_diff(self, name: str, error: LlmcError) -> None:
         self.view = "" if self.view == "diff" and self.diff is None else self.view
+        self.diff_since = self.diff.page.since if self.diff is not None else 0
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
     def _show_diff(self, page: "Page") -> None:
-        if self.view == "diff" and self.store.worker in ("", page.worker):
+        is_asked = page.since == self.diff_since and self.store.worker in ("", page.worker)
+        if self.view == "diff" and is_asked:
             self.diff = later.diff_view.DiffView.of(page, self.diff)
             self.redraw()
 
@@ -137,7 +141,7 @@ class Reviewing(Moving):
         if diff is None or not diff.page.rounds:
             self._say("", "there is no earlier round to compare with", PLAIN)
             return
-        self.read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
+        self.read_diff(diff.page.worker, 0 if self.diff_since else diff.page.rounds[-1].number)
 
     def do_viewed(self) -> None:
         diff = self.diff
@@ -233,7 +237,7 @@ class Reviewing(Moving):
         except LlmcError as error:
             self.said.append(failed("", error, now_unix()))
         if self.diff is not None:
-            self.read_diff(self.diff.page.worker, self.diff.page.since)
+            self.read_diff(self.diff.page.worker, self.diff_since)
         self._draw_bars()
 
     def do_open(self) -> None:

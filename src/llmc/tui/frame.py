@@ -108,6 +108,8 @@ class Frame(App[str | None]):
         self.diff: DiffView | None = None
         #: the status and commit of its worker when it was read
         self.diff_of = ("", "")
+        #: the round since which it was asked for last; an earlier answer may come later
+        self.diff_since = 0
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None
