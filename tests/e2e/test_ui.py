@@ -64,7 +64,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     ui.press("Space", "d")
     ui.sees("1 file +6 -0", "def greet():", "round 1")
     ui.press("j", "j", "j", "j", "c")
-    ui.sees("comment on g.py")
+    ui.sees("comment on g.py:2:")
     ui.type("Make it 11")
     ui.press("Enter")
     ui.sees("draft Make it 11")
@@ -96,14 +96,15 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     assert fleet.record("adam")["status"] == "needs_review"
     again.press("y")
     again.sees("on main: Greet by name", "LANDED TODAY 1")
+    again.sees("nothing waits for review: the worker is idle", "no changes")
     assert fleet.git("log", "-1", "--format=%s", "main") == "Greet by name"
     again.press("Escape")
     again.sees("s start")
     again.press("u")
-    again.sees("Revert", "y revert")
+    again.sees("Revert", "?  Greet by name", "y revert")
     again.press("y")
     again.until(lambda _: "Revert" in fleet.git("log", "-1", "--format=%s", "main"))
-    again.sees("reverted")
+    again.sees("reverted", "LANDED TODAY 0 (1 undone)", "undone: Greet")
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
@@ -132,6 +133,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
     ui.press("h")
     ui.sees("baker: on hold")
     wait_until(lambda: fleet.record("baker")["held"])
+    ui.until(lambda shown: shown.count("(held)") >= 2)  # in the row and in the title of the pane
     ui.press("h")
     wait_until(lambda: not fleet.record("baker").get("held"))
 
@@ -267,6 +269,9 @@ def test_small_plain_and_without_colour(
     review(fleet)
     ui = screen(columns=columns, rows=rows, **env)
     ui.sees("NEEDS YOU 1", "> R adam" if "LC_ALL" in env else "> ◆ adam")
+    if columns == 80:
+        ui.sees("s start", ": command", "? help")
+        ui.sees("bypass permissions on")  # the last line of the agent's screen
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -316,7 +321,21 @@ def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
     ui.sees("Tab completes")
     ui.type("config get")
     ui.press("Enter")
-    ui.sees("repo.default_branch", "This session's commands")
+    ui.sees("This session's commands")
+    ui.until(lambda shown: "llmc config get" in shown.splitlines()[2])
+    ui.press(":")
+    ui.sees("Tab completes")
+    ui.type("config get ui")
+    ui.press("Enter")
+    ui.until(lambda shown: "llmc config get ui" in shown.rpartition(" $ llmc")[0])
+    for _ in range(3):
+        fleet.llmc("release", "adam")
+        fleet.llmc("hold", "adam")
+    ui.resize(120, 10)
+    ui.until(lambda shown: "? help" in shown.splitlines()[9])
+    ui.press("e")
+    newest = fleet.events()[-1]
+    ui.until(lambda shown: newest["action"] in shown.splitlines()[-4])
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
@@ -342,7 +361,7 @@ def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None:
-    """Break: lose a comment without a word when it cannot be saved."""
+    """Break: lose a comment when it cannot be saved, or lose it without a word."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     review(fleet)
@@ -361,9 +380,10 @@ def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None
         ui.sees("disk is full")
         (drafts / "filler").unlink()
         ui.press("c")
-        ui.type("A short one")
+        ui.sees("Enter submits", "This is not saved")
+        ui.type(" at first")
         ui.press("Enter")
-        ui.sees("draft A short one")
+        ui.sees("draft This is not saved at first")
 
 
 @contextlib.contextmanager
@@ -411,15 +431,12 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
     ui.sees("IDLE 1")
     ui.press("}")
     ui.sees("there are no other roots to switch to")
-    ui.press("q")
-    ui.sees("BACK AT THE PROMPT")
     other = fleet.dir / "zoo"
     fleet.llmc("init", "--target", str(other))
     for args in (("add", "zelda"), ("up", "--detach", "--no-patrol")):
         fleet.llmc("--root", str(other), *args)
     try:
-        ui = screen()
-        ui.sees(f"[{fleet.root.name}] · zoo ·")
+        ui.sees(f"[{fleet.root.name}] · zoo ·")  # the screen was open before there was another root
         fleet.llmc("--root", str(other), "start", "--worker", "zelda", "--prompt", "Pick\n@ask Which colour?")
         ui.sees("zoo 1", "NEEDS YOU 0")
         ui.press("R")
@@ -454,3 +471,136 @@ def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
     ui.sees("13 unchanged lines", "line 8", "line 22")
     ui.press("{")
     ui.sees("23 unchanged lines")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> None:
+    """Break: cut a line of the diff at the edge of the pane; take the full width in the list only."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    words = " ".join(f"word{number:03}" for number in range(400))
+    long = f"echo '{words}' > a-name-{'x' * 90}.txt"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"Edit\n@sh {long}; git add -A; {COMMIT} -m 'Long'")
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("d")
+    shown = ui.sees("word000", "↪", "+1 -0")
+    assert sum(line.count("x") for line in shown.splitlines()) >= 90
+    ui.press("+")
+    ui.sees_no("NEEDS YOU")
+    ui.sees("word010", "↪")
+    seen = ui.screen()
+    for _ in range(60):
+        ui.press("j")
+        seen += ui.screen()
+    ui.sees("word399")
+    seen = "".join(line[14:].rstrip() for line in (seen + ui.screen()).splitlines())
+    assert not [word for word in words.split() if word not in seen.replace(" ", "")]
+    ui.press("c")
+    ui.type("Too long")
+    ui.press("Enter")
+    ui.sees("draft Too long")
+    ui.press("+")
+    ui.sees("NEEDS YOU 1")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> None:
+    """Break: forget the text of a form at Esc, or when what it is for was refused; show it for another worker."""
+    fleet.set_up("adam", "baker")  # no daemon: no agent runs, and every text is refused
+    ui = screen()
+    ui.sees("IDLE 2")
+    ui.press("Right", "m")
+    ui.sees("message to adam")
+    ui.type("Look at the tests")
+    ui.press("Escape")
+    ui.sees_no("Look at the tests")
+    ui.press("m")
+    ui.sees("message to adam", "Look at the tests")
+    ui.press("Enter")
+    ui.sees("(exit ")
+    ui.press("m")
+    ui.sees("Enter submits", "Look at the tests")
+    ui.press("Escape")
+    ui.sees("? help")
+    ui.press("j", "m")
+    assert "Look at" not in ui.sees("message to baker").rpartition("message to baker")[2]
+    ui.press("Escape")
+    ui.sees("? help")
+    ui.press("s")
+    ui.sees("task for")
+    ui.type("Draw a map")
+    ui.press("Escape")
+    ui.sees_no("Draw a map")
+    ui.press("s")
+    ui.sees("task for", "Draw a map")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open) -> None:
+    """Break: take every worker that waits for the user for one that asks a question."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--worker", "adam", "--prompt", "Edit\n@sh echo x > new.txt")
+    fleet.wait("adam", "needs_input")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("a")
+    told = ui.sees("nothing to accept yet: adam is needs_input: ", "(press m to send a message)")
+    assert "press A" not in told
+    ui.press("A")
+    ui.sees("nothing to answer: adam is needs_input: ", "(press m to send a message)")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
+    """Break: count what the filter hides, or an offline worker as idle."""
+    fleet.set_up("adam", "baker")
+    ui = screen()
+    ui.sees("IDLE 2 (2 offline)", "0 idle · 2 offline")
+    fleet.up("--no-patrol")
+    review(fleet)
+    ui.sees("NEEDS YOU 1", "IDLE 1  baker", "1 idle  ")
+    ui.press("/")
+    ui.type("bak")
+    ui.sees("NEEDS YOU 0", "IDLE 1")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, screen: Open) -> None:
+    """Break: ignore a key without an action; name the newest of several commits."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"{WORK}; echo > b.txt; git add -A; {COMMIT} -m 'Drop bye'"
+    )
+    fleet.wait("adam", "needs_review")
+    ui = screen()
+    ui.sees("NEEDS YOU 1")
+    ui.press("!")
+    ui.sees("! does nothing here; press ? to see the keys")
+    ui.press("d")
+    ui.sees("def greet():")
+    ui.press("Tab")
+    ui.sees("Tab works in the list, not in a review; press Esc to go back to the list")
+    ui.press("a")
+    ui.sees("Land adam on main?  Greet by name (2 commits, newest: Drop bye)", "y land")
+    ui.press("y")
+    ui.sees("on main: Greet by name")
+
+
+@pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+def test_news_do_not_cover_the_last_result(fleet: Fleet, screen: Open) -> None:
+    """Break: show the news above the line of the last result."""
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    ui = screen()
+    ui.sees("IDLE 2")
+    ui.press("Right", "d")
+    ui.sees("no changes")
+    ui.press("h")
+    said = "h works in the list, not in a review; press Esc to go back to the list"
+    ui.sees(said)
+    fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
+    ui.sees("baker needs you", said)

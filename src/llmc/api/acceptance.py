@@ -13,7 +13,8 @@ from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
 from llmc.landing.fast_forward import Ahead
 from llmc.records.worker import Status
-from llmc.repo.project import Project
+from llmc.repo import git
+from llmc.repo.project import Project, subjects
 from llmc.repo.trash import short as short
 
 if TYPE_CHECKING:
@@ -90,6 +91,25 @@ def pick(project: Project, name: str, branch: str) -> "Picked":
     project.store.worker(name)
     with project.worker_lock(name):
         return picking.pick(project, name, branch)
+
+
+def what_lands(project: Project, name: str, commit: str) -> str:
+    """The subject of the one commit that an accept would make of this one and those before it; "" if nothing lands."""
+    from llmc.landing import merging, rules
+
+    base = git.resolve(project.root.path, project.base)
+    work = merging.work_of(project, name, base, commit) if base and commit else None
+    if work is None or not work.commits:
+        return ""
+    subject, newest = rules.subject(work.message), rules.subject(work.commits[-1].message)
+    return subject if len(work.commits) == 1 else f"{subject} ({len(work.commits)} commits, newest: {newest})"
+
+
+def subject_of(project: Project, target: "Target") -> str:
+    """The subject of the commit that an undo would revert; the first line of its task if git does not know it."""
+    from llmc.api.views import first_line
+
+    return subjects(project, [target.commit]).get(target.commit) or first_line(target.prompt)
 
 
 def undo_target(project: Project) -> "Target":

@@ -3,7 +3,7 @@
 Each has a calm subscription: no screen is captured, and a busy root is looked at every two seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -31,13 +31,14 @@ class RootSeen(Struct, frozen=True):
 class OtherRoots:
     """Follows some roots, and tells each change to one listener, in threads of their own."""
 
-    def __init__(self, paths: list[str], listener: Callable[[RootSeen], None]) -> None:
-        self._paths, self._listener = paths, listener
+    def __init__(self, listener: Callable[[RootSeen], None]) -> None:
+        self._listener = listener
         self._subscriptions: list[Subscription] = []
         self._ended = False
 
-    def start(self) -> None:
-        for path in self._paths:
+    def follow(self, paths: Sequence[str]) -> None:
+        """Follow these roots too, from now on."""
+        for path in paths:
             if self._ended:
                 break
             try:

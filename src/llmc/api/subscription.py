@@ -358,7 +358,17 @@ def event_line(row: Row) -> EventLine:
     """An event as a line: its reason, or what it is about."""
     about = [
         text(row.get(name))
-        for name in ("command", "reason", "subject", "to", "step", "outcome", "commit", "task_id")
+        for name in (
+            "command",
+            "reason",
+            "subject",
+            "to",
+            "step",
+            "prompt_id",
+            "outcome",
+            "commit",
+            "task_id",
+        )
     ]
     return EventLine(
         int(number(row.get("seq")) or 0),

@@ -121,6 +121,7 @@ class Counts(Struct, frozen=True):
     working: int
     idle: int
     landed: int
+    offline: int = 0
 
 
 class Fleet(Struct, frozen=True):
@@ -161,6 +162,7 @@ def fleet_of(
     working = tuple(name for name, row in rows.items() if name not in asks and _is_at_work(row))
     needs = tuple(dict.fromkeys(item.worker for item in items if item.worker in asks and item.worker))
     rest = tuple(name for name in rows if name not in asks and name not in working)
+    offline = sum(rows[name].status == "offline" for name in rest)
     return Fleet(
         root=view["root"],
         name=view["root"].rstrip("/").rpartition("/")[2],
@@ -169,8 +171,9 @@ def fleet_of(
         counts=Counts(
             need=sum(counts(item.severity) for item in items),
             working=len(working),
-            idle=len(rest),
+            idle=len(rest) - offline,
             landed=sum(not one.undone for one in landed),
+            offline=offline,
         ),
         items=items,
         rows=rows,

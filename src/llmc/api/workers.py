@@ -70,6 +70,16 @@ class Terminal(Struct, frozen=True):
     #: the user is already on the root's server, so the client only switches
     switches: bool
 
+    @property
+    def leave(self) -> str:
+        """The keys that lead back from it."""
+        return f"{self.prefix} L" if self.switches else detach_keys(self.prefix, self.outer_prefix)
+
+
+def detach_keys(inner: str, around: str | None) -> str:
+    """The keys that detach from a worker; `around` is the prefix of the tmux around it."""
+    return f"{inner} {inner} d" if around == inner else f"{inner} d"
+
 
 def add(project: Project, name: str, settings: Worker, warn: Tell) -> WorkerRecord:
     """Add a worker with its worktree; a running daemon starts its agent."""
@@ -170,8 +180,9 @@ class Details(Struct, frozen=True):
 def details(project: Project, name: str) -> Details:
     record = project.store.worker(name)
     reason = WORDS.get(record.reason, record.reason)
+    held = " (held)" if record.held else ""
     facts = (
-        ("status", f"{record.status} ({reason})" if reason else str(record.status)),
+        ("status", f"{record.status} ({reason}){held}" if reason else f"{record.status}{held}"),
         ("task", record.assignment.task_id if record.assignment else ""),
         ("branch", record.branch),
         ("commit", record.commit_sha or ""),

@@ -182,15 +182,10 @@ def attach(project: Project, worker: str, read_only: bool) -> None:
     """
     opened = workers.terminal(project, worker, os.environ, read_only=read_only)
     if opened.switches:
-        note(f"switching to {worker}; {opened.prefix} L switches back")
+        note(f"switching to {worker}; {opened.leave} switches back")
     else:
-        note(f"attaching to {worker}; detach with {detach_keys(opened.prefix, opened.outer_prefix)}")
+        note(f"attaching to {worker}; detach with {opened.leave}")
     os.execvpe(opened.argv[0], opened.argv, opened.env)
-
-
-def detach_keys(inner: str, around: str | None) -> str:
-    """The keys that detach from a worker; `around` is the prefix of the tmux around it."""
-    return f"{inner} {inner} d" if around == inner else f"{inner} d"
 
 
 @click.command("peek")

@@ -248,6 +248,8 @@ def demo(by_hand: bool, agent: str, web: bool, keep: bool) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     say("")
     say(paint("Now try your own repository:", "green", bold=True))
+    if shutil.which("llmc") is None:
+        say(f'  export PATH="{Path(sys.executable).parent}:$PATH"')
     if by_hand:
         say("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
         say("  llmc start --prompt 'What to do'")

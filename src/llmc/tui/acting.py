@@ -3,6 +3,7 @@
 import os
 
 from llmc.api.said import BAD, GOOD, PLAIN, Said, Show, failed
+from llmc.api.views import Item, Row
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.tui import later
@@ -18,8 +19,7 @@ class Acting(Reviewing):
             return
         row = entry.row
         if row.status != "needs_review":
-            asks = "asks a question (press A to answer)" if row.look.name == "asks" else f"is {row.status}"
-            self._say("", f"nothing to accept yet: {name} {asks}", PLAIN)
+            self._say("", f"nothing to accept yet: {name} {self._waits_for(row, entry.item)}", PLAIN)
             return
         commit = later.workers.commit_of(self.project, name)
         if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
@@ -29,14 +29,34 @@ class Acting(Reviewing):
         size = f"  +{row.added} -{row.deleted}" if row.added is not None else ""
         seen = "" if row.reviewed or self.view == "diff" else "  not reviewed"
         branch = self.project.config.repo.default_branch
-        question = f"Land {name} on {branch}?  {row.subject}  {commit[:9]}{size}{seen}"
+        try:
+            lands = later.acceptance.what_lands(self.project, name, commit) or row.subject
+        except LlmcError:
+            lands = row.subject  # accept says why
+        question = f"Land {name} on {branch}?  {lands}  {commit[:9]}{size}{seen}"
         self._ask(
             question,
             "land",
             "revert later with: llmc undo",
-            lambda: self._run(name, later.orders.accept(self.project, name, commit)),
+            lambda: self._run(
+                name, later.orders.accept(self.project, name, commit), lambda said: self._read_again(name)
+            ),
             look=self.view != "diff",
         )
+
+    def _read_again(self, name: str) -> None:
+        """The diff that is shown landed: show what is left of it."""
+        if self.view == "diff" and self.diff is not None and self.diff.page.worker == name:
+            self.read_diff(name)
+
+    def _waits_for(self, row: Row, item: Item | None) -> str:
+        """What a worker waits for, and the key or command for that: of the same rule as its row in the list."""
+        if item is None:
+            return f"is {row.status}"
+        if item.next.startswith("llmc answer "):
+            return "asks a question (press A to answer)"
+        key = " (press m to send a message)" if item.next.startswith("llmc message ") else ""
+        return f"is {row.status}: {item.sentence}{key or f'; next: {item.next}' if item.next else ''}"
 
     def do_undo(self) -> None:
         try:
@@ -44,7 +64,7 @@ class Acting(Reviewing):
         except LlmcError as error:
             self.said.append(failed("llmc undo", error, now_unix()))
             return
-        subject = next((line for line in target.prompt.splitlines() if line.strip()), "")
+        subject = later.acceptance.subject_of(self.project, target)
         question = f"Revert {target.commit[:9]} from {target.worker}?  {subject}"
         self._ask(
             question,
@@ -60,10 +80,12 @@ class Acting(Reviewing):
 
     def do_message(self) -> None:
         name = self._worker_or_say("send it a message")
+        key = f"message {name}"
         if name:
             self._open_form(
                 f"message to {name}:",
-                lambda text: self._run(name, later.orders.message(self.project, name, text)),
+                lambda text: self._send(key, text, name, later.orders.message(self.project, name, text)),
+                keep=key,
             )
 
     def do_start(self) -> None:
@@ -72,17 +94,20 @@ class Acting(Reviewing):
         free = entry is not None and entry.row is not None and entry.row.status in ("idle", "no_changes")
         chosen = name if name and free else None
         title = f"task for {chosen}:" if chosen else "task for the next idle worker, or a new one:"
+        key = f"task {chosen or ''}"
         self._open_form(
-            title, lambda text: self._run(chosen or "", later.orders.start(self.project, chosen, text))
+            title,
+            lambda text: self._send(key, text, chosen or "", later.orders.start(self.project, chosen, text)),
+            keep=key,
         )
 
     def do_new(self) -> None:
-        self._open_form("name of the new worker:", lambda text: self._add(text.strip()))
+        self._open_form("name of the new worker:", lambda text: self._add(text.strip()), keep="name")
 
     def _add(self, name: str) -> None:
         """Add a worker; the cursor goes to it when it is there."""
         self.wanted = name
-        self._run(name, later.orders.add(self.project, name))
+        self._send("name", name, name, later.orders.add(self.project, name))
 
     def do_answer(self) -> None:
         name = self._worker_or_say("answer its question")
@@ -91,12 +116,22 @@ class Acting(Reviewing):
         try:
             question = later.workers.question(self.project, name)
         except LlmcError as error:
+            entry = self.store.entry
+            if entry is not None and entry.row is not None and entry.item is not None:
+                told = f"nothing to answer: {name} {self._waits_for(entry.row, entry.item)}"
+                self._say("", told, PLAIN)
+                return
             self.said.append(failed(f"llmc answer {name}", error, now_unix()))
             self.redraw()
             return
         options = "  ".join(f"[{number}] {text}" for number, text in enumerate(question.options, 1))
         title = f"{name} asks: {question.text}  {options}"
-        self._open_form(title, lambda text: self._run(name, later.orders.answer(self.project, name, text)))
+        key = f"answer {name} {question.key}"
+        self._open_form(
+            title,
+            lambda text: self._send(key, text, name, later.orders.answer(self.project, name, text)),
+            keep=key,
+        )
 
     def do_enter(self) -> None:
         entry = self.store.entry
@@ -105,7 +140,7 @@ class Acting(Reviewing):
         elif self.view == "roots":
             self.leave(self.roots.paths[self.roots.cursor])
         elif self.view:
-            return
+            self._say("", "nothing to open here; press Esc to go back to the list", PLAIN)
         elif entry is None:
             self._say("", "nothing is selected", PLAIN)
         elif entry.spot.kind == "section":
@@ -137,7 +172,7 @@ class Acting(Reviewing):
             self.said.append(failed(f"llmc attach {name}", error, now_unix()))
             self.redraw()
             return
-        self._say(f"llmc attach {name}", f"detach with {terminal.prefix} d", PLAIN)
+        self._say(f"llmc attach {name}", f"come back with {terminal.leave}", PLAIN)
         self._terminal(terminal.argv, terminal.env)
 
     def do_command(self) -> None:
@@ -171,5 +206,8 @@ class Acting(Reviewing):
         self._run("", (f"llmc {line}", act), self._show_output)
 
     def _show_output(self, said: Said) -> None:
-        if len(said.detail.splitlines()) > 1 and not self.view:
-            self.do_log()
+        is_long = len(said.detail.splitlines()) > 1
+        if self.view == "log" or (is_long and self.view != "diff"):
+            self.view = "log"
+            self.redraw()
+            self._show_log()

@@ -29,6 +29,8 @@ class Reviewing(Moving):
         self.read_diff(name)
 
     def read_diff(self, name: str, since: int = 0) -> None:
+        self.diff_since = since
+
         def work() -> None:
             try:
                 page = later.commenting.page(self.project, name, since)
@@ -47,15 +49,17 @@ class Reviewing(Moving):
         row = self.store.fleet.rows.get(self.diff.page.worker)
         if row is not None and (row.status, row.commit) != self.diff_of:
             self.diff_of = (row.status, row.commit)
-            self.read_diff(row.worker, self.diff.page.since)
+            self.read_diff(row.worker, self.diff_since)
 
     def _no_diff(self, name: str, error: LlmcError) -> None:
         self.view = "" if self.view == "diff" and self.diff is None else self.view
+        self.diff_since = self.diff.page.since if self.diff is not None else 0
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
     def _show_diff(self, page: "Page") -> None:
-        if self.view == "diff" and self.store.worker in ("", page.worker):
+        is_asked = page.since == self.diff_since and self.store.worker in ("", page.worker)
+        if self.view == "diff" and is_asked:
             self.diff = later.diff_view.DiffView.of(page, self.diff)
             self.redraw()
 
@@ -137,12 +141,13 @@ class Reviewing(Moving):
         if diff is None or not diff.page.rounds:
             self._say("", "there is no earlier round to compare with", PLAIN)
             return
-        self.read_diff(diff.page.worker, 0 if diff.page.since else diff.page.rounds[-1].number)
+        self.read_diff(diff.page.worker, 0 if self.diff_since else diff.page.rounds[-1].number)
 
     def do_viewed(self) -> None:
         diff = self.diff
         file = diff.file if diff is not None else None
         if diff is None or file is None:
+            self._say("", "no file is selected; select one to mark it as viewed", PLAIN)
             return
         viewed = file.path not in diff.page.viewed
         diff.folded = diff.folded | {file.path} if viewed else diff.folded - {file.path}
@@ -154,6 +159,7 @@ class Reviewing(Moving):
     def do_comment(self) -> None:
         diff = self.diff
         if diff is None or diff.line is None:
+            self._say("", "there is no line to comment on", PLAIN)
             return
         line, draft, name = diff.line, diff.draft, diff.page.worker
         if line.kind == "unchanged":
@@ -166,13 +172,20 @@ class Reviewing(Moving):
         file = diff.file
         row = line.row if line.row >= 0 else None
 
+        where = file.path if file else "the whole change"
+        at = file.rows[row] if file is not None and row is not None else None
+        number = f":{at.new or at.old}" if at is not None and (at.new or at.old) else ""
+        key = f"comment {name} {where} {row}"
+
         def keep(text: str) -> None:
             if not text.strip():
                 return
+            self.unsent[key] = text
             if saved:
                 later.commenting.edit(self.project, name, saved[0], text)
             else:
                 saved.append(later.commenting.add(self.project, name, file, row, text).id)
+            del self.unsent[key]
 
         def keep_soon(text: str) -> None:
             if self._save is not None:
@@ -184,8 +197,13 @@ class Reviewing(Moving):
                 self._save.stop()
             self._change_comments(lambda: keep(text))
 
-        where = f"{file.path}" if file else "the whole change"
-        self._open_form(f"comment on {where}:", send, text=draft.text if draft else "", changed=keep_soon)
+        self._open_form(
+            f"comment on {where}{number}:",
+            send,
+            text=draft.text if draft else "",
+            keep=key,
+            changed=keep_soon,
+        )
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:
         try:
@@ -219,12 +237,13 @@ class Reviewing(Moving):
         except LlmcError as error:
             self.said.append(failed("", error, now_unix()))
         if self.diff is not None:
-            self.read_diff(self.diff.page.worker, self.diff.page.since)
+            self.read_diff(self.diff.page.worker, self.diff_since)
         self._draw_bars()
 
     def do_open(self) -> None:
         diff = self.diff
         if diff is None or diff.file is None:
+            self._say("", "no file is selected; select one to open it", PLAIN)
             return
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         path = diff.page.review.worktree / diff.file.path
@@ -242,7 +261,10 @@ class Reviewing(Moving):
         title = (
             f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"
         )
-        self._open_form(title, lambda text: self._send_comments(name, text), empty=bool(drafts))
+        self._open_form(
+            title, lambda text: self._send_comments(name, text), empty=bool(drafts), keep=f"request {name}"
+        )
 
     def _send_comments(self, name: str, text: str) -> None:
-        self._run(name, later.orders.request(self.project, name, text), lambda said: self.read_diff(name))
+        made = later.orders.request(self.project, name, text)
+        self._send(f"request {name}", text, name, made, lambda said: self.read_diff(name))

@@ -1,15 +1,19 @@
 """The diff of a review as lines with a cursor: files, rows, and the comments below their lines. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from msgspec import Struct, field
+from rich.cells import cell_len
 from rich.text import Text
 
 from llmc.api.commenting import Comment, DiffFile, DiffRow, Kind, Page, Placed, gap_before, row_of
-from llmc.base.text import in_line, shortened, visible
+from llmc.base.text import in_line, visible
 from llmc.tui.drawing import Brush, clock
 
 NUMBER_CELLS = 5
+#: the numbers and the sign before a line of code
+GUTTER = 2 * NUMBER_CELLS + 4
 #: how many unchanged lines git shows around a change, and by how many a key changes that
 CONTEXT = 3
 CONTEXT_STEP = 5
@@ -41,6 +45,14 @@ class DiffView(Struct):
     opened: set[tuple[str, int]] = field(default_factory=set)
     #: the lines of files of which unchanged ones are shown, by path
     texts: dict[str, list[str]] = field(default_factory=dict)
+    #: the rows on the screen, as line and piece: a line that is longer than the screen is wide has several
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    #: the lines of several pieces, each drawn once, with the start of each piece
+    long: dict[int, tuple[Text, list[int]]] = field(default_factory=dict)
+    #: what the rows are made for; 0: for no width yet
+    width: int = 0
+    #: the line and the piece where the cursor was moved to; on another line it is at the first piece
+    piece: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, page: Page, before: "DiffView | None" = None) -> "DiffView":
@@ -55,6 +67,7 @@ class DiffView(Struct):
         view.refresh()
         if before is not None and before.page.worker == page.worker:
             view.cursor = view._same_line(before)
+            view.piece = view.cursor, before.piece[1] if before.piece[0] == before.cursor else 0
         return view
 
     def _same_line(self, before: "DiffView") -> int:
@@ -94,8 +107,47 @@ class DiffView(Struct):
                 lines.append(DiffLine("row", number, at))
                 lines += [DiffLine("unchanged", number, at, unchanged=one) for one in tail]
                 lines += [DiffLine("comment", number, at, one) for one in at_row.get(at, [])]
-        self.lines = lines
+        self.lines, self.width = lines, 0
         self.cursor = min(self.cursor, max(0, len(lines) - 1))
+
+    def lay_out(self, width: int, brush: Brush) -> None:
+        """Make the rows for this width: every character of the diff is in one of them."""
+        if width == self.width:
+            return
+        self.width, self.rows, self.long = width, [], {}
+        for index, line in enumerate(self.lines):
+            starts = [0]
+            if not self._fits(line, width):
+                text = self._text(line, width, brush)
+                starts = _starts(text.plain, width, _indent(line, width))
+                if len(starts) > 1:
+                    self.long[index] = text, starts
+            self.rows += [(index, piece) for piece in range(len(starts))]
+        line_at, piece = self.piece
+        self.piece = line_at, min(piece, len(self.long[line_at][1]) - 1 if line_at in self.long else 0)
+
+    def _fits(self, line: DiffLine, width: int) -> bool:
+        """Whether a line of code surely fits: a large diff has thousands, and drawing all of them takes long."""
+        if line.kind == "unchanged" and line.unchanged is not None:
+            row = line.unchanged
+        elif line.kind == "row" and not self._is_hunk(line):
+            row = self.page.files[line.file].rows[line.row]
+        else:
+            return False
+        drawn = _drawn(row.text)
+        return drawn.isascii() and GUTTER + len(drawn) <= width
+
+    @property
+    def at(self) -> int:
+        """The row of the cursor."""
+        line, piece = self.piece
+        return bisect_left(self.rows, (self.cursor, piece if line == self.cursor else 0))
+
+    def go_to(self, row: int) -> None:
+        """Put the cursor on a row of the screen."""
+        if self.rows:
+            self.piece = self.rows[max(0, min(len(self.rows) - 1, row))]
+            self.cursor = self.piece[0]
 
     def _around(self, file: DiffFile, at: int) -> tuple[list[DiffRow], list[DiffRow]]:
         """The unchanged lines that are shown before a hunk: after the change above it, and right before it."""
@@ -125,7 +177,9 @@ class DiffView(Struct):
             found.append(f"conflicts with the default branch in {_files(len(review.conflicts))}")
         if review.so_far:
             dirty = f"; uncommitted changes in {_files(len(review.dirty))}" if review.dirty else ""
-            found.append(f"unfinished work: the worker is {review.so_far}{dirty}")
+            is_free = review.so_far in ("idle", "no_changes")
+            what = "nothing waits for review" if is_free else "unfinished work"
+            found.append(f"{what}: the worker is {review.so_far}{dirty}")
         elif review.dirty:
             found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
         if page.by_rebase:
@@ -159,7 +213,8 @@ class DiffView(Struct):
         return next((comment for comment in here if not comment.round), None)
 
     def move(self, by: int) -> None:
-        self.cursor = max(0, min(len(self.lines) - 1, self.cursor + by))
+        """Move by rows of the screen, so that every piece of a very long line can be reached."""
+        self.go_to(self.at + by)
 
     def jump(self, wanted: str, by: int) -> bool:
         """Go to the next or previous file, hunk or comment; returns whether there is one."""
@@ -244,32 +299,44 @@ class DiffView(Struct):
             parts.append("1 draft" if len(page.drafts) == 1 else f"{len(page.drafts)} drafts")
         return dot.join(parts)
 
-    def text_of(self, index: int, width: int, brush: Brush) -> Text:
-        """One line, drawn."""
-        line = self.lines[index]
-        match line.kind:
-            case "file":
-                text = self._file(line, width, brush)
-            case "row" if self._is_hunk(line):
-                text = self._hunk(line, brush)
-            case "row":
-                text = self._row(self.page.files[line.file].rows[line.row], width, brush)
-            case "unchanged":
-                assert line.unchanged is not None
-                text = self._row(line.unchanged, width, brush)
-            case "comment":
-                assert line.placed is not None
-                text = self._comment(line.placed, width, brush)
-            case _:
-                text = Text(f" {visible(line.text)}", style=brush.look("notice"))
-        text.truncate(width, overflow="ellipsis")
+    def row_text(self, row: int, brush: Brush) -> Text:
+        """One row, drawn for the width that the rows were made for."""
+        index, piece = self.rows[row]
+        line, width = self.lines[index], self.width
+        if index in self.long:
+            whole, starts = self.long[index]
+            text = whole[starts[piece] : [*starts, len(whole)][piece + 1]]
+            if piece:
+                mark = f"{brush.goes_on:>{_indent(line, width) - 1}} "
+                text = Text(mark, style=whole.style).append_text(text)
+        else:
+            text = self._text(line, width, brush)
+        text.pad_right(max(0, width - text.cell_len))
         if index == self.cursor:
-            text.pad_right(max(0, width - text.cell_len))
-            text = Text.assemble((">", f"bold {brush.theme.text}"), text[1:])
+            if row == self.at:
+                text = Text.assemble((">", f"bold {brush.theme.text}"), text[1:])
             if line.kind != "row" or not self._is_change(line):
                 text.stylize(f"on {brush.theme.selected}")
             text.stylize("bold")
         return text
+
+    def _text(self, line: DiffLine, width: int, brush: Brush) -> Text:
+        """A whole line; it may be longer than the width."""
+        match line.kind:
+            case "file":
+                return self._file(line, width, brush)
+            case "row" if self._is_hunk(line):
+                return self._hunk(line, brush)
+            case "row":
+                return self._row(self.page.files[line.file].rows[line.row], brush)
+            case "unchanged":
+                assert line.unchanged is not None
+                return self._row(line.unchanged, brush)
+            case "comment":
+                assert line.placed is not None
+                return self._comment(line, line.placed, brush)
+            case _:
+                return Text(f" {visible(line.text)}", style=brush.look("notice"))
 
     def _is_change(self, line: DiffLine) -> bool:
         return self.page.files[line.file].rows[line.row].kind in (Kind.ADDED, Kind.REMOVED)
@@ -287,12 +354,10 @@ class DiffView(Struct):
             marks.append(f"{count} comment{'s' if count > 1 else ''}")
         was = f" (was {in_line(file.was)})" if file.was else ""
         right = "  ".join([size, *marks])
-        room = max(8, width - len(right) - 3)
-        name = shortened(in_line(file.path) + was, room)
-        text = Text(f" {name}", style=f"bold {brush.theme.text}")
-        text.pad_right(max(1, room + 1 - text.cell_len))
+        text = Text(style=f"on {brush.theme.selected}")
+        text.append(f" {in_line(file.path)}{was}", style=f"bold {brush.theme.text}")
+        text.pad_right(max(1, width - len(right) - 2 - text.cell_len))
         text.append(f" {right}", style=brush.theme.muted)
-        text.stylize(f"on {brush.theme.selected}")
         return text
 
     def _hunk(self, line: DiffLine, brush: Brush) -> Text:
@@ -305,37 +370,54 @@ class DiffView(Struct):
         )
         return Text(f" {told}  {in_line(row.text)}", style=brush.theme.muted)
 
-    def _row(self, row: DiffRow, width: int, brush: Brush) -> Text:
+    def _row(self, row: DiffRow, brush: Brush) -> Text:
         theme = brush.theme
         if row.kind is Kind.NOTE:
             return Text(f" {'':>{2 * NUMBER_CELLS}}   {in_line(row.text)}", style=theme.muted)
         old, new = (f"{number or '':>{NUMBER_CELLS}}" for number in (row.old, row.new))
         sign = {Kind.ADDED: "+", Kind.REMOVED: "-"}.get(row.kind, " ")
-        text = Text(f" {old}{new} {sign} ", style=theme.muted)
-        text.append(_drawn(row.text))
-        if sign != " ":
-            text.pad_right(max(0, width - text.cell_len))
-            text.stylize(f"{theme.text} on {theme.added if sign == '+' else theme.removed}", 0)
-            start = 2 * NUMBER_CELLS + 4
-            for begin, end in _shown_spans(row.text, row.words):
-                colour = theme.added_word if sign == "+" else theme.removed_word
-                text.stylize(f"bold {theme.text} on {colour}", start + begin, start + end)
+        gutter, code = f" {old}{new} {sign} ", _drawn(row.text)
+        if sign == " ":
+            return Text.assemble((gutter, theme.muted), code)
+        text = Text(gutter + code, style=f"{theme.text} on {theme.added if sign == '+' else theme.removed}")
+        for begin, end in _shown_spans(row.text, row.words):
+            colour = theme.added_word if sign == "+" else theme.removed_word
+            text.stylize(f"bold {theme.text} on {colour}", GUTTER + begin, GUTTER + end)
         return text
 
-    def _comment(self, placed: Placed, width: int, brush: Brush) -> Text:
+    def _comment(self, line: DiffLine, placed: Placed, brush: Brush) -> Text:
         comment = placed.comment
         theme = brush.theme
         word = f"round {comment.round} {placed.standing}" if comment.round else placed.standing
         corner = "`" if brush.plain else "╰"
         where = ""
-        if placed.anchor is not None and placed.anchor.fit in ("line_gone", "file_gone"):
+        is_elsewhere = line.row < 0 and placed.anchor is not None and placed.anchor.line is not None
+        if placed.anchor is not None and (is_elsewhere or placed.anchor.fit in ("line_gone", "file_gone")):
             quote = placed.anchor.quote[-1].strip() if placed.anchor.quote else placed.anchor.path
-            where = f" [{'line' if placed.anchor.fit == 'line_gone' else 'file'} not in the diff: {in_line(quote)[:40]}]"
+            where = f" [{'file' if placed.anchor.fit == 'file_gone' else 'line'} not in the diff: {in_line(quote)}]"
         text = Text(f"   {'':>{2 * NUMBER_CELLS}}{corner} ", style=theme.muted)
         text.append(f"{word} ", style=brush.look("asks" if not comment.round else "review"))
         text.append(f"{in_line(comment.text)}", style=theme.text)
         text.append(f"{where}  {clock(comment.at_unix)}", style=theme.muted)
         return text
+
+
+def _indent(line: DiffLine, width: int) -> int:
+    """Where a line goes on that is longer than the width: below its start."""
+    wanted = {"row": GUTTER, "unchanged": GUTTER, "comment": GUTTER + 1}.get(line.kind, 4)
+    return min(wanted, max(2, width // 2))
+
+
+def _starts(text: str, width: int, indent: int) -> list[int]:
+    """Where each piece of a text starts; all but the first are indented."""
+    starts, used = [0], 0
+    for at, char in enumerate(text):
+        cells = cell_len(char)
+        if used + cells > width and used > (indent if len(starts) > 1 else 0):
+            starts.append(at)
+            used = indent
+        used += cells
+    return starts
 
 
 def _files(count: int) -> str:

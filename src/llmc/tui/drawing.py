@@ -5,6 +5,7 @@ Every text of an agent or a repository is cleaned here, before it becomes a line
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from rich.style import Style
@@ -37,6 +38,11 @@ class Brush(Struct, frozen=True):
     def rule(self) -> str:
         return "-" if self.plain else "─"
 
+    @property
+    def goes_on(self) -> str:
+        """Before the rest of a line that is longer than the screen is wide."""
+        return "\\" if self.plain else "↪"
+
 
 class Line(Struct, frozen=True):
     """One line of the list, and the entry it belongs to."""
@@ -54,6 +60,16 @@ def age(seconds: float, *, frozen: bool = False) -> str:
 
 def clock(at: float) -> str:
     return time.strftime("%H:%M", time.localtime(at))
+
+
+def moment(at: float, now: float) -> str:
+    """A time with its day, unless that is today."""
+    day, today = (time.localtime(one)[:3] for one in (at, now))
+    if day == today:
+        return clock(at)
+    yesterday = datetime(*today) - timedelta(days=1)
+    word = "yesterday" if datetime(*day) == yesterday else time.strftime("%Y-%m-%d", time.localtime(at))
+    return f"{word} {clock(at)}"
 
 
 def header(
@@ -82,7 +98,8 @@ def header(
     need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
     right = Text()
     right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
-    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle  {clock(now)} "
+    offline = f"{dot}{counts.offline} offline" if counts.offline else ""
+    rest = f"{dot}{counts.working} working{dot}{counts.idle} idle{offline}  {clock(now)} "
     is_wrong = bool(trouble) or not health.daemon
     if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
         right.append(rest, style=theme.muted)
@@ -121,6 +138,18 @@ def list_lines(store: Store, now: float, width: int, brush: Brush, *, wide: bool
     return lines
 
 
+def tiny_lines(store: Store, width: int) -> list[Line]:
+    """For a terminal too small for the list: how many need you, and who."""
+    if store.fleet is None:
+        return [Line(Text("loading ..."))]
+    count = store.fleet.counts.need
+    lines = [Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
+    for entry in store.shown(NEEDS):
+        who = entry.item.who if entry.item else entry.spot.id
+        lines.append(Line(Text(printable(who)[:width]), entry.spot))
+    return lines
+
+
 def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
     said = ("No workers yet.", "n  add a worker", "s  start a task", ":tasks import PLAN  import tasks")
     lines = [Line(Text(f"  {shortened(text, width - 2)}", style=brush.theme.muted)) for text in said]
@@ -132,8 +161,9 @@ def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
 
 def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequence[Entry]) -> Line:
     theme = brush.theme
-    count = store.count(section)
-    text = Text(f" {TITLES[section]} {count}", style=f"bold {theme.muted}")
+    text = Text(f" {TITLES[section]} {store.count(section)}", style=f"bold {theme.muted}")
+    if apart := store.apart(section):
+        text.append(f" ({apart})")
     spot = None
     if section == NEEDS and not entries and not store.filter:
         text.append("  nothing needs you", style=theme.muted)
@@ -141,7 +171,7 @@ def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequen
         spot = entries[0].spot
         if section == LANDED and entries[0].landed is not None:
             last = entries[0].landed
-            told = f"last: {clock(last.at_unix)} {last.worker} {last.subject}"
+            told = f"last: {clock(last.at_unix)} {last.worker} {_undone(last)}{last.subject}"
         else:
             told = " ".join(entries[0].names)
         text.append(f"  {printable(told)}", style=theme.text if section == IDLE else theme.muted)
@@ -163,10 +193,13 @@ def _entry_lines(
         return [Line(head, entry.spot)]
     row, item = entry.row, entry.item
     since = item.since_unix if item else row.since_unix
-    told = item.sentence if item is not None and item.kind in ("question", "goal_question") else row.task
+    asks = item is not None and item.kind in ("question", "goal_question")
+    told = item.sentence if item is not None and asks else row.task
     fact = _fact(row) if item is None or not wide else _lines_changed(row)
-    if item is not None and not wide and item.kind not in ("question", "goal_question"):
+    if item is not None and not wide and not asks:
         fact = item.sentence if not fact else f"{item.sentence}  {fact}"
+    if row.held:
+        told, fact = f"(held) {told}", "" if fact == row.fact else fact
     lines = [
         Line(
             _row(row.look.name, row.worker, age(now - since, frozen=frozen), told, fact, width, brush),
@@ -174,7 +207,7 @@ def _entry_lines(
         )
     ]
     if item is not None and wide:
-        said = item.sentence if told == row.task else f"question {brush.dot} {row.task}"
+        said = f"question {brush.dot} {row.task}" if asks else item.sentence
         under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
         lines.append(Line(under, entry.spot, first=False))
     return lines
@@ -211,13 +244,17 @@ def _landed(landed: Landed, width: int, brush: Brush) -> Text:
     theme = brush.theme
     text = Text("  ")
     text.append(brush.glyph("landed"), style=brush.look("landed"))
-    word = " (undone)" if landed.undone else ""
     text.append(f" {clock(landed.at_unix)} ", style=theme.muted)
     text.append(f"{_padded(middle(printable(landed.worker), 9), 9)} ", style=theme.text)
     text.append(f"{landed.commit[:7]} ", style=theme.muted)
-    text.append(printable(landed.subject) + word, style=theme.text if not landed.undone else theme.muted)
+    told = _undone(landed) + printable(landed.subject)
+    text.append(told, style=theme.text if not landed.undone else theme.muted)
     text.truncate(width, overflow="ellipsis")
     return text
+
+
+def _undone(landed: Landed) -> str:
+    return "undone: " if landed.undone else ""
 
 
 def marked(text: Text, selected: bool, width: int, brush: Brush, *, first: bool = True) -> Text:

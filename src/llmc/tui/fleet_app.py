@@ -11,7 +11,7 @@ from llmc.base.errors import Exit
 from llmc.tui.acting import Acting
 from llmc.tui.drawing import Brush
 from llmc.tui.frame import TYPING_S
-from llmc.tui.keys import LEAVE
+from llmc.tui.keys import LEAVE, LIST, why_nothing
 from llmc.tui.lines import Lines
 from llmc.tui.typed import Typed
 
@@ -42,6 +42,8 @@ class FleetApp(Acting):
         action = self.actions[self._where()].get(key)
         if action is not None:
             getattr(self, f"do_{action}")()
+        else:
+            self._say("", why_nothing(key, self._where(), self.actions[LIST]), PLAIN)
         self._draw_bars()
 
     def _is_typing(self, event: events.Key) -> bool:
@@ -91,7 +93,7 @@ class FleetApp(Acting):
                 if event.again:
                     self.do_enter()
         elif self.view == "diff" and self.diff is not None:
-            self.diff.cursor = event.index
+            self.diff.go_to(event.index)
             self._draw_content()
         elif self.view == "roots":
             self.roots.cursor = event.index

@@ -15,7 +15,7 @@ from textual.containers import Container, Vertical
 from textual.timer import Timer
 
 from llmc.api.other_roots import OtherRoots, RootSeen
-from llmc.api.roots import Project
+from llmc.api.roots import Project, roots_of_user
 from llmc.api.said import BAD, GOOD, PLAIN, Act, Said
 from llmc.api.subscription import (
     Change,
@@ -90,10 +90,11 @@ class Frame(App[str | None]):
         self.project, self.subscription = project, subscription
         self.brush, self.typed = brush, typed
         self.roots = RootList(roots, str(project.root.path))
-        others = [path for path in roots if path != self.roots.shown]
-        self._others = OtherRoots(others, self._from_thread)
+        self._others = OtherRoots(self._from_thread)
         remapped = project.config.ui.keys
         self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
+        #: the other roots are followed
+        self.knows_roots = False
         self.store = Store()
         self.said: list[Said] = []
         self.events: list[EventLine] = []
@@ -109,11 +110,15 @@ class Frame(App[str | None]):
         self.diff: DiffView | None = None
         #: the status and commit of its worker when it was read
         self.diff_of = ("", "")
+        #: the round since which it was asked for last; an earlier answer may come later
+        self.diff_since = 0
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None
         self._mounting = asyncio.Lock()
         self.form_title = ""
+        #: texts that were typed and not sent, by what they are for
+        self.unsent: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
         #: commands that were typed and have not ended; they end when the screen has left
         self.running: list[str] = []
@@ -164,7 +169,18 @@ class Frame(App[str | None]):
 
     def _load_rest(self) -> None:
         later.load()
-        self._others.start()
+        self._others.follow([path for path in self.roots.paths if path != self.roots.shown])
+        self.knows_roots = True
+
+    def _look_for_roots(self) -> None:
+        """Roots that were made or removed since the screen was opened."""
+        if not self.knows_roots:
+            return
+        before, self.roots.paths = self.roots.paths, roots_of_user()
+        self.roots.move(0)  # the cursor was on the last one, and there are fewer
+        new = [path for path in self.roots.paths if path not in (*before, self.roots.shown)]
+        if new:
+            self.run_worker(lambda: self._others.follow(new), thread=True)
 
     @property
     def asks_for_text(self) -> bool:
@@ -224,6 +240,7 @@ class Frame(App[str | None]):
                 if self.wanted and self.store.go_to(self.wanted):
                     self.wanted = ""
                 self._tell_news(before)
+                self._look_for_roots()
                 self._rested()
                 self.fleet_changed()
                 self.redraw()
@@ -269,7 +286,7 @@ class Frame(App[str | None]):
         width = max(10, (widget.size.width or self._list_width - 1) - 1)  # no size yet: the first frame
         height = self.size.height
         if height < 8 or self.size.width < 40:
-            self._list = self._tiny(width)
+            self._list = drawing.tiny_lines(self.store, width)
         else:
             self._list = drawing.list_lines(self.store, now_unix(), width, self.brush, wide=self.is_wide)
         lines = self._list
@@ -280,25 +297,14 @@ class Frame(App[str | None]):
         if at is not None:
             widget.reveal(at, context=1)
 
-    def _tiny(self, width: int) -> list[drawing.Line]:
-        """A terminal too small for the list: how many need you, and who."""
-        entries = self.store.shown(NEEDS)
-        if self.store.fleet is None:
-            return [drawing.Line(Text("loading ..."))]
-        count = self.store.fleet.counts.need
-        lines = [drawing.Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
-        for entry in entries:
-            who = entry.item.who if entry.item else entry.spot.id
-            lines.append(drawing.Line(Text(printable(who)[:width]), entry.spot))
-        return lines
-
     def _draw_content(self) -> None:
         content = self.query_one("#content", Lines)
         width = max(10, content.size.width - 1)
         if self.view == "diff" and self.diff is not None:
             diff = self.diff
-            content.show(len(diff.lines), lambda index, size: diff.text_of(index, size, self.brush))
-            content.reveal(diff.cursor, context=2)
+            diff.lay_out(width, self.brush)
+            content.show(len(diff.rows), lambda row, size: diff.row_text(row, self.brush))
+            content.reveal(diff.at, context=2)
             return
         if self.view == "roots":
             content.show(
@@ -308,6 +314,8 @@ class Frame(App[str | None]):
             return
         lines = self.page_lines if self.view or self.tab != "screen" else self._screen_lines(width)
         content.show(len(lines), lambda index, size: lines[index].copy())
+        if self.tab == "screen" and not self.view and not self.in_pane:
+            content.begin_at(len(lines))  # what the agent wrote last is at the end
 
     def _screen_lines(self, width: int) -> list[Text]:
         worker, muted = self.store.worker, self.brush.theme.muted
@@ -355,7 +363,8 @@ class Frame(App[str | None]):
         entry = self.store.entry
         if entry is not None and entry.row is not None:
             row = entry.row
-            right = f"{printable(row.worker)} {self.brush.dot} {row.status}"
+            held = " (held)" if row.held else ""
+            right = f"{printable(row.worker)} {self.brush.dot} {row.status}{held}"
             text.pad_right(max(1, width - text.cell_len - len(right) - 1))
             text.append(right, style=self.brush.look(row.look.name))
         return text
@@ -402,7 +411,7 @@ class Frame(App[str | None]):
             text = Text(f" {printable(self.confirm.question)} ", style=f"bold {theme.text}")
             look = "  d view diff" if self.confirm.look else ""
             if self.confirm.listens:  # not before: a key that repeats must not confirm
-                text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=brush_bold(theme.text))
+                text.append(f" y {self.confirm.yes}{look}  Esc cancel", style=f"bold {theme.text}")
             text.append(f"   {self.confirm.way_back}", style=theme.muted)
             return text
         if self.asks_for_text:
@@ -411,7 +420,7 @@ class Frame(App[str | None]):
                 style=theme.muted,
             )
         if self.store.filter:
-            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=brush_bold(theme.text))
+            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=f"bold {theme.text}")
         return Text(f" {keys.footer(self._where(), width - 2)}", style=theme.muted)
 
     def _rested(self) -> None:
@@ -427,7 +436,9 @@ class Frame(App[str | None]):
         self.subscription.watch_screens(*([worker] if is_seen and self.tab == "screen" and worker else []))
         width = max(10, self.query_one("#content", Lines).size.width - 1)
         if self.view == "events":
-            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), end=True)
+            content = self.query_one("#content", Lines)
+            begin = None if self.page_lines and not content.at_end else len(self.events)
+            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), begin)
         elif self.view and self.view in later.pages.READ:
             read = later.pages.READ[self.view]
             self._in_thread(lambda: read(self.project, width, self.brush), self._show_page)
@@ -449,11 +460,12 @@ class Frame(App[str | None]):
 
         self.run_worker(work, thread=True, exit_on_error=False)
 
-    def _show_page(self, lines: list[Text], *, end: bool = False) -> None:
+    def _show_page(self, lines: list[Text], begin: int | None = None) -> None:
+        """Show a page from this line on, or from its last lines if fewer follow; None: stay."""
         self.page_lines = lines
         self._draw_content()
-        if end:
-            self.query_one("#content", Lines).to_end()
+        if begin is not None:
+            self.query_one("#content", Lines).begin_at(begin)
 
     def _where(self) -> str:
         return keys.DIFF if self.view == "diff" else keys.LIST
@@ -490,6 +502,24 @@ class Frame(App[str | None]):
 
         self.run_worker(work, thread=True, exit_on_error=False)
 
+    def _send(
+        self,
+        key: str,
+        text: str,
+        name: str,
+        made: tuple[str, Act],
+        then: Callable[[Said], None] | None = None,
+    ) -> None:
+        """Run an operation with a text that was typed; its form shows the text again if it was not sent."""
+
+        def ended(said: Said) -> None:
+            if said.tone == BAD:
+                self.unsent.setdefault(key, text)
+            if then is not None:
+                then(said)
+
+        self._run(name, made, ended)
+
     def _step(self, name: str, text: str, began: float) -> None:
         self.jobs[name] = f"{text} {time.monotonic() - began:.0f}s"
         self._draw_bars()
@@ -523,19 +553,32 @@ class Frame(App[str | None]):
         send: Callable[[str], None],
         *,
         text: str = "",
+        keep: str = "",
         changed: Callable[[str], None] | None = None,
         empty: bool = False,
         complete: Callable[[str], tuple[str, list[str]]] | None = None,
     ) -> None:
+        """Ask for a text. `keep`: what it is for; until it was sent, the form shows it again when it is opened for that."""
+        form = self.form
+        assert form is not None, "a key opens it, and keys wait for it"
+
         def sent(value: str) -> None:
             if not value.strip() and not empty:
                 return
+            self.unsent.pop(keep, None)
             self._close_form()
             send(value)
 
-        assert self.form is not None, "a key opens it, and keys wait for it"
+        def leave() -> None:
+            if changed is None and keep:
+                self.unsent[keep] = form.text
+            elif changed is not None and form.text != text:
+                changed(form.text)
+            self._close_form()
+
         self.form_title = title
-        self.form.open(text, sent, self._close_form, changed, complete and self._completing(complete))
+        text = self.unsent.get(keep, text)
+        form.open(text, sent, leave, changed, complete and self._completing(complete))
         self.redraw()
 
     def _completing(self, complete: Callable[[str], tuple[str, list[str]]]) -> Callable[[str], str]:
@@ -553,7 +596,3 @@ class Frame(App[str | None]):
         assert self.form is not None, "it was open"
         self.form.close()
         self.redraw()
-
-
-def brush_bold(colour: str) -> str:
-    return f"bold {colour}"

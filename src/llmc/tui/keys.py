@@ -1,6 +1,6 @@
 """Every key of the screen, once: the bindings, the footer, the help page and the docs are made from this table. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -104,6 +104,7 @@ KEYS = (
     Key(("r",), "request", "send", "Send all comments as one request for changes", DIFF),
     Key(("m",), "message", "", "Send a message to the worker", DIFF),
     Key(("o",), "open", "", "Open the file in $EDITOR", DIFF),
+    Key(("+",), "full", "wide", "Use the whole width, or restore it", DIFF),
 )
 
 _NAMES = {
@@ -146,21 +147,28 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def why_nothing(key: str, where: str, in_list: Mapping[str, str]) -> str:
+    """What to say of a key without an action in a view."""
+    if where != LIST and key in in_list:
+        return f"{name_of(key)} works in the list, not in a review; press Esc to go back to the list"
+    return f"{name_of(key)} does nothing here; press ? to see the keys"
+
+
 def of(where: str) -> list[Key]:
     """The keys that work in a view."""
     return [key for key in KEYS if key.where in (where, ANY)]
 
 
+#: they lead to all others, so the footer has them before others
+FIRST = ("help", "command", "start")
+
+
 def footer(where: str, width: int) -> str:
     """The most useful keys, as many as fit."""
-    line = ""
-    for key in _labelled(of(where)):
-        part = f"{name_of(key.keys[0])} {key.label}"
-        if len(line) + len(part) + 2 > width:
+    parts = {key.action: f"{name_of(key.keys[0])} {key.label}" for key in of(where) if key.label}
+    chosen: list[str] = []
+    for action in sorted(parts, key=lambda one: FIRST.index(one) if one in FIRST else len(FIRST)):
+        if len("  ".join(parts[one] for one in (*chosen, action))) > width:
             break
-        line += f"{'  ' if line else ''}{part}"
-    return line
-
-
-def _labelled(keys: Iterable[Key]) -> list[Key]:
-    return [key for key in keys if key.label]
+        chosen.append(action)
+    return "  ".join(part for action, part in parts.items() if action in chosen)

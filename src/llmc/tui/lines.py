@@ -51,12 +51,21 @@ class Lines(ScrollView):
         height = max(1, self.size.height)
         top = round(self.scroll_offset.y)
         if index - context < top:
-            self.scroll_to(y=max(0, index - context), animate=False, immediate=True)
+            self._go_to(index - context)
         elif index + context >= top + height:
-            self.scroll_to(y=min(self._count, index + context + 1) - height, animate=False, immediate=True)
+            self._go_to(min(self._count, index + context + 1) - height)
 
-    def to_end(self) -> None:
-        self.scroll_to(y=max(0, self._count - self.size.height), animate=False, immediate=True)
+    def begin_at(self, index: int) -> None:
+        """Scroll so that a line is the first, or the last lines are seen if fewer follow."""
+        self._go_to(min(index, self._count - self.size.height))
+
+    def _go_to(self, top: int) -> None:
+        # Forced: there is no scrollbar yet for lines that were shown a moment ago.
+        self.scroll_to(y=max(0, top), animate=False, immediate=True, force=True)
+
+    @property
+    def at_end(self) -> bool:
+        return round(self.scroll_offset.y) + self.size.height >= self._count
 
     @property
     def page(self) -> int:

@@ -101,19 +101,34 @@ class Store(Struct):
         if not found:
             return []
         if section in self.folded and not self.filter:
-            names = tuple(entry.spot.id for entry in found.values())
+            names = tuple(map(_name, found.values()))
             first = next(iter(found.values()))
             return [Entry(Spot("section", section), section, landed=first.landed, names=names)]
         order = _kept(self.order.get(section, []), list(found))
         return [found[spot] for spot in order if _matches(found[spot], self.filter)]
 
     def count(self, section: str) -> int:
-        if self.fleet is None:
-            return 0
-        counts = self.fleet.counts
-        return {NEEDS: counts.need, WORKING: counts.working, IDLE: counts.idle, LANDED: counts.landed}[
-            section
-        ]
+        """How many are under the title of a section; what was undone did not land."""
+        return len(self._matching(section)) - (self._undone if section == LANDED else 0)
+
+    def apart(self, section: str) -> str:
+        """Those of a section that its title does not fit."""
+        if section == LANDED:
+            return f"{self._undone} undone" if self._undone else ""
+        offline = sum(_is_offline(entry) for entry in self._matching(section)) if section == IDLE else 0
+        return f"{offline} offline" if offline else ""
+
+    @property
+    def _undone(self) -> int:
+        return sum(bool(entry.landed and entry.landed.undone) for entry in self._matching(LANDED))
+
+    def _matching(self, section: str) -> list[Entry]:
+        found = self._landed(None) if section == LANDED else self._natural(section)
+        return [entry for entry in found if _matches(entry, self.filter)]
+
+    def _landed(self, most: int | None) -> list[Entry]:
+        landed = self.fleet.landed[:most] if self.fleet is not None else ()
+        return [Entry(Spot("landed", one.commit), LANDED, landed=one) for one in landed]
 
     def _natural(self, section: str) -> list[Entry]:
         fleet = self.fleet
@@ -126,8 +141,7 @@ class Store(Struct):
                 return [_worker(fleet, name, section) for name in fleet.working]
             case "idle":
                 return [_worker(fleet, name, section) for name in fleet.idle]
-        landed = fleet.landed[:MOST_LANDED]
-        return [Entry(Spot("landed", one.commit), section, landed=one) for one in landed]
+        return self._landed(MOST_LANDED)
 
     def _needs(self, fleet: Fleet) -> list[Entry]:
         found: dict[Spot, Entry] = {}
@@ -209,6 +223,14 @@ class Store(Struct):
 
 def _worker(fleet: Fleet, name: str, section: str) -> Entry:
     return Entry(Spot("worker", name), section, row=fleet.rows[name])
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.spot.id} (held)" if entry.row is not None and entry.row.held else entry.spot.id
+
+
+def _is_offline(entry: Entry) -> bool:
+    return entry.row is not None and entry.row.status == "offline"
 
 
 def _kept(old: Iterable[Spot], new: list[Spot]) -> list[Spot]:

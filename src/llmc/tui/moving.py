@@ -6,6 +6,12 @@ from llmc.tui.frame import TABS, Frame
 from llmc.tui.lines import Lines
 
 
+def command_in(suggestion: str) -> str:
+    """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
+    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
+    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""
+
+
 class Moving(Frame):
     def _moved(self) -> None:
         if self.tab != "screen":
@@ -75,6 +81,8 @@ class Moving(Frame):
 
     def do_focus(self) -> None:
         self.in_pane = not self.in_pane
+        told = "j and k scroll the pane; Tab goes back to the list" if self.in_pane else "back in the list"
+        self._say("", told, PLAIN)
 
     def do_tab_right(self) -> None:
         self._turn(1)
@@ -85,6 +93,7 @@ class Moving(Frame):
     def _turn(self, by: int) -> None:
         self.tab = TABS[(TABS.index(self.tab) + by) % len(TABS)]
         self.page_lines = []
+        self.query_one("#content", Lines).begin_at(0)
         self.redraw()
         self._load()
 
@@ -96,6 +105,7 @@ class Moving(Frame):
     def _open(self, view: str) -> None:
         self.view = "" if self.view == view else view
         self.page_lines = []
+        self.query_one("#content", Lines).begin_at(0)
         self.redraw()
         self._load()
 
@@ -120,8 +130,14 @@ class Moving(Frame):
     def do_log(self) -> None:
         self._open("log")
         if self.view:
-            width = max(10, self.query_one("#content", Lines).size.width - 1)
-            self._show_page(later.pages.log_lines(self.said, width, self.brush), end=True)
+            self._show_log()
+
+    def _show_log(self) -> None:
+        """This session's commands, from the last one on."""
+        width = max(10, self.query_one("#content", Lines).size.width - 1)
+        lines = later.pages.log_lines(self.said, width, self.brush)
+        last = later.pages.log_lines(self.said[-1:], width, self.brush)
+        self._show_page(lines, len(lines) - len(last))
 
     def do_roots(self) -> None:
         if self._has_others():
@@ -137,6 +153,7 @@ class Moving(Frame):
             self.leave(self.roots.beside(-1))
 
     def _has_others(self) -> bool:
+        self._look_for_roots()
         if not self.roots.several:
             self._say("", "there are no other roots to switch to", PLAIN)
         return self.roots.several
@@ -185,7 +202,7 @@ class Moving(Frame):
         text = ""
         if entry is not None:
             text = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
-            text = text or (entry.landed.commit if entry.landed else "")
+            text = command_in(text) or (entry.landed.commit if entry.landed else "")
         if text:
             self.copy_to_clipboard(text)
         self._say("", f"copied: {text}" if text else "nothing to copy here", PLAIN)

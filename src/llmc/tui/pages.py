@@ -9,6 +9,7 @@ from llmc.api.night_view import Night, Span
 from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, Said
 from llmc.api.subscription import EventLine
+from llmc.base.clock import now_unix
 from llmc.base.text import printable, shortened
 from llmc.tui import drawing, keys
 from llmc.tui.drawing import Brush
@@ -75,14 +76,11 @@ def tasks_page(project: Project, width: int, brush: Brush) -> list[Text]:
 def goals_page(project: Project, width: int, brush: Brush) -> list[Text]:
     lines: list[Text] = []
     for view in goal_views.goals(project).views:
-        row = goal_views.summary(view)
-        lines.append(
-            Text(shortened(f"{row['title']}  [{row['status']}]  {row['percent']}%", width), style="bold")
+        title, *plan = (
+            printable("".join(part for part, _ in one)) for one in goal_views.plan_tree(view, width)
         )
-        lines += [
-            Text(shortened(printable("".join(part for part, _ in one)), width))
-            for one in goal_views.plan_tree(view, width)
-        ]
+        lines.append(Text(shortened(title, width), style="bold"))
+        lines += [Text(shortened(one, width)) for one in plan]
         lines.append(Text(""))
     return lines or [Text("no goals; create one with :goal create", style=brush.theme.muted)]
 
@@ -92,7 +90,7 @@ def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
     found = night_view.night(project)
     muted = brush.theme.muted
     total = sum(found.cost)
-    first = drawing.clock(found.starts[0]) if found.starts else ""
+    first = drawing.moment(found.starts[0], now_unix()) if found.starts else ""
     lines = [
         Text(
             f"since {first}: {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",

@@ -66,7 +66,8 @@ class Plain:
         counts = fleet.counts
         daemon = "daemon up" if fleet.health.daemon else "daemon not running"
         need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
-        self._say(f"{fleet.name}: {daemon}. {need}, {counts.working} working, {counts.idle} idle.")
+        offline = f", {counts.offline} offline" if counts.offline else ""
+        self._say(f"{fleet.name}: {daemon}. {need}, {counts.working} working, {counts.idle} idle{offline}.")
         for number, text in enumerate(self._said.values(), 1):
             self._say(f"{number}. {text}")
         for name in fleet.working:

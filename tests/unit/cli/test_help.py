@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
+from llmc.api.workers import Terminal
 from llmc.attention.rules import DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.commands import COMMANDS, answer
-from llmc.cli.directing import detach_keys
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status
@@ -125,7 +125,7 @@ def test_no_text_names_a_file_that_is_not_installed() -> None:
 )
 def test_keys_that_leave_the_inner_tmux(inner: str, around: str | None, keys: str) -> None:
     """Break: name the keys that detach the person's own tmux."""
-    assert detach_keys(inner, around) == keys
+    assert Terminal([], {}, inner, around, switches=False).leave == keys
 
 
 def test_a_wide_screen_on_a_narrow_terminal() -> None:

@@ -85,7 +85,10 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     """Break: write the nodes without the event, or leave the provenance to somebody else."""
     ref = PlannerRef(model_ref="m", prompt_template_id="t", prompt_template_hash="h")
     origin = Provenance(
-        ref, {"title": "Ship it"}, json.dumps(small_plan()), ("attempt 1: $: the text is empty; expected JSON",)
+        ref,
+        {"title": "Ship it"},
+        json.dumps(small_plan()),
+        ("attempt 1: $: the text is empty; expected JSON",),
     )
     change = merge_plan(GoalView(GOAL), checked(small_plan()), 10.0, "first plan", origin)
     assert isinstance(change, Change)

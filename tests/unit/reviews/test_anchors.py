@@ -109,3 +109,11 @@ def test_a_comment_is_never_lost_and_never_on_other_code(
             assert at is not None
             assert later[0].rows[at].text == row.text
             assert row.kind not in (Kind.HUNK, Kind.NOTE)
+
+
+def test_an_old_line_is_not_another_line_with_its_number() -> None:
+    """Break: show a comment on a removed line below whatever has that number in a diff from another base."""
+    anchor = at(file_of(["one", "two", "three"], ["one", "three"]), "two")
+    assert (anchor.side, anchor.line) == (Side.OLD, 2)
+    since = file_of(["one", "three"], ["one", "three", "four"])
+    assert row_of(anchor, since) is None

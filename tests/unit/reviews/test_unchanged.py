@@ -44,7 +44,8 @@ def view() -> DiffView:
 
 
 def drawn(made: DiffView) -> list[str]:
-    return [made.text_of(index, 60, BRUSH).plain for index in range(len(made.lines))]
+    made.lay_out(60, BRUSH)
+    return [made.row_text(row, BRUSH).plain for row in range(len(made.rows))]
 
 
 def test_a_stretch_says_how_long_it_is_and_opens() -> None:

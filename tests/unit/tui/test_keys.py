@@ -33,3 +33,11 @@ def test_keys_can_be_changed_and_a_clash_is_refused() -> None:
 @pytest.mark.parametrize("width", [20, 40, 78, 200])
 def test_the_footer_fits(width: int) -> None:
     assert len(keys.footer(keys.LIST, width)) <= width
+
+
+def test_the_footer_of_a_small_terminal_leads_to_all_keys() -> None:
+    """Break: fill it from the left until it is full."""
+    shown = keys.footer(keys.LIST, 78)
+    assert all(part in shown for part in ("Enter attach", "s start", ": command", "? help"))
+    assert keys.footer(keys.LIST, 20) == ": command  ? help"
+    assert keys.footer(keys.DIFF, 78).startswith(": command  ? help")

@@ -83,10 +83,18 @@ def placed(anchor: Anchor, files: Sequence[DiffFile]) -> Anchor:
 
 
 def row_of(anchor: Anchor, file: DiffFile) -> int | None:
-    """The index of its row in a file; None: at the top."""
+    """The index of its row in a file; None: at the top. In a diff from another base, an old line is another one."""
     if anchor.line is None or anchor.path != file.path:
         return None
-    return next((n for n, row in enumerate(file.rows) if _line(row, anchor.side) == anchor.line), None)
+    text = anchor.quote[-1:]
+    return next(
+        (
+            n
+            for n, row in enumerate(file.rows)
+            if _line(row, anchor.side) == anchor.line and text in ((), (row.text,))
+        ),
+        None,
+    )
 
 
 def _line(row: DiffRow, side: Side) -> int | None:
