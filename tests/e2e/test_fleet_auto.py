@@ -114,7 +114,7 @@ def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: st
     """Break: start a claimed task without asking what its earlier holder landed."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
-        add(one, 1)
+        add(one, 1, again(1))
         dies_at(one, f"{kill}:kill")
         had_landed = landed(one) == ["Task 1"]
         assert had_landed is (kill != "remote.enter:after")
@@ -127,6 +127,11 @@ def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: st
         up(one, "--concurrency", "1")
         wait_for(one, lambda: one.record("auto-1")["assignment"] is None, 30)
         assert landed(one) == ["Task 1"]
+
+
+def again(number: int, more: str = "true") -> str:
+    """A commit that can be made any number of times, so that a task that is done twice lands twice."""
+    return commit(number, f"{more}; echo done >> times-{number}; git add times-{number}")
 
 
 def dies_at(node: Fleet, fault: str) -> None:
@@ -149,7 +154,7 @@ def test_three_nodes_with_one_killed_and_one_asleep_land_each_task_once(database
         needs = {number: tuple({number - 3, number // 2} if number > 3 else ()) for number in range(1, 13)}
         task_dir(one).mkdir(parents=True)
         for number, after in needs.items():
-            add_file(one, number, commit(number, until(gate)), after=after)
+            add_file(one, number, again(number, until(gate)), after=after)
         in_root(one, "tasks", "import", "--from-files", str(task_dir(one)))
         started(one, "remote.push:after:kill")
         for node in (two, three):
