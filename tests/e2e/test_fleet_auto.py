@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from llmc.base.processes import is_alive
 from tests.support import goals
-from tests.support.auto import auto, commit, until, wait_for
-from tests.support.fleet import Fleet
+from tests.support.auto import add as add_file
+from tests.support.auto import at_work, auto, commit, task_dir, until, wait_for
+from tests.support.fleet import Fleet, in_soak
 from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
@@ -105,6 +107,75 @@ def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
         assert landed(two) == ["Task 1"], "it landed once"
         add(two, 2)
         wait_for(two, lambda: all_done(database), 30)
+
+
+@pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after", "accept.verify:after")])
+def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: str, kill: str) -> None:
+    """Break: start a claimed task without asking what its earlier holder landed."""
+    with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
+        one, two = nodes.values()
+        add(one, 1, again(1))
+        dies_at(one, f"{kill}:kill")
+        had_landed = landed(one) == ["Task 1"]
+        assert had_landed is (kill != "remote.enter:after")
+        assert states(database) == {"1": "in_progress"}, "its task is not finished"
+        up(two, "--concurrency", "1")
+        wait_for(two, lambda: all_done(database), 30)
+        assert attempts(database) == {"1": ["one", "two"]}
+        assert landed(two) == ["Task 1"], "it landed once"
+        assert (two.user_turns() == []) is had_landed, "done again only if it had not landed"
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: one.record("auto-1")["assignment"] is None, 30)
+        assert landed(one) == ["Task 1"]
+
+
+def again(number: int, more: str = "true") -> str:
+    """A commit that can be made any number of times, so that a task that is done twice lands twice."""
+    return commit(number, f"{more}; echo done >> times-{number}; git add times-{number}")
+
+
+def dies_at(node: Fleet, fault: str) -> None:
+    """Its daemon starts, and kills itself at a fault point."""
+    started(node, fault)
+    wait_until(lambda: not is_alive(node.daemon_pid()), 40, node.story)
+
+
+def started(node: Fleet, fault: str) -> None:
+    node.env["LLMC_FAULT"] = fault
+    up(node, "--concurrency", "1")
+    del node.env["LLMC_FAULT"]
+
+
+def test_three_nodes_with_one_killed_and_one_asleep_land_each_task_once(database: str) -> None:
+    """Break: push without the fence; enter without the token; take over without asking the ledger."""
+    with fleet_of(("one", "two", "three"), database, **{"fleet.lease_secs": "2"}) as nodes:
+        one, two, three = nodes.values()
+        gate = one.dir / "go"
+        needs = {number: tuple({number - 3, number // 2} if number > 3 else ()) for number in range(1, 13)}
+        task_dir(one).mkdir(parents=True)
+        for number, after in needs.items():
+            add_file(one, number, again(number, until(gate)), after=after)
+        in_root(one, "tasks", "import", "--from-files", str(task_dir(one)))
+        started(one, "remote.push:after:kill")
+        for node in (two, three):
+            up(node, "--concurrency", "1")
+        wait_for(two, lambda: {by for (by,) in attempts(database).values()} == set(nodes), 30)
+        asleep = three.daemon_pid()
+        os.kill(asleep, signal.SIGSTOP)
+        try:
+            gate.touch()
+            wait_for(two, lambda: any("three" in by[:-1] for by in attempts(database).values()), 40)
+        finally:
+            os.kill(asleep, signal.SIGCONT)
+        wait_until(lambda: not is_alive(one.daemon_pid()), 40, one.story)
+        up(one, "--concurrency", "1")
+        wait_for(two, lambda: all_done(database), 60)
+        order = [int(subject.removeprefix("Task ")) for subject in landed(two)]
+        assert sorted(order) == sorted(needs), "each landed once"
+        assert all(order.index(other) < order.index(number) for number in needs for other in needs[number])
+        assert two.git("rev-list", "--merges", "main") == ""
+        for node in nodes.values():
+            wait_for(node, lambda node=node: not at_work(node), 30)
 
 
 def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> None:

@@ -26,15 +26,21 @@ def with_password(url: str) -> str:
     return url.replace("llmc@", f"llmc:{SECRET}@")
 
 
+def set_up(fleet: Fleet, database: str, node: str, **config: str) -> None:
+    """A root on a checkout of the user, which lands on a bare clone of it."""
+    remote = str(fleet.dir / "shared.git")
+    fleet.git("clone", "-q", "--bare", str(fleet.source), remote)
+    own = {"fleet.database": database, "fleet.node": node, "fleet.remote": remote}
+    fleet.set_up(config={**own, **config})
+
+
 def join(fleet: Fleet, database: str, node: str, *command: str) -> None:
-    fleet.set_up(
-        config={"fleet.database": with_password(database), "fleet.node": node, "auto.task_list_id": "plan"}
-    )
+    set_up(fleet, with_password(database), node, **{"auto.task_list_id": "plan"})
     fleet.llmc("fleet", *(command or ("join",)))
 
 
 def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, database: str) -> None:
-    scripted.set_up(config={"fleet.database": with_password(database), "fleet.node": "one"})
+    set_up(scripted, with_password(database), "one")
     refused = scripted.llmc("fleet", "join", code=3)
     assert "is not set up" in refused.err
     assert "llmc fleet init" in refused.err
@@ -56,10 +62,22 @@ def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, databas
     assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one"]
 
 
+def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, database: str) -> None:
+    """The source is a checkout of the user. Break: join without the probe; the first landing would fail."""
+    scripted.set_up(config={"fleet.database": database, "fleet.node": "one"})
+    for command in ("init", "join"):
+        refused = scripted.llmc("fleet", command, code=3)
+        assert f"{scripted.source} cannot be shared: the branch main is protected" in refused.err
+        assert "fleet.remote" in refused.err
+    with psycopg.connect(database) as db:
+        assert db.execute("select to_regclass('llmc.node')").fetchone() == (None,), "nothing was set up"
+    assert [ref for ref in scripted.git("for-each-ref").splitlines() if "refs/llmc" in ref] == []
+
+
 def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) -> None:
     """Break: let the second root overwrite the first one's row."""
     join(scripted, database, "laptop", "init")
-    second.set_up(config={"fleet.database": database, "fleet.node": "laptop"})
+    set_up(second, database, "laptop")
     refused = second.llmc("fleet", "join", code=3)
     assert f"the name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
     assert "llmc config set fleet.node NAME" in refused.err
@@ -127,7 +145,7 @@ def test_the_password_is_shown_nowhere(scripted: Fleet, database: str) -> None:
 
 
 def test_without_its_database_a_command_says_so(scripted: Fleet, postgres: Postgres) -> None:
-    scripted.set_up(config={"fleet.database": "postgresql://llmc@127.0.0.1:1/none", "fleet.node": "one"})
+    set_up(scripted, "postgresql://llmc@127.0.0.1:1/none", "one")
     status = scripted.llmc("fleet", "status", "--json", code=1)
     assert "does not answer" in json.loads(status.out)["problem"]
     for command in (["tasks", "list"], ["fleet", "join"], ["tasks", "add", "Do it"]):

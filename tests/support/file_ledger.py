@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from llmc.base.errors import LockTimeout
+from llmc.base.errors import ClaimLost, LockTimeout, Unreachable
 from llmc.base.names import TaskKey
 from llmc.base.processes import wait_until
-from llmc.repo.rules.fence import Entry
-from llmc.repo.shared import ClaimLost, Unreachable
+from llmc.records.landing_entry import Entry
 
 
 class FileLedger:
@@ -29,6 +28,17 @@ class FileLedger:
         with self._data() as data:
             data["newest"][_key(task)] = _token(data, claim)
         return claim
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        away = self.path.parent.rename(self.path.parent.with_name("away"))
+        try:
+            yield
+        finally:
+            away.rename(self.path.parent)
+
+    def in_child(self) -> None:
+        """It has no connection that a child would share."""
 
     def token_of(self, claim: str) -> int:
         with self._data() as data:

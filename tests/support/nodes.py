@@ -15,7 +15,7 @@ from llmc.records.worker import Assignment, Status
 from llmc.repo import provision, shared
 from llmc.repo.rules.fence import Remote
 from llmc.sessions.rules.decide import FOUND_COMMITS
-from tests.support.file_ledger import FileLedger
+from tests.support.ledgers import AnyLedger
 from tests.support.remotes import BareRemote
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
@@ -23,7 +23,7 @@ WORKER = "w1"
 
 
 class Node:
-    def __init__(self, place: Path, bare: BareRemote, ledger: FileLedger) -> None:
+    def __init__(self, place: Path, bare: BareRemote, ledger: AnyLedger) -> None:
         place.mkdir(parents=True)
         run_git(place, "clone", "-q", str(bare.path), "src")
         self.name = place.name
@@ -70,6 +70,7 @@ class Node:
         if pid == 0:
             try:
                 os.environ["LLMC_FAULT"] = fault
+                self.ledger.in_child()
                 getattr(self, act)()
             finally:
                 os._exit(0)

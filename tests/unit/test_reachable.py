@@ -13,12 +13,6 @@ SOURCE = Path(llmc.__file__).parent
 #: what runs by itself; daemon and supervisor are reached through `llmc up` and `llmc overseer`
 PROGRAMS = ("llmc.__main__", "llmc.hook_client", "llmc.launch")
 
-#: the probe of a remote, which no command runs yet
-PROBE = (
-    *("NotUsable", "probe", "_allows_the_branch", "_failing", "_makes", "_moves_all_or_none", "_moves_two"),
-    *("_name", "_refuses_a_stale_push", "_remove"),
-)
-
 #: names that nothing in the package reads, and why they stay
 ALLOWED = {
     # read by `f"{scope}_{unit}"` in auto/rules/costs.py
@@ -37,8 +31,6 @@ ALLOWED = {
     "llmc.doctor.rules.canary_verdict.Verdict.probes",
     # a value that a planner may give
     "llmc.goals.plan.plan.RiskLevel.MED",
-    # for `llmc fleet init` and `llmc fleet join`
-    *(f"llmc.repo.remote_probe.{name}" for name in PROBE),
     # scripts/make-docs prints it
     "llmc.rehearsal.drills.model.Drill.instead_of",
     # says which problems the schema has to find too: the two are compared with each other

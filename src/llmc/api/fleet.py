@@ -9,6 +9,8 @@ from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
 from llmc.fleet.rules import elsewhere as elsewhere
 from llmc.repo.project import Project, open_project
+from llmc.repo.remote_probe import probe
+from llmc.repo.shared import shared_of
 from llmc.tasks.shared import open_shared
 
 
@@ -39,12 +41,23 @@ class Joined(Struct, frozen=True):
 
 def init(project: Project) -> Joined:
     """Set up the database, or bring it up to date, and join. Safe to repeat."""
+    _probe(project)
     return _joined(project, members.init(project))
 
 
 def join(project: Project) -> Joined:
     """Make this root a node of the fleet. Safe to repeat."""
+    _probe(project)
     return _joined(project, 0)
+
+
+def _probe(project: Project) -> None:
+    """Refuse a remote on which machines cannot land safely, before anything is changed."""
+    own = members.membership(project)
+    shared = shared_of(project.root)
+    assert shared is not None, f"{own.node} was not opened"
+    with project.repo_lock():
+        probe(project.root.path, shared.remote)
 
 
 def _joined(project: Project, migrations: int) -> Joined:

@@ -19,7 +19,7 @@ from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.costs import Level, Verdict
 from llmc.auto.rules.steps import Do, GiveUp, Situation
 from llmc.base.clock import now_unix
-from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
+from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, Unreachable, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
 from llmc.landing import accept_journal, post_accept, prompts, validation, ways
@@ -28,7 +28,6 @@ from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
-from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions
 from llmc.sessions.rules import prompt_text

@@ -6,14 +6,14 @@ Without a fleet nothing of this happens: the unfinished work of a task is in the
 from pathlib import Path
 
 from llmc.auto.auto_run import Run
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, Unreachable
 from llmc.base.names import TaskKey
 from llmc.landing import accept_journal, remote
 from llmc.records.books import Claim
 from llmc.records.worker import WorkerRecord
 from llmc.repo import fence, git, handed_work
 from llmc.repo.project import Project
-from llmc.repo.shared import Unreachable, shared_of
+from llmc.repo.shared import shared_of
 from llmc.tasks import queue
 from llmc.tasks.source import TaskSource
 

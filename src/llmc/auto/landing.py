@@ -10,7 +10,7 @@ from llmc.auto.auto_run import BEGINS, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import Do, GiveUp
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, LockTimeout, Refused
+from llmc.base.errors import ClaimLost, LlmcError, LockTimeout, Refused, Unreachable
 from llmc.base.panes import Pane
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
@@ -24,7 +24,6 @@ from llmc.records.worker import AcceptJournal, Assignment, Cause, Status, Worker
 from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
-from llmc.repo.shared import Unreachable
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import persons, submit
 from llmc.sessions.sessions import interrupt, status_of
@@ -235,7 +234,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except accept_journal.Waiting as waits:
         run.say(waits.message)
         return run.wait(record, accept_journal.POLL_S)
-    except (accept_journal.WorkChanged, LockTimeout):
+    except (accept_journal.WorkChanged, ClaimLost, LockTimeout):
         return run.wait(record)  # the accept starts over from the current state
     except fast_forward.SourceBusy as error:
         _refuse_stale_lock(run, project, record)

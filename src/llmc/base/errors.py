@@ -59,6 +59,14 @@ class LockTimeout(LlmcError):
     exit_code = Exit.LOCK_TIMEOUT
 
 
+class Unreachable(LlmcError):
+    """What the machines of a fleet share does not answer: nothing starts and nothing lands until it does."""
+
+
+class ClaimLost(Refused):
+    """Another machine holds the task now; nothing landed."""
+
+
 class ConfigError(LlmcError):
     """config.toml cannot be used; the message lists every problem."""
 

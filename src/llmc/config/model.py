@@ -24,6 +24,7 @@ from llmc.config.options import (
     check_can_be_typed,
     check_database,
     check_node,
+    check_remote,
     check_webhook,
     duration,
     option,
@@ -490,6 +491,14 @@ class Fleet(Table, frozen=True, kw_only=True):
         str,
         option(
             "Name of this root in the fleet; empty means the host name", example="laptop", check=check_node
+        ),
+    ] = ""
+    remote: Annotated[
+        str,
+        option(
+            "Git remote on which all nodes land: a path or a URL without a password; empty means repo.source",
+            example="git@example.com:project.git",
+            check=check_remote,
         ),
     ] = ""
     lease_secs: Annotated[

@@ -53,6 +53,10 @@ check_node = _must_match(
     r"([a-z0-9][a-z0-9.-]{0,62})?",
     "a node name may contain only lowercase letters, digits, dots and dashes, and has at most 63 characters",
 )
+check_remote = _must_match(
+    r"(?!-)(?!https?://[^/]*@)[^\x00-\x20\x7f]*",
+    "a git remote must be a path or a URL, without spaces, user or password; git's credential helpers have the password",
+)
 
 
 def check_no_nul(value: str) -> str | None:

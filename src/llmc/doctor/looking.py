@@ -19,7 +19,7 @@ from llmc.base.files import json_row, read_given
 from llmc.base.names import OVERSEER, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.proc import ToolMissing
-from llmc.base.tmux import Tmux, Unknown
+from llmc.base.tmux import Unknown
 from llmc.config.load import advice, check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import canary, programs
@@ -30,11 +30,11 @@ from llmc.doctor.rules import facts as seen
 from llmc.landing.prompts import task_of
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
-from llmc.records.store import NewerState, Store
+from llmc.records.store import NewerState
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git
 from llmc.repo.git_locks import lock_holders
-from llmc.repo.project import Project, agent_for, bare_project
+from llmc.repo.project import Project, agent_for, bare_project, opened
 from llmc.sessions import sessions
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
         return bare_project(root), (" ".join(error.message.split()),)
     if config is None:
         return bare_project(root), tuple(map(str, problems))
-    return Project(root, config, Store(root), Tmux(root.tmux_server)), ()
+    return opened(root, config), ()
 
 
 def config_advice(project: Project) -> tuple[str, ...]:

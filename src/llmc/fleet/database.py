@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmc.base import urls
 from llmc.base.clock import monotonic
-from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused, StateError
+from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused, StateError, Unreachable
 from llmc.fleet import statements
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ RETRY_S = 2.0
 TIMES = 5
 
 
-class DatabaseGone(LockTimeout):
+class DatabaseGone(Unreachable, LockTimeout):
     """The database does not answer. Like a lock that somebody has: what waits for it goes on by itself."""
 
     exit_code = Exit.FAILED

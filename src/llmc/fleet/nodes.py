@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -13,11 +13,22 @@ from msgspec.structs import asdict
 from llmc import __version__
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.config import trust
+from llmc.config.model import Config
 from llmc.config.options import check_node
+from llmc.config.paths import Root
 from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
 from llmc.fleet.rules import Need, Node, node_of
-from llmc.repo.project import Project
+
+
+class InFleet(Protocol):
+    """A root with its configuration."""
+
+    @property
+    def root(self) -> Root: ...
+
+    @property
+    def config(self) -> Config: ...
 
 
 class Membership(Struct, frozen=True):
@@ -43,7 +54,7 @@ class Membership(Struct, frozen=True):
         }
 
 
-def membership(project: Project) -> Membership:
+def membership(project: InFleet) -> Membership:
     """This root as the configuration describes it; it need not have joined."""
     fleet = project.config.fleet
     if not fleet.database:
@@ -72,12 +83,12 @@ def _host_name() -> str:
     return name
 
 
-def init(project: Project) -> int:
+def init(project: InFleet) -> int:
     """Set up the database; how many migrations ran."""
     return membership(project).database.migrate()
 
 
-def join(project: Project) -> Node:
+def join(project: InFleet) -> Node:
     """Enter this root into the fleet. Safe to repeat."""
     own = membership(project)
     if not own.database.rows(statements.JOIN, own.values):
@@ -99,7 +110,7 @@ def _name_taken(own: Membership) -> Refused:
     )
 
 
-def nodes(project: Project) -> list[Node]:
+def nodes(project: InFleet) -> list[Node]:
     own = membership(project)
     rows = own.database.rows(statements.NODE, {"node": ""})
     return [node_of(row, own.instance, own.lease_s) for row in rows]
@@ -112,7 +123,7 @@ def find(own: Membership, name: str) -> Node:
     return node_of(rows[0], own.instance, own.lease_s)
 
 
-def drain(project: Project, name: str, *, undo: bool = False) -> Node:
+def drain(project: InFleet, name: str, *, undo: bool = False) -> Node:
     """Let a node finish its tasks and stop; with `undo`, let it take tasks again."""
     own = membership(project)
     node = find(own, name or own.node)
@@ -120,7 +131,7 @@ def drain(project: Project, name: str, *, undo: bool = False) -> Node:
     return find(own, node.name)
 
 
-def leave(project: Project, name: str) -> Node:
+def leave(project: InFleet, name: str) -> Node:
     """Remove a node; the tasks that it has go to the others."""
     own = membership(project)
     node = find(own, name or own.node)

@@ -185,3 +185,37 @@ ENTRIES = """
 select seq, extract(epoch from at)::float8 as ts, node, worker, list, task, action, claim, details
 from llmc.entry where seq > %(after)s or seq = any(%(missing)s) order by seq"""
 NOTIFY = f"select pg_notify('{CHANNEL}', %(list)s)"
+
+# Landings
+
+#: the token must be that of the current claim; who lands lives, so the lease is renewed
+HOLDS_TASK = """
+update llmc.task set lease_until = now() + %(lease)s
+where list = %(list)s and id = %(task)s and claim = %(token)s returning id"""
+ENTER_LANDING = """
+insert into llmc.landing (commit, worker, list, task, token, prompt, reverts)
+values (%(commit)s, %(worker)s, %(list)s, %(task)s, %(token)s, %(prompt)s, %(reverts)s)
+on conflict (commit) do nothing"""
+_LANDING = "commit, worker, list, task, token, prompt, reverts, extract(epoch from at)::float8 as at_unix"
+LANDINGS_OF_TASK = f"""
+with own as (select commit from llmc.landing where list = %(list)s and task = %(task)s)
+select {_LANDING} from llmc.landing
+where commit in (select commit from own) or reverts in (select commit from own) order by at, commit"""
+LANDINGS_AMONG = f"select {_LANDING} from llmc.landing where commit = any(%(commits)s) order by at, commit"
+
+# Turns. Tickets are taken one after the other: a lower one cannot appear after a higher one was first.
+
+ORDER_TICKETS = "select pg_advisory_xact_lock(hashtext('llmc.turn'))"
+DROP_TICKETS = "delete from llmc.turn where remote = %(remote)s and until < now()"
+TAKE_TICKET = """
+insert into llmc.turn (remote, until) values (%(remote)s, now() + %(lease)s) returning ticket"""
+#: keeps a ticket that has not run out; how many are before it
+KEEP_TICKET = """
+with kept as (
+    update llmc.turn set until = now() + %(lease)s, backend = pg_backend_pid()
+    where ticket = %(ticket)s and until >= now() returning ticket
+)
+select exists (select from kept) as kept, count(*) as before from llmc.turn t
+where remote = %(remote)s and ticket < %(ticket)s and until >= now()
+    and exists (select from pg_stat_activity a where a.pid = t.backend)"""
+END_TURN = "delete from llmc.turn where ticket = %(ticket)s"

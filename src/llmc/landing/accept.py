@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from llmc.attention.raising import advice
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import ClaimLost, LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist, some_files
@@ -41,7 +41,6 @@ from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, worktrees
 from llmc.repo.project import Project
-from llmc.repo.shared import ClaimLost
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
@@ -484,10 +483,7 @@ class _Pipeline:
 
         if self.project.in_daemon:
             post_accept.run_due(self.project)
-        try:
-            queue.about_to_land(self.project, self.name, task, self.journal.squash)
-        except queue.StaleClaim as lost:
-            raise WorkChanged(f"{lost.message}; nothing landed", hint=lost.hint) from lost
+        queue.about_to_land(self.project, self.name, task, self.journal.squash)
 
     def _offer(self, checked: Path | None = None) -> ways.Offer:
         task = self.record.assignment

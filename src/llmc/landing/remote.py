@@ -6,15 +6,15 @@ has not landed by then never will.
 
 from typing import assert_never
 
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError, ToolFailed, Unreachable
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.landing import fast_forward, ways
+from llmc.records.landing_entry import Entry
 from llmc.repo import fence, git, handed_work, lfs, provision
 from llmc.repo.project import Project
 from llmc.repo.rules.fence import (
     Declined,
-    Entry,
     Landed,
     NotFastForward,
     Outcome,
@@ -23,7 +23,7 @@ from llmc.repo.rules.fence import (
     earlier_commits,
     newest_standing,
 )
-from llmc.repo.shared import Shared, Unreachable, shared_of
+from llmc.repo.shared import Shared, shared_of
 
 #: how often the fence alone may move while one commit lands
 TRIES = 20
@@ -126,7 +126,7 @@ class RemoteLanding:
                 assert_never(outcome)
 
     def _waits(self, offer: ways.Offer, why: str) -> ways.Waits:
-        return ways.Waits(offer.commit, f"the remote: {why}")
+        return ways.Waits(offer.commit, f"an answer: {why}")
 
 
 def take_over(project: Project, task: TaskKey, claim: str) -> str:

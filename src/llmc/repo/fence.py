@@ -10,7 +10,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from llmc.base.errors import LlmcError, Refused, ToolFailed
+from llmc.base.errors import LlmcError, Refused, ToolFailed, Unreachable
 from llmc.base.faults import step as fault_step
 from llmc.base.text import pattern
 from llmc.repo import git
@@ -23,7 +23,6 @@ from llmc.repo.rules.fence import (
     answer,
     outcome_of,
 )
-from llmc.repo.shared import Unreachable
 
 #: the fence at the last fetch
 _SEEN = "refs/llmc/seen-fence"

@@ -23,7 +23,7 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
-from llmc.repo import clone_guard, git
+from llmc.repo import clone_guard, git, shared
 from llmc.repo.shared import shared_of
 
 
@@ -73,8 +73,8 @@ class Project(Struct, frozen=True):
     @property
     def upstream(self) -> str:
         """Where accepted work lands: the source, or the remote that a fleet shares."""
-        shared = shared_of(self.root)
-        return shared.remote.address if shared else self.source
+        found = shared_of(self.root)
+        return found.remote.address if found else self.source
 
     @property
     def lands_elsewhere(self) -> bool:
@@ -145,7 +145,26 @@ class Project(Struct, frozen=True):
 
 def open_project(explicit_root: str | None) -> Project:
     root = locate_root(explicit_root)
-    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+    return opened(root, load_config(root.config))
+
+
+def opened(root: Root, config: Config) -> Project:
+    """A root with its configuration; if it is in a fleet, its work lands where the fleet's does."""
+    if config.fleet.database:
+        shared.fleets[str(root.path)] = _in_fleet(config)
+    return Project(root, config, Store(root), Tmux(root.tmux_server))
+
+
+def _in_fleet(config: Config) -> shared.Shared:
+    from llmc.fleet.database import open_database  # most roots work alone
+    from llmc.fleet.landings import Landings
+    from llmc.repo.rules.fence import Remote
+
+    fleet = config.fleet
+    address = urls.split(os.path.expanduser(fleet.remote or config.repo.source)).address
+    remote = Remote(address, config.repo.default_branch, fleet.fence_ref)
+    ledger = Landings(open_database(fleet.database), f"{address} {remote.head}", fleet.lease_secs)
+    return shared.Shared(remote, ledger)
 
 
 def for_overseer(project: Project) -> Project:

@@ -100,7 +100,7 @@ def _allows_the_branch(root: Path, remote: Remote, mine: str, tip: str, reason: 
     if said.unsent:
         return  # the branch moved meanwhile: others push to it
     if said.refused.get(remote.head, "") != reason:
-        hint = "Allow this user to push to the branch, or land on another one: repo.default_branch."
+        hint = "Allow this user to push to the branch, or use a remote that does: llmc config set fleet.remote URL"
         raise NotUsable(remote, f"the branch {remote.branch} is protected", said.text, hint=hint)
 
 

@@ -14,7 +14,6 @@ from llmc.base import urls
 from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.base.files import explain, private_dir, write_atomic
 from llmc.base.names import WorkerName
-from llmc.base.tmux import Tmux
 from llmc.config import trust
 from llmc.config.load import load_config
 from llmc.config.model import Worker
@@ -25,7 +24,7 @@ from llmc.config.suggest import LOOKED_AT, Suggestion, suggested_check, task_lis
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, provision
-from llmc.repo.project import Project
+from llmc.repo.project import Project, opened
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 
 
@@ -284,4 +283,4 @@ def _is_taken(path: Path) -> bool:
 
 
 def new_project(root: Root) -> Project:
-    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+    return opened(root, load_config(root.config))

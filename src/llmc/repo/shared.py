@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import TaskKey
 from llmc.config.paths import Root
 
 if TYPE_CHECKING:
-    from llmc.repo.rules.fence import Entry, Remote
-
-
-class ClaimLost(Refused):
-    """Another machine holds the task now; nothing landed."""
-
-
-class Unreachable(LlmcError):
-    """What the machines share does not answer: nothing starts and nothing lands until it does."""
+    from llmc.records.landing_entry import Entry
+    from llmc.repo.rules.fence import Remote
 
 
 class Ledger(Protocol):

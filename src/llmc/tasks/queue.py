@@ -28,7 +28,6 @@ from llmc.tasks.rules.claims import (
     still_at_it,
 )
 from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
-from llmc.tasks.source import StaleClaim as StaleClaim
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.worker_tasks import Origins, show_made
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import NotFound, UsageError
+from llmc.base.errors import ClaimLost, NotFound, UsageError
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
@@ -26,7 +26,7 @@ from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
 from llmc.repo.project import Project
 from llmc.tasks.rules import claims
-from llmc.tasks.source import StaleClaim, TaskSource
+from llmc.tasks.source import TaskSource
 
 if TYPE_CHECKING:
     from llmc.fleet.database import Rows
@@ -336,8 +336,8 @@ class SharedTasks(TaskSource):
 
         self._db.do(work)
 
-    def _stale(self, claim: Claim) -> StaleClaim:
-        return StaleClaim(
+    def _stale(self, claim: Claim) -> ClaimLost:
+        return ClaimLost(
             f"{claim.worker} no longer has task {claim.task.id}: its lease ran out",
             hint=f"To see who has it: llmc tasks show {claim.task.id}",
         )

@@ -8,16 +8,11 @@ fleet's database (tasks/shared.py).
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from llmc.base.errors import Refused
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.model import Auto
 from llmc.records.books import Action, Books, Claim
 from llmc.records.task import Changes, Edit, Listing, Task, Unreadable
 from llmc.repo.project import Project
-
-
-class StaleClaim(Refused):
-    """The claim has ended, and another worker may have the task."""
 
 
 class Watching(Protocol):
@@ -110,7 +105,7 @@ class TaskSource(Protocol):
     def about_to_land(self, claim: Claim, commit: str) -> None:
         """Record the commit before it lands: if the state is lost, the task is not done twice.
 
-        Raises StaleClaim if the claim has run out; then the commit must not land.
+        Raises ClaimLost if the claim has run out; then the commit must not land.
         """
         ...
 

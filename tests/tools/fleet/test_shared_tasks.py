@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from llmc.base.errors import ClaimLost
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet.database import Database
 from llmc.fleet.nodes import Membership
@@ -17,7 +18,6 @@ from llmc.records.task import Task, TaskStatus
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft, new_task
 from llmc.tasks.shared import SharedTasks
-from llmc.tasks.source import StaleClaim
 from tests.support.goal_records import GOAL, full_change
 from tests.support.shared_tasks import OpenShared
 
@@ -63,9 +63,9 @@ def test_a_stale_holder_changes_nothing(open_shared: OpenShared, database: str) 
     took(one, "auto-2")  # the node is back, and has another task
     assert int(current.id) > int(stale.id)
     assert not one.renew(stale.id)
-    with pytest.raises(StaleClaim, match="its lease ran out"):
+    with pytest.raises(ClaimLost, match="its lease ran out"):
         one.about_to_land(stale, "c0ffee")
-    with pytest.raises(StaleClaim):
+    with pytest.raises(ClaimLost):
         one.finish(stale, "c0ffee")
     one.release(stale, "it fails", cause="task", counts=True)
     one.release(stale, "too expensive", hold="parked")
@@ -94,7 +94,7 @@ def test_an_end_is_told_twice(open_shared: OpenShared) -> None:
     source.finish(claim, "c0ffee")
     source.finish(claim, "c0ffee")
     assert source.books().landed_as("c0ffee") == key
-    with pytest.raises(StaleClaim):
+    with pytest.raises(ClaimLost):
         source.finish(claim, "beef")
 
 

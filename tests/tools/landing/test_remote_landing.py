@@ -12,17 +12,18 @@ from msgspec.structs import replace
 
 from llmc.attention import raising
 from llmc.auto import handover
-from llmc.base.errors import LlmcError, NotFound
+from llmc.base.errors import ClaimLost, LlmcError, NotFound, Unreachable
 from llmc.landing import accept_journal, remote, undo
 from llmc.landing.accept import accept
 from llmc.landing.fast_forward import SourceBusy
+from llmc.records.landing_entry import Entry
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work, shared
-from llmc.repo.rules.fence import Entry, Outcome, Remote, Seen
-from llmc.repo.shared import ClaimLost, Unreachable
+from llmc.repo.rules.fence import Outcome, Remote, Seen
 from llmc.tasks.source import source_of
 from tests.support.file_ledger import FileLedger
 from tests.support.fleet import in_soak
+from tests.support.ledgers import AnyLedger, PostgresLedger
 from tests.support.nodes import WORKER, Node, task
 from tests.support.remotes import BareRemote
 from tests.support.waiting import wait_until
@@ -44,19 +45,24 @@ def bare(tmp_path: Path) -> BareRemote:
     return BareRemote(tmp_path / "remote.git")
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> FileLedger:
-    (tmp_path / "database").mkdir()
-    return FileLedger(tmp_path / "database/ledger.json")
+@pytest.fixture(params=["file", "postgres"])
+def ledger(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AnyLedger]:
+    if request.param == "postgres":
+        made = PostgresLedger(request.getfixturevalue("database"))
+        yield made
+        made.close()
+    else:
+        (tmp_path / "database").mkdir()
+        yield FileLedger(tmp_path / "database/ledger.json")
 
 
 @pytest.fixture
-def one(bare: BareRemote, ledger: FileLedger, tmp_path: Path) -> Node:
+def one(bare: BareRemote, ledger: AnyLedger, tmp_path: Path) -> Node:
     return Node(tmp_path / "one", bare, ledger)
 
 
 @pytest.fixture
-def other(bare: BareRemote, ledger: FileLedger, tmp_path: Path) -> Node:
+def other(bare: BareRemote, ledger: AnyLedger, tmp_path: Path) -> Node:
     return Node(tmp_path / "other", bare, ledger)
 
 
@@ -215,17 +221,17 @@ def test_the_fence_is_read_before_the_token_is_checked(
 ) -> None:
     """The other way round, what is taken over between the two lands after all. Break: look after `_enter`."""
     one.work("By one", task(1))
-    enter = FileLedger.enter
+    enter = one.ledger.enter
     slept: list[bool] = []
 
-    def then_sleep(self: FileLedger, entry: Entry) -> None:
-        enter(self, entry)
+    def then_sleep(entry: Entry) -> None:
+        enter(entry)
         if not slept:
             slept.append(True)
             claim = other.ledger.claim(task(1))
             assert remote.take_over(other.project, task(1), claim) == ""
 
-    monkeypatch.setattr(FileLedger, "enter", then_sleep)
+    monkeypatch.setattr(one.ledger, "enter", then_sleep)
     with pytest.raises(ClaimLost):
         one.accept()
     assert bare.log() == [FIRST]
@@ -326,18 +332,18 @@ def test_an_accept_that_waits_loses_its_claim(bare: BareRemote, one: Node, other
 def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: push without the entry."""
     one.work("One", task(1))
-    away = one.ledger.path.parent.rename(one.ledger.path.parent.with_name("away"))
-    with pytest.raises(Unreachable):
+    with one.ledger.gone(), pytest.raises(Unreachable):
         one.accept()
     assert one.step() == "merge", "it goes on from there"
-    away.rename(one.ledger.path.parent)
+    enter = one.ledger.enter
 
-    def gone(self: FileLedger, entry: Entry) -> None:
-        raise Unreachable("the ledger does not answer")
+    def not_now(entry: Entry) -> None:
+        with one.ledger.gone():
+            enter(entry)
 
     with monkeypatch.context() as later:
-        later.setattr(FileLedger, "enter", gone)
-        with pytest.raises(accept_journal.Waiting, match="ledger does not answer"):
+        later.setattr(one.ledger, "enter", not_now)
+        with pytest.raises(accept_journal.Waiting, match="does not answer"):
             one.accept()
     assert bare.log() == [FIRST]
     one.accept()

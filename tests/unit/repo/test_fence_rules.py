@@ -2,9 +2,9 @@
 
 import pytest
 
+from llmc.records.landing_entry import Entry
 from llmc.repo.rules.fence import (
     Declined,
-    Entry,
     Landed,
     NotFastForward,
     Outcome,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from llmc.base.names import TaskKey
+from llmc.records.landing_entry import Entry
 
 #: how long one git command may talk to the remote
 LIMIT_S = 120.0
@@ -50,22 +50,6 @@ class Seen(Struct, frozen=True):
 
     tip: str
     fence: str
-
-
-class Entry(Struct, frozen=True):
-    """A commit that may land, written before it is pushed."""
-
-    commit: str
-    worker: str
-    #: None for work without a task: nobody else can hold it
-    task: TaskKey | None = None
-    #: of the claim: a later holder of the task has a higher one
-    token: int = 0
-    prompt: str = ""
-    #: the commit that this one reverts
-    reverts: str = ""
-    #: by the ledger's clock, which sets it
-    at_unix: float = 0.0
 
 
 class Landed(Struct, frozen=True):

@@ -1,0 +1,69 @@
+"""The ledger of landings in PostgreSQL, with what a test does to it; and what such a ledger has in common with others."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import psycopg
+
+from llmc.base.names import TaskKey
+from llmc.fleet.database import Database
+from llmc.fleet.landings import Landings
+from llmc.repo.shared import Ledger
+
+NOWHERE = "postgresql://nobody@/none?host=/nonexistent"
+_CLAIM = """
+insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata, claim, node)
+values (%(list)s, %(id)s, 0, '', '', 'in_progress', 0, '', '{}', nextval('llmc.fence'), 'test')
+on conflict (list, id) do update set claim = excluded.claim returning claim"""
+
+
+class AnyLedger(Ledger, Protocol):
+    def claim(self, task: TaskKey) -> str:
+        """Give a task to a new holder, as the queue of a fleet does."""
+        ...
+
+    def gone(self) -> AbstractContextManager[None]:
+        """It does not answer meanwhile."""
+        ...
+
+    def in_child(self) -> None:
+        """In a process that was forked: share no connection with its parent."""
+        ...
+
+
+class PostgresLedger(Landings):
+    def __init__(self, url: str, lease_s: float = 60) -> None:
+        self.url = url
+        self.lease_s = lease_s
+        Database(url).migrate()
+        super().__init__(Database(url), "the remote", lease_s)
+
+    def claim(self, task: TaskKey) -> str:
+        with psycopg.connect(self.url) as db:
+            row = db.execute(_CLAIM, {"list": task.list, "id": task.id}).fetchone()
+            assert row is not None
+            return str(row[0])
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        here, self._db = self._db, Database(NOWHERE)
+        try:
+            yield
+        finally:
+            self._db = here
+
+    def in_child(self) -> None:
+        self._db = Database(self.url)
+
+    @contextmanager
+    def other(self) -> "Iterator[PostgresLedger]":
+        """The same ledger, as another process has it."""
+        made = PostgresLedger(self.url, self.lease_s)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def close(self) -> None:
+        self._db.close()
