@@ -36,6 +36,7 @@ def all_done(database: str) -> bool:
     return set(states(database).values()) == {"completed"}
 
 
+@pytest.mark.soak
 def test_two_nodes_work_off_one_queue(database: str) -> None:
     """Break: claim without the lock on the row; or order by anything but the graph."""
     dice = random.Random(1)
@@ -86,6 +87,7 @@ def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
         }
 
 
+@pytest.mark.soak
 def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
     """Break: let a holder land without asking for its token."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
@@ -207,6 +209,7 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
         in_root(one, "down")
 
 
+@pytest.mark.soak
 def test_what_needs_a_person_is_seen_from_every_node(database: str) -> None:
     """Break: show the attention list of this node only."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
@@ -228,6 +231,7 @@ def attention(node: Fleet) -> list[dict[str, str]]:
     return list(node.llmc("status", "--json", cwd=node.root).json["attention"])
 
 
+@pytest.mark.soak
 def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str) -> None:
     with fleet_of(("one", "two"), database) as nodes:
         one, two = nodes.values()
@@ -243,6 +247,7 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
         in_root(two, "fleet", "leave", "one")
 
 
+@pytest.mark.soak
 def test_a_goal_is_driven_by_one_node_and_worked_on_by_all(database: str) -> None:
     """Break: let every node drive the goals; or forget the goals of a node that is gone."""
     with fleet_of(("one", "two"), database, **goals.QUICK, **{"fleet.lease_secs": "3"}) as nodes:
@@ -277,6 +282,7 @@ def drivers(database: str) -> list[str]:
     return [node for (node,) in rows]
 
 
+@pytest.mark.soak
 def test_a_limit_stops_all_nodes(database: str) -> None:
     """Break: go on while the account waits for its limit to end."""
     config = {"fleet.lease_secs": "2", "auto.limit_backoff_secs": "6"}

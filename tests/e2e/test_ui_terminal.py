@@ -59,7 +59,9 @@ def test_any_bytes_are_keys_or_text(screen: Open) -> None:
     ui.sees_no("message to adam")
 
     ui.press("m")
-    ui.sees("message to adam")
+    ui.sees("message to adam", "three")  # it was not sent
+    ui.press("C-u", "BSpace", "C-u", "BSpace", "C-u")
+    ui.sees_no("three")
     ui.send(b"\x1b[200~aa\x1b[31mbb\r\nc\tc\rdd\x1b[15~\x1bq\x03ee\x1b[201~")
     shown = ui.sees("message to adam", "aabb", "dd^[[15~^[q^Cee").splitlines()
     assert [line.split() for line in shown[-3:]] == [["aabb"], ["c", "c"], ["dd^[[15~^[q^Cee"]]

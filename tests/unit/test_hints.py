@@ -62,7 +62,7 @@ def test_what_starts_the_daemon_gives_the_terminal_back_wherever_it_is_named() -
 
 
 #: a command line ends where the quote does; without quotes at punctuation, or where another begins
-QUOTED = re.compile(r"[`'](llmc(?: [^`]*?)?)[`'](?!\w)")
+QUOTED = re.compile(r"([`'])(llmc(?: [^`]*?)?)\1(?!\w)")
 BARE = re.compile(
     r"(?<![\w`'/.-])llmc (?:[^,;:()`\n]|`[^`]*`)*?(?=[,;:()`\n]|[.] |[.]$| && | or | and |   |$)"
 )
@@ -71,7 +71,7 @@ ARGUMENT = re.compile(rf"-|[A-Z]{{2,}}|.*{FILLED}|[\"'.]|\d|\w+[.=]\w+|adam$")
 
 
 def command_lines(said: str) -> Iterator[list[str]]:
-    for line in QUOTED.findall(said):
+    for _, line in QUOTED.findall(said):
         yield shlex.split(line.replace("...", ""))
     for line in BARE.findall(QUOTED.sub("", said)):
         yield _without_prose(re.sub(r"[\"']|[.]{2,3}", "", line).split())

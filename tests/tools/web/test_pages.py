@@ -243,10 +243,10 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
         assert faults(web.get("/roots").text) == []
         assert address in [one["href"] for tag, one in every.tags if tag == "a"]
         assert (
-            every.text.count("2 idle") == 3
+            every.text.count("2 offline") == 3
         )  # of this root in the head of the page, and of both in the list
         assert "llmc --root '/a b' web" in every.text
-        assert "2 idle" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
+        assert "2 offline" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
         other = web.get(address)
         assert (other.status_code, faults(other.text)) == (200, [])
         links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}

@@ -125,7 +125,7 @@ def test_json_is_taken_too_and_its_problems_name_lines() -> None:
         f"line {blank}: $.phases[0].tasks[1].acceptance[1]: must not be blank",
         f'line {second}: $.phases[1]: unknown key "colour"',
     ]
-    assert problems(text[:-1])[0].startswith("line 1: $: not valid JSON")
+    assert problems(text[:-1])[0].startswith("line 1: $: the text is not valid JSON")
 
 
 @given(plans(most=3), st.sampled_from([None, 1, "\t"]))
