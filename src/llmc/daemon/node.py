@@ -70,7 +70,9 @@ class Node:
         except LlmcError as error:
             self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
         except Exception:
-            self._log.exception("bug in the heartbeat of the node", extra={"action": "beat_failed", "cause": "bug"})
+            self._log.exception(
+                "bug in the heartbeat of the node", extra={"action": "beat_failed", "cause": "bug"}
+            )
         finally:
             self._is_beating = False
 
