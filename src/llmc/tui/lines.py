@@ -36,6 +36,9 @@ class Lines(ScrollView):
         self._count = 0
         self._draw: Drawing = lambda index, width: Text()
         self._made: dict[tuple[int, int], Strip] = {}
+        self._height = 0
+        #: its last lines were asked for: they stay in sight when the size changes
+        self._opened_at_end = False
 
     def show(self, count: int, draw: Drawing) -> None:
         """Show these lines; the place that is scrolled to stays."""
@@ -57,6 +60,7 @@ class Lines(ScrollView):
 
     def begin_at(self, index: int) -> None:
         """Scroll so that a line is the first, or the last lines are seen if fewer follow."""
+        self._opened_at_end = index >= self._count - self.size.height
         self._go_to(min(index, self._count - self.size.height))
 
     def _go_to(self, top: int) -> None:
@@ -85,7 +89,11 @@ class Lines(ScrollView):
 
     def on_resize(self, event: events.Resize) -> None:
         self._made.clear()
+        was_at_end = round(self.scroll_offset.y) + self._height >= self._count
+        self._height = event.size.height
         self.virtual_size = Size(self.size.width, self._count)
+        if self._opened_at_end and was_at_end:
+            self._go_to(self._count - self._height)
         self.post_message(self.Resized())
 
     def on_click(self, event: events.Click) -> None:
