@@ -7,6 +7,7 @@ from datetime import timedelta
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+from llmc.base import clock
 from llmc.base.clock import monotonic
 from llmc.base.errors import ClaimLost, LlmcError, LockTimeout
 from llmc.base.names import TaskId, TaskKey
@@ -74,7 +75,8 @@ class Landings:
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
-        ticket = self._wait(timeout_s)
+        with clock.waiting(timeout_s):
+            ticket = self._wait(timeout_s)
         over = threading.Event()
         shows = threading.Thread(target=self._show, args=(ticket, over), daemon=True, name="turn")
         shows.start()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from llmc.base import clock
 from llmc.base.errors import ClaimLost, LockTimeout, Unreachable
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import landings
@@ -107,6 +108,23 @@ def test_one_at_a_time_has_the_turn_first_come_first_served(ledger: PostgresLedg
         thread.join()
     assert order == [0, 1, 2, 3]
     assert tickets(ledger) == 0
+
+
+def test_a_lane_that_waits_for_its_turn_is_not_stuck(ledger: PostgresLedger) -> None:
+    """Break: wait without saying so; the daemon would be restarted while another node lands."""
+    found: list[str | None] = []
+
+    def land() -> None:
+        with clock.watched("lane w1", "root"), ledger.other() as own, own.turn(60):
+            found.append(None)
+
+    with ledger.turn(1):
+        lane = threading.Thread(target=land)
+        lane.start()
+        wait_until(lambda: tickets(ledger) == 2)
+        found.append(clock.stuck(0.0, "root"))
+    lane.join()
+    assert found == [None, None]
 
 
 def tickets(ledger: PostgresLedger) -> int:
