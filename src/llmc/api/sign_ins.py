@@ -99,7 +99,7 @@ class SignIns:
         wanted, now = _hash(secret), now_unix()
         used = False
         if not any(link.hash == wanted for link in self._read().links):
-            return None  # whoever guesses takes no lock and writes no file
+            return None  # a guess takes no lock and writes no file
 
         def use(file: _File) -> _File:
             nonlocal used

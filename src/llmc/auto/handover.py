@@ -44,7 +44,7 @@ def complete_landed(project: Project, source: TaskSource, claim: Claim, commit: 
 
 
 def unfinished_work(project: Project, task: TaskKey) -> str:
-    """For the prompt of a task: where an earlier holder left its work; "" if there is none, or nobody can tell."""
+    """For the prompt of a task: where an earlier holder left its work; "" if there is none or the remote does not say."""
     shared = shared_of(project.root)
     if shared is None:
         return ""

@@ -37,7 +37,7 @@ TIMES = 5
 
 
 class DatabaseGone(Unreachable, LockTimeout):
-    """The database does not answer. Like a lock that somebody has: what waits for it goes on by itself."""
+    """The database does not answer. As with a lock that is taken, what waits for it goes on by itself."""
 
     exit_code = Exit.FAILED
 
@@ -274,7 +274,7 @@ class Listening:
         try:
             self._db = database.connect()
             self._db.execute(f"listen {statements.CHANNEL}")
-            # Of our own: the driver closes its socket when the server is gone, while somebody waits for it.
+            # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
             self._fd = os.dup(self._db.fileno())
         except DatabaseGone:
             self._fd = os.eventfd(0, os.EFD_CLOEXEC)

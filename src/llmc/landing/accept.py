@@ -540,10 +540,16 @@ class _Pipeline:
 
     def complete(self) -> AcceptJournal:
         """Complete the task before anything else happens to its worker, so that it is not claimed again."""
-        assert self.record.assignment is not None
         from llmc.tasks import queue
 
-        queue.complete_for(self.project, self.name, self.record.assignment, self.journal.squash)
+        if self.record.assignment is None:  # let go before a crash
+            return self.journal
+        try:
+            queue.complete_for(self.project, self.name, self.record.assignment, self.journal.squash)
+        except ClaimLost:
+            # All of its changes are on the branch, by this node or by the next holder, who completes the task.
+            with self.project.store.transaction() as tx:
+                self.record = tx.update(self.name, assignment=None)
         return self.journal
 
     def reset(self) -> AcceptJournal:

@@ -10,7 +10,7 @@ class Entry(Struct, frozen=True):
 
     commit: str
     worker: str
-    #: None for work without a task: nobody else can hold it
+    #: None for work without a task: no other node can hold it
     task: TaskKey | None = None
     #: of the claim: a later holder of the task has a higher one
     token: int = 0

@@ -80,7 +80,7 @@ def fetch_seen(root: Path, remote: Remote) -> None:
         except ToolFailed:
             if look(root, remote).fence:
                 raise
-            move(root, remote)  # nobody has landed here yet
+            move(root, remote)  # the first landing
             _fetch_both(root, remote)
     except ToolFailed as error:
         raise RemoteGone(remote, error.stderr or error.message) from error
@@ -123,7 +123,7 @@ def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str =
 def move(root: Path, remote: Remote) -> None:
     """Refuse every push that was prepared until now.
 
-    If somebody else moves the fence in between, that is as good: those pushes do not know the new value either.
+    If another node moves the fence in between, that is as good: those pushes do not know the new value either.
     """
     seen = look(root, remote)
     fresh = new_value(root, seen.tip)

@@ -1,7 +1,7 @@
 """Tasks in the fleet's database: rows with their claims, and the ledger of all nodes.
 
 A change of a task and its entry in the ledger are one transaction, so nothing is ever half done. A claim has a token and
-a lease; whoever holds another token changes nothing any more.
+a lease; a node with an older token can no longer change it.
 """
 
 import json
@@ -193,7 +193,7 @@ class SharedTasks(TaskSource):
         self._notify(rows, key)
 
     def _need(self, rows: "Rows", key: TaskKey, needed: Collection[str]) -> None:
-        """Lock what a task needs: whoever completes one of them finds the task, or the task finds it completed."""
+        """Lock what a task needs: a node that completes one of them finds the task, or the task finds it completed."""
         if needed:
             rows.execute(statements.LOCK_NEEDED, self._values(key, ids=sorted(needed)))
 

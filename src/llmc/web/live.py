@@ -31,6 +31,11 @@ ALIVE_S = 20.0
 FIRST_LOOK_S = 20.0
 
 
+def wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Waiter:
     """A stream that waits for a change of its topics."""
 
@@ -38,8 +43,7 @@ class Waiter:
         self.topics, self.future = topics, future
 
     def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        wake(self.future)
 
 
 class Live:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 
 from llmc.web.guard import Receive, Scope, Send, TooLarge
-from llmc.web.live import ALIVE, Live
+from llmc.web.live import ALIVE, Live, wake
 from llmc.web.pages import Page
 
 Make = Callable[[], Awaitable[dict[str, str]]]
@@ -147,11 +147,6 @@ class Stream:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         feed.raise_failure()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -26,21 +26,6 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> BareRemote:
-    return BareRemote(tmp_path / "remote.git")
-
-
-@pytest.fixture
-def one(bare: BareRemote, tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "one", bare.remote)
-
-
-@pytest.fixture
-def other(bare: BareRemote, tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "other", bare.remote)
-
-
-@pytest.fixture
 def server(bare: BareRemote) -> Iterator[GitDaemon]:
     with serving(bare.path.parent) as daemon:
         yield daemon

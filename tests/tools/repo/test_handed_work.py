@@ -13,21 +13,6 @@ TASK = TaskKey("plan/ä *", TaskId("7"))
 OTHER = TaskKey("plan/ä *", TaskId("8"))
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> BareRemote:
-    return BareRemote(tmp_path / "remote.git")
-
-
-@pytest.fixture
-def one(bare: BareRemote, tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "one", bare.remote)
-
-
-@pytest.fixture
-def other(bare: BareRemote, tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "other", bare.remote)
-
-
 def offer(machine: Machine, task: TaskKey, token: int, commit: str) -> bool:
     return handed_work.offer(machine.path, machine.remote, task, token, commit)
 

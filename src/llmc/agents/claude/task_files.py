@@ -242,7 +242,7 @@ class TaskFiles:
             return self._store(task_id, {"id": task_id, **fields})
 
     def put(self, task: Task) -> None:
-        """Write a task under its own id, into a list that nobody uses yet."""
+        """Write a task under its own id, into a list that is not used yet."""
         private_dir(self.directory)
         with self._ours(), self._clients(".lock.lock", "the task list"):
             fields = {key: value for key, value in _written(task).items() if key != "owner" or value}

@@ -1,7 +1,7 @@
 """A fenced push: what a remote has, and what became of a push, from what git said and what the remote has now. Pure.
 
 The branch and the fence move together or not at all. The fence gets a new value in each push, so a push that was prepared
-before somebody else moved the fence is refused.
+before another node moved the fence is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
