@@ -112,6 +112,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("0-001", "0-003", "0-008", "0-092", "4-105")
+@pytest.mark.soak
 def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     """Break: start auto workers with every daemon; let --until end a task that runs; end a person's agent with auto mode."""
     fleet = set_up(scripted)
@@ -145,6 +146,7 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     assert fleet.tmux("list-panes", "-a", "-F", "#{pane_pid}") == agent
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_held_does_not_keep_the_fleet_parked(scripted: Fleet) -> None:
     """Break: wait for a probe by a worker that a person has; nobody would work until they come back."""
     fleet = set_up(scripted, **{"auto.limit_backoff_secs": "3"})

@@ -28,6 +28,7 @@ def told(fleet: Fleet) -> dict[str | None, str]:
 
 
 @pytest.mark.req("5-009", "5-012")
+@pytest.mark.soak
 def test_a_task_is_asked_to_finish_and_then_stopped(scripted: Fleet) -> None:
     """Break: leave `spent` out of the situation; or let the task's own budget not win."""
     fleet = set_up(

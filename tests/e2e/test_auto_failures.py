@@ -173,6 +173,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     "4-103",
     "4-104",
 )
+@pytest.mark.soak
 def test_what_ends_it(scripted: Fleet) -> None:
     """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
     fleet = set_up(scripted, **{"auto.crash_backoff_secs": "60"})
@@ -302,6 +303,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("4-011", "4-066")
+@pytest.mark.soak
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
     or let one file that blocks, or fills the memory, be read. Or give out a label that is none; or leave a task
@@ -395,6 +397,7 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("0-056", "0-215", "0-223", "0-224")
+@pytest.mark.soak
 def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     """Break: go on without the hooks' socket, with a broken configuration, or for ever at a lock of a git that is gone."""
     fleet = set_up(scripted)
@@ -582,6 +585,7 @@ def hook(fleet: Fleet, worker: str, **payload: str) -> None:
 
 
 @pytest.mark.req("0-043", "4-064")
+@pytest.mark.soak
 def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None:
     """It is nobody's failure: no attempt counts, no task starts, the work waits and lands once the branch passes.
 

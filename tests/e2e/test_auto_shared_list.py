@@ -111,7 +111,8 @@ def test_a_thousand_claims_while_the_agent_changes_the_list(fleet: Fleet) -> Non
     share(fleet, 1000)
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("count", [6, 12])
 def test_two_daemons_on_one_list(scripted: Fleet, count: int) -> None:
     """Break: claim without the claim's id, so that auto-1 of one root takes the other's for its own."""
     other = Fleet("scripted")

@@ -38,7 +38,8 @@ def send(project: Project, text: str) -> Receipt:
 @pytest.mark.timeout(600)  # 200 real turns take two minutes on a quiet machine
 @pytest.mark.req("1-055", "1-058")
 @pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
-@pytest.mark.parametrize("count", [14, pytest.param(200, marks=pytest.mark.soak)])  # 14: one of each size
+@pytest.mark.soak
+@pytest.mark.parametrize("count", [14, 200])  # 14: one of each size
 def test_awkward_prompts_arrive_exactly_and_once(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -403,6 +403,7 @@ def rebuilt(fleet: Fleet, *args: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.req("1-125")
+@pytest.mark.soak
 def test_a_new_state_from_what_is_there(scripted: Fleet) -> None:
     """Break that fails it: take a worker's task for open after its accept; call a busy agent idle; lose the old file."""
     fleet = scripted

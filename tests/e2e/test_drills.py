@@ -95,6 +95,7 @@ def test_the_command(scripted: Fleet) -> None:
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
 
 
+@pytest.mark.soak
 def test_ctrl_c_leaves_nothing_running(scripted: Fleet) -> None:
     """Break: wait for the drill, or end it without its fleet."""
     env = {**scripted.env, "TMPDIR": str(scripted.dir)}

@@ -148,6 +148,7 @@ def started(node: Fleet, fault: str) -> None:
     del node.env["LLMC_FAULT"]
 
 
+@pytest.mark.soak
 def test_three_nodes_with_one_killed_and_one_asleep_land_each_task_once(database: str) -> None:
     """Break: push without the fence; enter without the token; take over without asking the ledger."""
     with fleet_of(("one", "two", "three"), database, **{"fleet.lease_secs": "2"}) as nodes:

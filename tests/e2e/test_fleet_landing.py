@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import auto
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.plans import auto_config
 from tests.support.remotes import BareRemote
 from tests.support.waiting import wait_until
@@ -98,7 +98,7 @@ def test_two_daemons_share_the_work_and_one_straight_history(machines: Machines)
     assert tip in [fleet.git("rev-parse", "HEAD") for fleet in machines.fleets]
 
 
-@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:after"])
+@pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after")])
 def test_a_daemon_that_was_killed_while_it_landed_goes_on(machines: Machines, kill: str) -> None:
     """Break: complete the task by what the machine remembers, not by what the remote has."""
     first, _ = machines.fleets
@@ -113,7 +113,7 @@ def test_a_daemon_that_was_killed_while_it_landed_goes_on(machines: Machines, ki
     assert first.git("rev-parse", "HEAD") == machines.bare.head("main")
 
 
-@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:after"])
+@pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after")])
 def test_the_task_of_a_machine_that_died_is_done_once(machines: Machines, kill: str) -> None:
     """Break: start what the next machine claims without asking what became of the one before."""
     first, second = machines.fleets

@@ -199,6 +199,7 @@ def _spend(fleet: Fleet, goal_id: str, cost: float) -> None:
 @pytest.mark.req(
     "3-023", "3-075", "3-044", "3-045", "3-097", "3-098", "3-114", "3-126", "3-136", "3-X1", "3-X11", "3-X29"
 )
+@pytest.mark.soak
 def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     """Break: leave GoalsLane out of the daemon; FOR_AGENTS with `work`; notices without `goal_asked`."""
     told = scripted.dir / "told"

@@ -129,6 +129,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
 
 
 @pytest.mark.req("7-030", "7-032", "7-033", "7-034")
+@pytest.mark.soak
 def test_logs_rotate_while_everything_goes_on(scripted: Fleet, follow: Follow) -> None:
     """What follows sees every line; sums and undo read rotated events. Break: no `_rotate_logs` in the daemon."""
     record = scripted.root / "logs/remediation_20261115T000000.txt"

@@ -214,6 +214,7 @@ def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: S
 
 
 @pytest.mark.req("0-115", "0-123", "0-155")
+@pytest.mark.soak
 def test_a_stall(scripted: Fleet, overseen: Start) -> None:
     """Break: remediate a stall, or reset no worker."""
     fleet = set_up(scripted, **{**QUICK, "overseer.stall_timeout_secs": "5"})
@@ -238,6 +239,7 @@ def test_a_stall(scripted: Fleet, overseen: Start) -> None:
 
 
 @pytest.mark.req("0-101", "0-106", "0-114", "0-163", "0-164")
+@pytest.mark.soak
 def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside one that runs."""
     fleet = set_up(scripted)

@@ -60,6 +60,7 @@ def starts_again(fleet: Fleet, *persons: Seat) -> Seat:
 
 
 @clients_in_soak
+@pytest.mark.soak
 def test_a_dead_pane_in_front_of_the_agent(fleet: Fleet) -> None:
     """Break: find the pane by its session in `panes.find`. The agent was called offline, and ended by the next `up`."""
     agent = ready(fleet)
@@ -304,6 +305,7 @@ def test_a_commit_at_the_moment_a_second_pane_ends(scripted: Fleet) -> None:
 
 
 @clients_in_soak
+@pytest.mark.soak
 def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
     """Break: call a pane without marks gone. `up` of the new version would end every agent of the old one.
 
@@ -331,6 +333,7 @@ def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
     assert shell.lives
 
 
+@pytest.mark.soak
 def test_an_agent_of_an_older_llmc_that_has_died(scripted: Fleet) -> None:
     """Break: let a shell that is left in the session count as the agent that was there."""
     agent, shells = ready(scripted), []
@@ -363,6 +366,7 @@ def as_before(fleet: Fleet, worker: str, agent: Seat) -> None:
 
 
 @clients_in_soak
+@pytest.mark.soak
 def test_an_agent_that_has_little_room(fleet: Fleet) -> None:
     """A person's terminal is small, and split: the agent has a third of it, and our text takes many lines there.
 

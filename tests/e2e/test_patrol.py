@@ -217,6 +217,7 @@ def _has_pending(fleet: Fleet) -> bool:
 
 
 @pytest.mark.req("2-024", "1-136", "2-016")
+@pytest.mark.soak
 def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     """Break: no rule stalled_rebase; no bell for an error; or a prompt, an abort or a reset after it.
 

@@ -215,7 +215,7 @@ def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("2-016", "2-023")
-@pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
+@pytest.mark.parametrize("what", ["nothing", *in_soak("markers committed", "quit")])
 def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
     does = {
@@ -370,9 +370,12 @@ def crashing() -> Iterator[Fleet]:
 
 #: after a step is before the next one, nearly: those are in `make soak`
 POINTS = [
-    *(f"rebase.{step}:before" for step in ("run", "record", "prompt")),
+    "rebase.record:before",
     "rebase.prompt:after",
-    *in_soak("rebase.persist:before", *(f"rebase.{step}:after" for step in ("persist", "run", "record"))),
+    *in_soak(
+        *(f"rebase.{step}:before" for step in ("persist", "run", "prompt")),
+        *(f"rebase.{step}:after" for step in ("persist", "run", "record")),
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from llmc.base.panes import Pane
 from llmc.repo.project import open_project
 from llmc.sessions import leftovers
-from tests.support.fleet import CLIENTS_IN_SOAK, NEW_CLIENT, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.mess import is_clean
 from tests.support.waiting import wait_until
 
@@ -32,7 +32,7 @@ def busy_with_a_queue(fleet: Fleet, count: int, *, marks: str) -> None:
         assert sent["outcome"] == "queued"
 
 
-@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -> None:
     """Break: interrupt the agent and believe its first idle moment; the client then sends what was queued."""

@@ -140,6 +140,7 @@ def test_auto_mode_waits_for_a_slow_landing_and_tells_the_worker_what_is_wanted(
     assert "Task 1" in fleet.log()
 
 
+@pytest.mark.soak
 def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fleet) -> None:
     """Break: look for landed work only; undo would revert the accept before the one that waits."""
     fleet = scripted.set_up("adam", "eve")

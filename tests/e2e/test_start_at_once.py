@@ -39,6 +39,7 @@ def test_two_callers_use_two_workers(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_as_many_callers_as_workers_and_one_more(scripted: Fleet, rounds: int) -> None:
     """Break: give up at a worker whose lock somebody has for a moment, or hand one worker to two callers."""
     scripted.set_up(*WORKERS)

@@ -39,6 +39,7 @@ def completed_words(fleet: Fleet, *words: str) -> list[str]:
 
 
 @pytest.mark.req("4-063")
+@pytest.mark.soak
 def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -> None:
     """Break: leave out `books.failures.pop` for "requeued" in books.fold; or release_task in workers/reset.py."""
     scripted.set_up(config=auto_config(scripted))

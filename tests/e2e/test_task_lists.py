@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo.project import open_project
 from llmc.tasks import task_orders
@@ -27,6 +29,7 @@ def edit(fleet: Fleet, number: int, **fields: Any) -> None:
     path.with_suffix(".new").rename(path)
 
 
+@pytest.mark.soak
 def test_a_new_list_has_the_numbers_of_an_old_one(scripted: Fleet) -> None:
     """Break: key the ledger by the number alone; the tasks of the new list are `completed` with no work done."""
     fleet = set_up(scripted)
@@ -96,6 +99,7 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
     assert books.completed == {"plan": {"1"}}
 
 
+@pytest.mark.soak
 def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) -> None:
     """One is done again, and one is left as it is. Break: let ClaudeTasks.settle rewrite every file that the ledger
     knows as completed."""

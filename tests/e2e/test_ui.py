@@ -451,6 +451,7 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
     """Break: read the lines from the worktree of the source, where the change is not."""
     fleet.plant({"long.txt": "".join(f"line {number}\n" for number in range(1, 41))})
@@ -538,6 +539,7 @@ def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> 
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open) -> None:
     """Break: take every worker that waits for the user for one that asks a question."""
     fleet.set_up("adam")
@@ -554,6 +556,7 @@ def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
     """Break: count what the filter hides, or an offline worker as idle."""
     fleet.set_up("adam", "baker")
@@ -591,6 +594,7 @@ def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, scre
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_news_do_not_cover_the_last_result(fleet: Fleet, screen: Open) -> None:
     """Break: show the news above the line of the last result."""
     fleet.set_up("adam", "baker")

@@ -65,6 +65,7 @@ def fail_then_fix_then_land(fleet: Fleet, break_it: str, fix_it: str, named: str
     fleet.llmc("accept", "adam", timeout=300)
 
 
+@pytest.mark.soak
 def test_a_tree_without_gitignore_is_checked_by_its_own_tests(scripted: Fleet) -> None:
     """Break: `repo.validate_in = "worktree"` in what follows: __pycache__ is taken for the agent's, and lands."""
     fill(scripted.source, 100)

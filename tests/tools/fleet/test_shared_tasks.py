@@ -18,6 +18,7 @@ from llmc.records.task import Task, TaskStatus
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft, new_task
 from llmc.tasks.shared import SharedTasks
+from tests.support.fleet import in_soak
 from tests.support.goal_records import GOAL, full_change
 from tests.support.shared_tasks import OpenShared
 
@@ -215,7 +216,7 @@ def test_no_task_waits_for_what_completes_while_it_is_added(open_shared: OpenSha
     assert set(waits(database).values()) == {0}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *in_soak(1, 2)])
 def test_two_nodes_work_off_a_graph_each_task_once(open_shared: OpenShared, database: str, seed: int) -> None:
     """Break: claim without `for update`; or forget to count a dependency down."""
     chance = random.Random(seed)

@@ -65,6 +65,7 @@ def saying(folder: Path, *answers: Any) -> str:
 
 @pytest.mark.real_client
 @pytest.mark.req("3-065", "3-078", "3-083")
+@pytest.mark.soak
 def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi, tmp_path: Path) -> None:
     """A plan of the right shape with a circle in it, then the corrected one; what it cost and who made it are known, it
     could only read, and it left no conversation behind. An API that refuses is a result.

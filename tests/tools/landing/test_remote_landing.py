@@ -45,7 +45,7 @@ def bare(tmp_path: Path) -> BareRemote:
     return BareRemote(tmp_path / "remote.git")
 
 
-@pytest.fixture(params=["file", "postgres"])
+@pytest.fixture(params=["postgres", *in_soak("file")])
 def ledger(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AnyLedger]:
     if request.param == "postgres":
         made = PostgresLedger(request.getfixturevalue("database"))
