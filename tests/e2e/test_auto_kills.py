@@ -58,7 +58,7 @@ POINTS = [
 ]
 FAULTS = [f"{point}:{side}" for point in POINTS for side in ("before", "after")]
 #: each point once, before or after in turns
-SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerate(POINTS[::2])]
+SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerate(POINTS)]
 
 
 @pytest.mark.req("0-004", "0-048", "4-042", "4-065")

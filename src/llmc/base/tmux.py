@@ -104,13 +104,17 @@ class Tmux(Struct, frozen=True):
         return found
 
     def _list_panes(self) -> Panes | Unknown:
+        answers: list[proc.Done] = []
+
+        def has_settled() -> bool:
+            answers.append(self.run("list-panes", "-a", "-F", FORMAT, check=False))
+            return answers[-1].ok or not _SERVER_LEAVES.search(answers[-1].stderr)
+
         try:
-            for _ in range(_TRIES):
-                done = self.run("list-panes", "-a", "-F", FORMAT, check=False)
-                if done.ok or not _SERVER_LEAVES.search(done.stderr):
-                    break
+            processes.wait_until(has_settled, LEAVING_S)
         except ToolFailed as error:
             return Unknown(error.message)
+        done = answers[-1]
         if done.ok:
             return parse(done.stdout.splitlines())
         if _NO_SERVER.search(done.stderr):

@@ -296,6 +296,17 @@ def test_a_server_that_is_just_ending_is_waited_for(
     assert not pane_of(tmux, ONE).dead
 
 
+def test_a_server_that_takes_its_time_to_end_is_waited_for(
+    tmux: Tmux, fake: Callable[[str], None], short_dir: Path
+) -> None:
+    """Break: ask a few times without a pause; `down` then leaves the server's socket behind."""
+    start(tmux, ONE, "/", SLEEP)
+    real, asked = shutil.which("tmux"), short_dir / "asked"
+    asked.touch()
+    fake(f"[ $(wc -l <{asked}) -ge 9 ] && exec {real} \"$@\"; echo >>{asked}; echo 'lost server' >&2; exit 1")
+    assert not pane_of(tmux, ONE).dead
+
+
 def test_the_hook_belongs_to_its_session(tmux: Tmux, short_dir: Path) -> None:
     start(tmux, ONE, "/", ["cat", "-"], touching(str(short_dir / "one")))
     start(tmux, TEN, "/", ["cat", "-"], touching(str(short_dir / "ten")))
