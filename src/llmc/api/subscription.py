@@ -350,7 +350,7 @@ def _said(error: Exception) -> str:
     if isinstance(error, LlmcError):
         return error.message
     if isinstance(error, seeing.Unreadable):
-        return "state.json cannot be read"
+        return "cannot read state.json"
     return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
 
 

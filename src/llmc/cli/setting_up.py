@@ -242,7 +242,7 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
     for one in work:
         say(f"not landed: {one.what} -> {one.save}")
     if kept:
-        say("--yes would save unlanded work next to the root")
+        say(f"would save unlanded work in {kept}")
     for what in left:
         say(f"would keep: {what}")
 

@@ -51,10 +51,10 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     body = [_spent_cells(key, one, total) for key, one in (*spent.items(), ("total", total))]
     _print_table([head, *body])
     for model in total.unpriced:
-        key = shlex.quote(join_key(["prices", model, "input"]))
+        keys = (shlex.quote(join_key(["prices", model, one])) for one in ("input", "output"))
         note(
-            f"no price for {model}; run `llmc prices update FILE|URL`, or set its input and output prices "
-            f"in dollars per million tokens: llmc config set {key} N"
+            f"no price for {model}; run `llmc prices update FILE|URL`, or set its prices per million tokens in dollars: "
+            + "; ".join(f"llmc config set {key} N" for key in keys)
         )
     if used.complaint:
         note(used.complaint)

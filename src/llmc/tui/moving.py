@@ -183,7 +183,7 @@ class Moving(Frame):
             self.exit(root)
             return
         question = f"llmc {self.running[0]} is still running. Stop it and leave?"
-        self._ask(question, "leave", "Esc waits for it", lambda: self.exit(root))
+        self._ask(question, "leave", "cancel to let the command finish", lambda: self.exit(root))
 
     def do_leave(self) -> None:
         self.exit(None)

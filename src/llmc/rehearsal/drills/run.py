@@ -29,7 +29,8 @@ END_S = 90.0
 POLL_S = 0.05
 SMALL_DISK = "48m"
 _SAID = "report"
-_HUMAN_EXITS = {10: "failure spiral", 11: "manual intervention requested", 12: "manual fix required"}
+#: a supervisor that needs a person: failure spiral, manual intervention requested, manual fix required
+_HUMAN_EXITS = (10, 11, 12)
 
 
 class _Running(Struct, frozen=True):
