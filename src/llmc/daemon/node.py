@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -16,6 +17,7 @@ from llmc.fleet import nodes
 from llmc.fleet.database import DatabaseGone
 from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import Need, beat_s
+from llmc.landing import post_accept
 from llmc.records.state import State
 from llmc.records.worker import Cause, Spent, Tokens
 from llmc.repo.project import Project, agent_for
@@ -23,6 +25,8 @@ from llmc.tasks.shared import open_shared
 
 #: the attention item while the database does not answer
 DATABASE = "fleet:database"
+#: and while nothing lands, because no node can run the command of one that died
+COMMAND = "fleet:post_accept"
 
 
 class Node:
@@ -33,6 +37,7 @@ class Node:
         log: logging.Logger,
         threads: ThreadPoolExecutor,
         heard_again: Callable[[], None],
+        run_post_accepts: Callable[[], None],
     ) -> None:
         """`heard_again`: the database answers again, so what was not heard in between has to be looked for."""
         self._project = project
@@ -49,6 +54,9 @@ class Node:
         self._follows = 0.0
         self._is_beating = False
         self._next = 0.0
+        self._run_post_accepts = run_post_accepts
+        #: only one thread at a time runs commands of lost nodes
+        self._commands = threading.Lock()
 
     def start(self) -> None:
         """Take the node's name; refused while another daemon has it. The first beat comes with the first tick."""
@@ -87,10 +95,36 @@ class Node:
         if pulse.expired:
             for task, node in self._tasks.expire():
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
+        self._heed_commands(pulse)
         if pulse.ready:
             self._run.on_change()
         if self._run.queue.unsettled:  # also while every worker is busy
             self._run.queue.count_ready()
+
+    def _heed_commands(self, pulse: Pulse) -> None:
+        """Run the post-accept command of a node that died; until it has finished, nothing lands."""
+        orphans = set(pulse.due) - {due.task for due in self._project.store.read().auto.due}
+        wanted: dict[str, dict[str, str]] = {}
+        if self._project.config.auto.post_accept_command:
+            for due in post_accept.take_over(self._project, orphans):
+                self._run.say(f"task {due.task}: its post-accept command runs here; {due.worker} landed it")
+            if pulse.due and not (self._project.stopping and self._project.stopping()):
+                self._threads.submit(self._run_commands)
+        elif orphans:
+            tasks = ", ".join(sorted(map(str, orphans)))
+            text = f"nothing lands: the post-accept command of task {tasks} has not finished, its node is gone, and this node has none"
+            about = {"kind": "post_accept", "severity": "blocked", "who": self._own.node, "text": text}
+            wanted = {COMMAND: {**about, "next": "llmc config set auto.post_accept_command COMMAND"}}
+        raising.sync(self._project, (COMMAND,), wanted)
+
+    def _run_commands(self) -> None:
+        if self._commands.acquire(blocking=False):
+            try:
+                self._run_post_accepts()
+            except LlmcError as error:  # the next heartbeat tries again
+                self._log.info(error.message, extra={"action": "post_accept_failed", "hint": error.hint})
+            finally:
+                self._commands.release()
 
     def _life(self, state: State) -> Life:
         held = [record.assignment.claim for record in state.workers.values() if record.assignment]

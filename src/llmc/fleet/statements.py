@@ -38,6 +38,8 @@ with renewed as (
     update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
 ), kept as (
     update llmc.lease set until = now() + %(lease)s where node = %(node)s and until > now()
+), commands as (
+    update llmc.post_accept set until = now() + %(lease)s where node = %(node)s
 ), beat as (
     update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
         attention = %(attention)s, day = %(day)s,
@@ -47,7 +49,8 @@ with renewed as (
 )
 select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
-    exists (select from llmc.task where list = %(list)s and {ready}) as ready
+    exists (select from llmc.task where list = %(list)s and {ready}) as ready,
+    array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due
 from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
         coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
         coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
@@ -63,6 +66,19 @@ DRAIN = "update llmc.node set state = %(state)s where name = %(node)s returning 
 LEAVE = "delete from llmc.node where name = %(node)s returning name"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
+
+# Post-accept commands. A row blocks the landings of all other nodes until the command has finished.
+
+ADD_POST_ACCEPT = """
+insert into llmc.post_accept (list, task, worker, node, until)
+values (%(list)s, %(id)s, %(worker)s, %(node)s, now() + %(lease)s)
+on conflict (list, task) do update set worker = excluded.worker, node = excluded.node, until = excluded.until"""
+TAKE_POST_ACCEPT = """
+update llmc.post_accept set node = %(node)s, until = now() + %(lease)s
+where list = %(list)s and task = %(task)s and (node = %(node)s or until < now()) returning worker"""
+END_POST_ACCEPT = """
+delete from llmc.post_accept where list = %(list)s and task = %(task)s and node = %(node)s"""
+EXPIRE_POST_ACCEPTS = "update llmc.post_accept set until = now() where node = %(node)s"
 
 #: one node at a time has a lease; who has it keeps it
 LEASE = """
@@ -209,13 +225,16 @@ ORDER_TICKETS = "select pg_advisory_xact_lock(hashtext('llmc.turn'))"
 DROP_TICKETS = "delete from llmc.turn where remote = %(remote)s and until < now()"
 TAKE_TICKET = """
 insert into llmc.turn (remote, until) values (%(remote)s, now() + %(lease)s) returning ticket"""
-#: keeps a ticket that has not run out; how many are before it
+#: keeps a ticket that has not run out; how many are before it, and the command of another node that comes first
 KEEP_TICKET = """
 with kept as (
     update llmc.turn set until = now() + %(lease)s, backend = pg_backend_pid()
     where ticket = %(ticket)s and until >= now() returning ticket
 )
-select exists (select from kept) as kept, count(*) as before from llmc.turn t
+select exists (select from kept) as kept, count(*) as before,
+    (select 'task ' || task || ' on node ' || node from llmc.post_accept where node <> %(node)s order by since limit 1)
+        as command
+from llmc.turn t
 where remote = %(remote)s and ticket < %(ticket)s and until >= now()
     and exists (select from pg_stat_activity a where a.pid = t.backend)"""
 END_TURN = "delete from llmc.turn where ticket = %(ticket)s"

@@ -39,10 +39,11 @@ def open_shared(project: Project) -> "SharedTasks":
     """The tasks of this root's fleet; the same ones for all that ask in this process, because their books are long."""
     own, auto = membership(project), project.config.auto
     log = project.root.log("task_pool")
-    key = (own.database.address, own.node, auto.task_list_id, own.lease_s, auto.crash_backoff_secs, str(log))
+    settings = (auto.task_list_id, auto.crash_backoff_secs, log, bool(auto.post_accept_command))
+    key = (own.database.address, own.node, own.lease_s, *settings)
     with _opening:
         if key not in _opened:
-            _opened[key] = SharedTasks(own, auto.task_list_id, auto.crash_backoff_secs, log)
+            _opened[key] = SharedTasks(own, *settings)
         return _opened[key]
 
 
@@ -52,13 +53,20 @@ _opening = threading.Lock()
 
 class SharedTasks(TaskSource):
     def __init__(
-        self, own: Membership, list_name: str, crash_backoff_s: float = 0.0, log: Path | None = None
+        self,
+        own: Membership,
+        list_name: str,
+        crash_backoff_s: float = 0.0,
+        log: Path | None = None,
+        post_accept: bool = False,
     ) -> None:
+        """`post_accept`: a command of this node comes after each landing."""
         self._own = own
         self._db = own.database
         self._name = list_name
         self._backoff_s = crash_backoff_s
         self._log = log
+        self._post_accept = post_accept
         self._lease = timedelta(seconds=own.lease_s)
         #: how much of the ledger is in the books; changed only in a turn of the database
         self._read = Reading()
@@ -352,6 +360,9 @@ class SharedTasks(TaskSource):
                 if row is not None:
                     raise self._stale(claim)
             self._enter(rows, "completed", claim, {"commit": commit})
+            if commit and self._post_accept:
+                worker = full_name(self._own.node, claim.worker)
+                rows.execute(statements.ADD_POST_ACCEPT, self._values(claim.task, worker=worker))
             if row is not None:
                 task = replace(self._task(row).with_ours(claim=None), status=TaskStatus.COMPLETED, owner="")
                 self._write(rows, claim.task, task, self._so_far(rows), removed=row["removed"])
