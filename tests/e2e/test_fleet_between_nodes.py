@@ -1,8 +1,12 @@
 """What nodes of a fleet do for each other: the post-accept command of a node that died, answers, events and proposals."""
 
+import os
+import signal
+
 from tests.support.auto import auto, commit, until, wait_for
 from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import fleet_of, in_root, landed, states, up
+from tests.support.waiting import wait_until
 
 QUICK = {"fleet.lease_secs": "2"}
 
@@ -39,3 +43,39 @@ def test_the_post_accept_command_of_a_killed_node_runs_on_another(database: str)
         wait_for(one, lambda: not auto(one)["post_accept_due"])
         wait_for(two, lambda: not auto(two)["post_accept_due"])
         assert ran.read_text().splitlines() == ["one 1", "two 1", "two 2"], "not again on the node that died"
+
+
+def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
+    """Break: leave answers out of the heartbeat; answer whatever the worker asks by then; or wait for a node that is away."""
+    with fleet_of(("one", "two"), database, **QUICK) as nodes:
+        one, two = nodes.values()
+        in_root(one, "add", "adam")
+        for node in nodes.values():
+            up(node, "--concurrency", "1")
+        in_root(one, "message", "adam", "@ask Which colour?")
+
+        def seen() -> str:
+            return in_root(two, "status", "--fleet")
+
+        wait_until(lambda: "next: llmc answer one/adam" in seen(), 15, seen)
+        assert "one: adam: Which colour?" in seen()
+        sent = two.llmc("answer", "one/adam", "1", "--json", cwd=two.root).json
+        assert (sent["worker"], sent["outcome"]) == ("one/adam", "acknowledged")
+        assert [row["answer"] for row in one.events("question_answered")] == ["Yes"]
+        wait_until(lambda: "one/adam" not in seen(), 15, seen)
+        refused = two.llmc("answer", "one/adam", "2", cwd=two.root, code=3)
+        assert "one/adam has no open question" in refused.err
+        in_root(one, "message", "adam", "@sh llmc report blocked 'no key'")
+        wait_until(lambda: "one: adam: no key" in seen(), 15, seen)
+        pid = one.daemon_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: "one  silent" in seen(), 15, seen)
+            waits = two.llmc("answer", "one/adam", "it is in the safe", cwd=two.root, code=1)
+            assert "one/adam: pending" in waits.err
+            assert "node one is silent" in waits.err
+            assert "one/adam: pending (sent by two" in seen()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for(one, lambda: any("it is in the safe" in text for text in one.user_turns()))
+        wait_until(lambda: "one/adam: pending" not in seen(), 15, seen)

@@ -4,13 +4,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError
+from llmc.base.names import PromptId
+from llmc.fleet import answers as sent
 from llmc.fleet import nodes as members
+from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
 from llmc.fleet.rules import elsewhere as elsewhere
+from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import probe
 from llmc.repo.shared import shared_of
+from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
 
 
@@ -28,6 +33,8 @@ class FleetView(Struct, frozen=True):
     #: tasks of the list, by state
     tasks: dict[str, int] = {}
     nodes: list[Node] = []
+    #: those that wait for their node, and those that it could not deliver lately
+    answers: list[Answer] = []
 
 
 class Joined(Struct, frozen=True):
@@ -75,6 +82,27 @@ def leave(project: Project, name: str) -> Node:
     return members.leave(project, name)
 
 
+def own_node(project: Project) -> str:
+    return members.membership(project).node
+
+
+def question(project: Project, name: str, worker: str) -> str:
+    """The question of a worker on another node, with its options; refused if `answer` cannot answer it."""
+    return sent.open_question(members.membership(project), name, worker)[1]
+
+
+def answer(project: Project, name: str, worker: str, text: str) -> Receipt:
+    """Answer a worker on another node. `pending`: that node is away, and delivers the answer when it is back."""
+    own = members.membership(project)
+    node, asked = sent.open_question(own, name, worker)
+    told = sent.send(own, node, worker, asked, text)
+    reason = told.reason
+    if told.outcome == Outcome.PENDING:
+        reason = f"node {name} is {node.state} and has not delivered the answer yet; to follow it: llmc status --fleet"
+    outcome = Outcome(told.outcome)
+    return Receipt(f"{name}/{worker}", PromptId(told.prompt_id), outcome, told.elapsed_ms, reason)
+
+
 def nodes(project: Project) -> list[Node]:
     return members.nodes(project)
 
@@ -84,7 +112,9 @@ def view(project: Project) -> FleetView:
     own = members.membership(project)
     alone = FleetView(own.node, own.database.address, VERSION, project.config.auto.task_list_id)
     try:
-        return replace(alone, tasks=open_shared(project).counts(), nodes=members.nodes(project))
+        return replace(
+            alone, tasks=open_shared(project).counts(), nodes=members.nodes(project), answers=sent.recent(own)
+        )
     except DatabaseGone as error:
         return replace(alone, problem=error.message)
 

@@ -111,6 +111,10 @@ def show(project: Project, as_json: bool) -> int:
             say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")
             if command:
                 say(f"          next: {command}")
+    for one in found.answers:
+        age = format_duration(round(one.age_s))
+        why = f": {one.reason}" if one.reason else ""
+        say(f"answer    {one.node}/{one.worker}: {one.outcome}{why} (sent by {one.sender} {age} ago)")
     return Exit.DONE
 
 

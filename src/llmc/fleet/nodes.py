@@ -144,12 +144,13 @@ def leave(project: InFleet, name: str) -> Node:
             f"node {node.name} is running in {node.place}",
             hint=f"Let it finish first: llmc fleet drain {node.name}",
         )
-    own.database.do(
-        lambda rows: [
-            rows.execute(sql, {"node": node.name})
-            for sql in (statements.EXPIRE_NODE, statements.EXPIRE_POST_ACCEPTS, statements.LEAVE)
-        ]
+    ends = (
+        statements.EXPIRE_NODE,
+        statements.EXPIRE_POST_ACCEPTS,
+        statements.REFUSE_ANSWERS,
+        statements.LEAVE,
     )
+    own.database.do(lambda rows: [rows.execute(sql, {"node": node.name}) for sql in ends])
     return node
 
 
@@ -223,6 +224,8 @@ class Pulse(Struct, frozen=True):
     park: Park | None = None
     #: landed tasks whose post-accept command is this node's, or was a lost node's
     due: tuple[TaskKey, ...] = ()
+    #: a worker of this node has an answer
+    answers: bool = False
 
 
 class Beating:
@@ -265,7 +268,7 @@ class Beating:
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
         due = tuple(TaskKey(name, TaskId(task)) for name, task in row["due"])
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, due)
+        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, due, row["answers"])
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

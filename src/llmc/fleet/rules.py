@@ -11,6 +11,10 @@ MISSING_S = 60.0
 BEATS = 4
 #: but at least this often
 MOST_BEAT_S = 10.0
+#: the next command for a question
+ANSWER = "llmc answer "
+#: an answer without a receipt
+PENDING = "pending"
 
 
 def beat_s(lease_s: float) -> float:
@@ -87,8 +91,21 @@ class Node(Struct, frozen=True):
 
 def elsewhere(node: Node, command: str) -> str:
     """A command for another node, as it is typed here."""
+    if command.startswith(ANSWER):
+        asker = command.removeprefix(ANSWER).partition(" ")[0]
+        return command.replace(asker, f"{node.name}/{asker}", 1) if asker in node.workers else command
     host, _, root = node.place.partition(":")
     return f"ssh {host} {command.replace('llmc ', f'llmc --root {root} ', 1)}" if command else ""
+
+
+def question_for(worker: str, needs: Iterable[Need]) -> str:
+    """What a worker asks, as its node shows it; "" if `llmc answer` cannot answer it."""
+    return next((need.text for need in needs if need.who == worker and need.next.startswith(ANSWER)), "")
+
+
+def storable(text: str) -> str:
+    """PostgreSQL takes no NUL and no half of a surrogate pair."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:

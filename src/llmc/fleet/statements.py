@@ -4,6 +4,8 @@ A statement that makes a task ready notifies; a claim does not, because commits 
 """
 
 CHANNEL = "llmc"
+#: a node is called by its name
+CALLS = "llmc_node"
 
 # Schema
 
@@ -50,7 +52,8 @@ with renewed as (
 select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
-    array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due
+    array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due,
+    exists (select from llmc.answer where node = %(node)s and outcome = 'pending') as answers
 from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
         coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
         coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
@@ -87,6 +90,30 @@ on conflict (name) do update set node = excluded.node, until = excluded.until
     where l.node = excluded.node or l.until < now()
 returning name"""
 END_LEASES = "delete from llmc.lease where node = %(node)s"
+
+# Answers to questions of workers on other nodes
+
+_ANSWER = """id, node, worker, question, text, sender, outcome, reason, prompt_id, elapsed_ms,
+    extract(epoch from now() - at)::float8 as age_s"""
+ADD_ANSWER = """
+with old as (delete from llmc.answer where ended < now() - interval '7 days')
+insert into llmc.answer (node, worker, question, text, sender)
+values (%(node)s, %(worker)s, %(question)s, %(text)s, %(sender)s) returning id"""
+CALL_NODE = f"select pg_notify('{CALLS}', %(node)s)"
+ONE_ANSWER = f"select {_ANSWER} from llmc.answer where id = %(id)s"
+#: of one node, those without a receipt; of all nodes, also those that were not delivered
+OPEN_ANSWERS = f"""
+select {_ANSWER} from llmc.answer where (outcome = 'pending' and %(node)s in ('', node))
+    or (%(node)s = '' and outcome not in ('acknowledged', 'queued') and ended > now() - interval '1 day')
+order by id"""
+END_ANSWER = """
+update llmc.answer set outcome = %(outcome)s, reason = %(reason)s, prompt_id = %(prompt_id)s,
+    elapsed_ms = %(elapsed_ms)s, ended = now()
+where id = %(id)s and outcome = 'pending'"""
+#: a node that left answers no more
+REFUSE_ANSWERS = """
+update llmc.answer set outcome = 'refused', reason = 'node ' || node || ' left the fleet', ended = now()
+where node = %(node)s and outcome = 'pending'"""
 
 # Tasks
 

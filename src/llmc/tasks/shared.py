@@ -20,7 +20,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
 from llmc.fleet.nodes import Membership, membership
-from llmc.fleet.rules import Reading, full_name, own_name, split_name
+from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable
 from llmc.records.books import Action, Books, Claim, fold
 from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
@@ -77,6 +77,8 @@ class SharedTasks(TaskSource):
         #: tasks that entries named since the last `changes`; None: any
         self._touched: set[TaskId] | None = None
         self._written: dict[str, float] = {}
+        #: gets the name of a node that another node calls
+        self.on_call: Callable[[str], None] = lambda name: None
 
     @property
     def list_name(self) -> str:
@@ -158,7 +160,7 @@ class SharedTasks(TaskSource):
         self._db.rows("select")
 
     def watch(self) -> Listening:
-        return Listening(self._db)
+        return Listening(self._db, self.on_call)
 
     # Change
 
@@ -293,13 +295,13 @@ class SharedTasks(TaskSource):
         return {
             "list": key.list,
             "id": task.id,
-            "subject": _storable(task.subject),
-            "description": _storable(task.description),
+            "subject": storable(task.subject),
+            "description": storable(task.description),
             "status": str(task.status),
             "priority": task.priority,
-            "label": _storable(task.label),
+            "label": storable(task.label),
             "metadata": _json(others.metadata),
-            "owner": _storable(full_name(self._own.node, task.owner) if task.claim else task.owner),
+            "owner": storable(full_name(self._own.node, task.owner) if task.claim else task.owner),
             "held": self._held(key, task, books),
         }
 
@@ -536,13 +538,8 @@ def _token(claim: Claim) -> int:
     return int(claim.id) if claim.id.isdigit() else 0
 
 
-def _storable(text: str) -> str:
-    """PostgreSQL takes no NUL and no half of a surrogate pair."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-
-
 def _json(value: object) -> str:
-    return _storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
+    return storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
 def _fields(books: Books) -> dict[str, Any]:

@@ -10,3 +10,23 @@ create table llmc.post_accept (
     since timestamptz not null default now(),
     primary key (list, task)
 );
+
+-- Answers to a question of a worker on any node; that node delivers them.
+create table llmc.answer (
+    id bigint generated always as identity primary key,
+    node text not null,
+    worker text not null,
+    -- as the sender saw it: an answer to another question is refused
+    question text not null,
+    text text not null,
+    -- the node on which it was typed
+    sender text not null,
+    at timestamptz not null default now(),
+    -- as the receipt of `llmc answer` has it
+    outcome text not null default 'pending',
+    reason text not null default '',
+    prompt_id text not null default '',
+    elapsed_ms int not null default 0,
+    ended timestamptz
+);
+create index answer_pending on llmc.answer (node) where outcome = 'pending';
