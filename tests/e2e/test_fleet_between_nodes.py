@@ -1,5 +1,6 @@
 """What nodes of a fleet do for each other: the post-accept command of a node that died, answers, events and proposals."""
 
+import json
 import os
 import signal
 
@@ -79,3 +80,43 @@ def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
             os.kill(pid, signal.SIGCONT)
         wait_for(one, lambda: any("it is in the safe" in text for text in one.user_turns()))
         wait_until(lambda: "one/adam: pending" not in seen(), 15, seen)
+
+
+def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
+    """Break: order by the clock of each node; take two workers of one name for one; or forget the node that died."""
+    with fleet_of(("one", "two"), database, **QUICK) as nodes:
+        one, two = nodes.values()
+        add(one, 1)
+        up(one, "--concurrency", "1")
+        wait_for(one, lambda: states(database) == {"1": "completed"})
+        wait_until(lambda: "task_completed" in in_root(two, "events", "--fleet"), 15)
+        one.kill_daemon()
+        add(two, 2)
+        up(two, "--concurrency", "1")
+        wait_for(two, lambda: states(database)["2"] == "completed")
+        in_root(two, "down")
+        assert (
+            "--follow shows this node only"
+            in two.llmc("events", "--fleet", "--follow", code=2, cwd=two.root).err
+        )
+        rows = [json.loads(line) for line in in_root(one, "events", "--fleet", "--json").splitlines()]
+        done = [
+            (row["node"], row["worker"], row["task_id"]) for row in rows if row["action"] == "task_completed"
+        ]
+        assert done == [("one", "one/auto-1", "1"), ("two", "two/auto-1", "2")]
+        assert [row["ts"] for row in rows] == sorted(row["ts"] for row in rows)
+        stopped = [row["node"] for row in rows if row["action"] == "auto_stopped"]
+        assert stopped == [], "killed, and told to stop"
+        for node in nodes.values():
+            told = json.loads(in_root(node, "digest", "--fleet", "--json"))
+            assert [(row["worker"], row["task_id"]) for row in told["accepted"]] == [
+                ("one/auto-1", "1"),
+                ("two/auto-1", "2"),
+            ]
+            assert told["runs"]["times"] == 2
+            assert [row["text"].partition(" (")[0] for row in told["interruptions"]] == [
+                "one: the daemon was killed"
+            ]
+        text = in_root(two, "digest", "--fleet")
+        assert "one/auto-1" in text
+        assert "two/auto-1" in text

@@ -1,11 +1,14 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
+from typing import Any
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError
 from llmc.base.names import PromptId
 from llmc.fleet import answers as sent
+from llmc.fleet import events as sent_events
 from llmc.fleet import nodes as members
 from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
@@ -117,6 +120,12 @@ def view(project: Project) -> FleetView:
         )
     except DatabaseGone as error:
         return replace(alone, problem=error.message)
+
+
+def events(project: Project, since: float, worker: str | None = None) -> list[dict[str, Any]]:
+    """The main events of all nodes, oldest first; of a worker, by its full name."""
+    rows = sent_events.since(members.membership(project), since)
+    return [row for row in rows if worker in (None, row["worker"])]
 
 
 def names(given: str | None) -> dict[str, str]:

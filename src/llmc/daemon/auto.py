@@ -467,7 +467,9 @@ class AutoMode:
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:
-        """Print the digest, and notify the user."""
+        """Print the digest, and notify the user; the other nodes hear of the end."""
+        if self._node is not None:
+            self._node.tell_last_events()
         with contextlib.suppress(LlmcError):
             found = report(self._project, since, ending=True)
             text = text_of(found)

@@ -17,12 +17,14 @@ from llmc.base.names import PromptId
 from llmc.fleet import answers, nodes
 from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
+from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import Need, beat_s, question_for
 from llmc.landing import post_accept
 from llmc.records.state import State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
 from llmc.repo.project import Project, agent_for
+from llmc.reports.rules.history import ACTIONS
 from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
 from llmc.workers import answering
@@ -65,6 +67,7 @@ class Node:
         #: receipts of answers that the database does not have yet
         self._receipts: dict[int, Receipt] = {}
         self._tasks.on_call = self._called
+        self._events = Outbox(self._own, project.root.events, ACTIONS)
 
     def start(self) -> None:
         """Take the node's name; refused while another daemon has it. The first beat comes with the first tick."""
@@ -100,6 +103,7 @@ class Node:
     def _look(self, state: State) -> None:
         pulse = self._beating.beat(self._life(state))
         self._answers()
+        self._events.send()
         self._heed(pulse)
         if not pulse.state:
             self._run.drain(f"node {self._own.node} was removed from the fleet, or runs elsewhere")
@@ -185,7 +189,8 @@ class Node:
 
     def _needs(self) -> list[Need]:
         return [
-            Need(one.severity, one.who, one.text[:500], one.next) for one in raising.current(self._project)
+            Need(one.severity, one.who, one.text[:500], one.next, one.key, one.kind, one.since_unix)
+            for one in raising.current(self._project)
         ]
 
     def _park(self, state: State) -> Park | None:
@@ -227,3 +232,8 @@ class Node:
     def stop(self) -> None:
         with contextlib.suppress(LlmcError):
             self._beating.stop()
+
+    def tell_last_events(self) -> None:
+        """After the daemon has logged its end."""
+        with contextlib.suppress(LlmcError):
+            self._events.send()

@@ -1,5 +1,6 @@
 """Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,6 +68,10 @@ class Need(Struct, frozen=True):
     text: str
     #: the command for it, on that node
     next: str
+    #: as in the attention list of that node
+    key: str = ""
+    kind: str = ""
+    since_unix: float = 0.0
 
 
 class Node(Struct, frozen=True):
@@ -106,6 +111,10 @@ def question_for(worker: str, needs: Iterable[Need]) -> str:
 def storable(text: str) -> str:
     """PostgreSQL takes no NUL and no half of a surrogate pair."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def storable_json(value: object) -> str:
+    return storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
 def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:

@@ -115,6 +115,28 @@ REFUSE_ANSWERS = """
 update llmc.answer set outcome = 'refused', reason = 'node ' || node || ' left the fleet', ended = now()
 where node = %(node)s and outcome = 'pending'"""
 
+# Events. A node's clock may be wrong: only the age of an event counts, as it is when the node sends it.
+
+EVENT_SEQ = "select event_seq from llmc.node where name = %(node)s and instance = %(instance)s"
+ADD_EVENTS = """
+with node as (
+    select event_seq from llmc.node where name = %(node)s and instance = %(instance)s
+), added as (
+    insert into llmc.event (node, at, payload)
+    select %(node)s, now() - make_interval(secs => greatest(0, %(now)s - (e ->> 'ts')::float8)), e
+    from node, json_array_elements(%(events)s::json) e where (e ->> 'seq')::bigint > event_seq
+), old as (
+    delete from llmc.event where id in (
+        select id from (select id, at from llmc.event order by id limit 1000) first
+        where at < now() - make_interval(days => %(keep)s)
+            or id <= (select max(id) from llmc.event) - %(most)s)
+)
+update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s"""
+EVENTS = """
+select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event
+where at >= to_timestamp(%(since)s) order by at, id"""
+CLOCK = "select extract(epoch from now())::float8 as now_unix"
+
 # Tasks
 
 READY = """status = 'pending' and waits = 0 and held = '' and owner = '' and not removed

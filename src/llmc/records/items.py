@@ -74,6 +74,10 @@ KINDS: dict[str, str] = {
     "validation": "no validation slot is usable, so llmc validates work in the worktrees",
 }
 
+#: items about tasks and goals, which all nodes of a fleet share
+OF_FLEET = (
+    *("quarantined", "parked_task", "proposed", "task_question", "stuck", "goal_question", "goal_stalled"),
+)
 #: items about a worker, removed with it
 OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
 

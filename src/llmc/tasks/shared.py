@@ -4,7 +4,6 @@ A change of a task and its entry in the ledger are one transaction, so nothing i
 a lease; a node with an older token can no longer change it.
 """
 
-import json
 import threading
 from collections.abc import Callable, Collection
 from datetime import timedelta
@@ -20,7 +19,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
 from llmc.fleet.nodes import Membership, membership
-from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable
+from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable, storable_json
 from llmc.records.books import Action, Books, Claim, fold
 from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
@@ -300,7 +299,7 @@ class SharedTasks(TaskSource):
             "status": str(task.status),
             "priority": task.priority,
             "label": storable(task.label),
-            "metadata": _json(others.metadata),
+            "metadata": storable_json(others.metadata),
             "owner": storable(full_name(self._own.node, task.owner) if task.claim else task.owner),
             "held": self._held(key, task, books),
         }
@@ -493,7 +492,7 @@ class SharedTasks(TaskSource):
             "worker": worker,
             "action": action,
             "claim": claim.id,
-            "details": _json(details),
+            "details": storable_json(details),
         }
         key = TaskKey(claim.task.list or self._list(), claim.task.id)
         rows.execute(statements.ENTER, {**values, "list": key.list, "task": key.id})
@@ -536,10 +535,6 @@ def _one(rows: "Rows") -> dict[str, Any]:
 
 def _token(claim: Claim) -> int:
     return int(claim.id) if claim.id.isdigit() else 0
-
-
-def _json(value: object) -> str:
-    return storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
 def _fields(books: Books) -> dict[str, Any]:

@@ -30,3 +30,17 @@ create table llmc.answer (
     ended timestamptz
 );
 create index answer_pending on llmc.answer (node) where outcome = 'pending';
+
+-- What happened on each node, for `digest --fleet` and `events --fleet`. Old rows are removed.
+create table llmc.event (
+    id bigint generated always as identity primary key,
+    node text not null,
+    -- by this database's clock
+    at timestamptz not null,
+    -- as in the event log of the node
+    payload json not null
+);
+create index event_at on llmc.event (at);
+
+-- The number of the last row of its event log that a node has sent.
+alter table llmc.node add column event_seq bigint not null default 0;
