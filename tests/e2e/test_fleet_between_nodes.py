@@ -6,7 +6,7 @@ import signal
 
 from tests.support.auto import auto, commit, until, wait_for
 from tests.support.fleet import Fleet
-from tests.support.fleet_nodes import fleet_of, in_root, landed, states, up
+from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
 from tests.support.waiting import wait_until
 
 QUICK = {"fleet.lease_secs": "2"}
@@ -120,3 +120,30 @@ def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
         text = in_root(two, "digest", "--fleet")
         assert "one/auto-1" in text
         assert "two/auto-1" in text
+
+
+def test_what_an_agent_proposes_is_approved_on_another_node(database: str) -> None:
+    """Break: leave the agents' own files out of a shared list; or add the task before its hold."""
+    with fleet_of(("one", "two"), database, **QUICK) as nodes:
+        one, two = nodes.values()
+        made = commit(2).removeprefix("@")
+        add(one, 1, f"@task @{made}", "@task Second", commit(1))
+        up(one, "--concurrency", "2")
+        wait_for(one, lambda: states(database) == {"1": "completed", "2": "pending", "3": "pending"})
+        listed = two.llmc("tasks", "list", "--json", cwd=two.root).json["tasks"]
+        assert {row["id"]: row["state"] for row in listed} == {
+            "1": "completed",
+            "2": "proposed",
+            "3": "proposed",
+        }
+        worker = one.events("task_proposed")[0]["worker"]
+        assert [(row["worker"], row["task_id"]) for row in one.events("task_proposed")] == [
+            (worker, "2"),
+            (worker, "3"),
+        ]
+        assert f"created by one/{worker} on task 1" in in_root(two, "tasks", "list")
+        assert attempts(database) == {"1": ["one"]}, "an idle worker waited for tasks all the time"
+        wait_until(lambda: "next: llmc tasks approve 2" in in_root(two, "status", "--fleet"), 15)
+        in_root(two, "tasks", "approve", "2")
+        wait_for(one, lambda: states(database) == {"1": "completed", "2": "completed", "3": "pending"})
+        assert landed(one) == ["Task 1", "Task 2"]

@@ -13,7 +13,7 @@ from llmc.fleet import nodes as members
 from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
-from llmc.fleet.rules import elsewhere as elsewhere
+from llmc.fleet.rules import command_for as command_for
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import probe

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from llmc.records.items import OF_FLEET
+
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
 #: a node beats this often while its lease lasts
@@ -92,6 +94,11 @@ class Node(Struct, frozen=True):
     attention: list[Need] = []
     #: this root
     is_own: bool = False
+
+
+def command_for(node: Node, need: Need) -> str:
+    """The command for something that a node needs, as it is typed here. Tasks and goals are the same on all nodes."""
+    return need.next if node.is_own or need.kind in OF_FLEET else elsewhere(node, need.next)
 
 
 def elsewhere(node: Node, command: str) -> str:

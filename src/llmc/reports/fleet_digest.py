@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from llmc.base.clock import now_unix
 from llmc.fleet import events, nodes
-from llmc.fleet.rules import Need, Node, elsewhere
+from llmc.fleet.rules import Need, Node, command_for
 from llmc.records.items import OF_FLEET, Item
 from llmc.repo.project import Project
 from llmc.reports.digest import completed, held_up_by_questions, list_tasks, since_last_look
@@ -51,6 +51,5 @@ def items(members: list[Node]) -> Iterator[Item]:
 
 def _item(node: Node, need: Need) -> Item:
     who = f"{node.name}/{need.who}" if need.who in node.workers else node.name
-    command = need.next if node.is_own else elsewhere(node, need.next)
-    key = f"{node.name}/{need.key}"
+    command, key = command_for(node, need), f"{node.name}/{need.key}"
     return Item(key, need.kind, need.severity, who, need.since_unix, f"{who}: {need.text}", command)

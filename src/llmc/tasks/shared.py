@@ -20,7 +20,7 @@ from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
 from llmc.fleet.nodes import Membership, membership
 from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable, storable_json
-from llmc.records.books import Action, Books, Claim, fold
+from llmc.records.books import Action, Books, Claim, Made, fold
 from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
 from llmc.repo.project import Project
@@ -165,13 +165,29 @@ class SharedTasks(TaskSource):
 
     def add(self, new: Task, by: str) -> Task:
         def work(rows: "Rows") -> Task:
-            number = _one(rows.execute(statements.NEXT_NUMBER, self._values()))["highest"]
-            task = replace(new, id=TaskId(str(number)))
+            task = self._numbered(rows, new)
             self._insert(rows, self.key(task.id), task, by)
             return task
 
         self._list()
         return self._db.do(work)
+
+    def add_made(self, new: Task, made: Made) -> Task:
+        """Add a task that an agent made; who made it is in the same transaction, so that nobody claims it before."""
+
+        def work(rows: "Rows") -> Task:
+            task = self._numbered(rows, new)
+            key = self.key(task.id)
+            self._insert(rows, key, task, made.worker)
+            self._enter(rows, "made", Claim("", key, made.worker), made.told)
+            return task
+
+        self._list()
+        return self._db.do(work)
+
+    def _numbered(self, rows: "Rows", new: Task) -> Task:
+        number = _one(rows.execute(statements.NEXT_NUMBER, self._values()))["highest"]
+        return replace(new, id=TaskId(str(number)))
 
     def insert(self, task: Task, by: str) -> bool:
         """Add a task with its own id, as `tasks import` has it; False if the list has that id already."""
