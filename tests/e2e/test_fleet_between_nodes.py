@@ -3,8 +3,12 @@
 import json
 import os
 import signal
+from typing import Any
 
-from tests.support.auto import auto, commit, until, wait_for
+import pytest
+
+from tests.support import goals
+from tests.support.auto import at_work, auto, commit, until, wait_for
 from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import attempts, fleet_of, in_root, landed, states, up
 from tests.support.waiting import wait_until
@@ -147,3 +151,39 @@ def test_what_an_agent_proposes_is_approved_on_another_node(database: str) -> No
         in_root(two, "tasks", "approve", "2")
         wait_for(one, lambda: states(database) == {"1": "completed", "2": "completed", "3": "pending"})
         assert landed(one) == ["Task 1", "Task 2"]
+
+
+@pytest.mark.soak
+def test_a_question_in_a_plan_item_is_answered_wherever_its_worker_is(database: str) -> None:
+    """Break: leave a blocked worker to the goals on a node that does not drive them."""
+    with fleet_of(("one", "two"), database, **goals.QUICK, **QUICK) as nodes:
+        one, two = nodes.values()
+        two.configure({"overseer.goals.enabled": "false"})
+        gate = one.dir / "go"
+
+        def asks(number: int) -> dict[str, Any]:
+            asked = f"{one.dir}/asked-{number}"
+            report = f"llmc report blocked 'Which colour {number}?'"
+            question = f"@sh test -e {asked} || {{ touch {asked}; {report}; exit 1; }}"
+            again = f"test -e {asked}.again || {{ touch {asked}.again; exit 0; }}"
+            return goals.leaf(number, question, goals.commit(number, again))
+
+        made = goals.plan([[asks(1)]], [[asks(2)]])
+        one.configure({"overseer.goals.planner.command": goals.planner(one, made)})
+        up(one, "--concurrency", "1")
+        in_root(one, "goal", "create", "--title", "The goal")
+        wait_for(one, lambda: "Which colour 1?" in in_root(two, "inbox"), 60)
+        add(two, 9, commit(9, until(gate)))
+        in_root(two, "answer", "S1.1.1", f"Blue\n{goals.commit(1)}")
+        wait_for(one, lambda: at_work(one).get("auto-1") == "2", 60)
+        up(two, "--concurrency", "1")
+
+        def seen() -> str:
+            return in_root(one, "status", "--fleet")
+
+        wait_until(lambda: "next: llmc answer two/auto-1" in seen(), 60, lambda: seen() + two.story())
+        assert "two: auto-1: Which colour 2?" in seen()
+        in_root(one, "answer", "two/auto-1", f"Red\n{goals.commit(2)}")
+        wait_for(two, lambda: "Part 2" in landed(one), 60)
+        gate.touch()
+        wait_for(one, lambda: landed(one) == ["Part 1", "Part 2", "Task 9"], 60)

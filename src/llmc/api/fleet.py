@@ -14,9 +14,10 @@ from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
 from llmc.fleet.rules import command_for as command_for
+from llmc.fleet.rules import needs_of as needs_of
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
-from llmc.repo.remote_probe import probe
+from llmc.repo.remote_probe import first_commits, probe
 from llmc.repo.shared import shared_of
 from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
@@ -51,27 +52,28 @@ class Joined(Struct, frozen=True):
 
 def init(project: Project) -> Joined:
     """Set up the database, or bring it up to date, and join. Safe to repeat."""
-    _probe(project)
-    return _joined(project, members.init(project))
+    first = _probe(project)
+    return _joined(project, members.init(project), first)
 
 
 def join(project: Project) -> Joined:
     """Make this root a node of the fleet. Safe to repeat."""
-    _probe(project)
-    return _joined(project, 0)
+    return _joined(project, 0, _probe(project))
 
 
-def _probe(project: Project) -> None:
-    """Refuse a remote on which machines cannot land safely, before anything is changed."""
+def _probe(project: Project) -> list[str]:
+    """The first commits of the remote's branch. Refuse a remote on which machines cannot land safely, before anything is changed."""
     own = members.membership(project)
     shared = shared_of(project.root)
     assert shared is not None, f"{own.node} was not opened"
     with project.repo_lock():
+        first = first_commits(project.root.path, shared.remote, project.base)
         probe(project.root.path, shared.remote)
+    return first
 
 
-def _joined(project: Project, migrations: int) -> Joined:
-    node = members.join(project)
+def _joined(project: Project, migrations: int, first: list[str]) -> Joined:
+    node = members.join(project, project.upstream, first)
     return Joined(node, members.membership(project).database.address, migrations)
 
 

@@ -11,15 +11,17 @@ from datetime import date
 from llmc.attention import raising
 from llmc.auto import parks
 from llmc.auto.auto_run import Run
+from llmc.auto.rules.steps import waits_for_answer
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import PromptId
+from llmc.base.proc import ShuttingDown
 from llmc.fleet import answers, nodes
 from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
 from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
-from llmc.fleet.rules import Need, beat_s, question_for
+from llmc.fleet.rules import ANSWER, Need, beat_s, question_for
 from llmc.landing import post_accept
 from llmc.records.state import State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
@@ -33,6 +35,8 @@ from llmc.workers import answering
 DATABASE = "fleet:database"
 #: and while nothing lands, because no node can run the command of one that died
 COMMAND = "fleet:post_accept"
+#: and for each worker whose question no goal asks here
+QUESTION = "fleet:question:"
 
 
 class Node:
@@ -103,7 +107,6 @@ class Node:
     def _look(self, state: State) -> None:
         pulse = self._beating.beat(self._life(state))
         self._answers()
-        self._events.send()
         self._heed(pulse)
         if not pulse.state:
             self._run.drain(f"node {self._own.node} was removed from the fleet, or runs elsewhere")
@@ -113,12 +116,14 @@ class Node:
             for task, node in self._tasks.expire():
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
         self._heed_commands(pulse)
+        self._list_questions(state, pulse)
         if pulse.answers:
             self._start(self._delivering, self._deliver)
         if pulse.ready:
             self._run.on_change()
         if self._run.queue.unsettled:  # also while every worker is busy
             self._run.queue.count_ready()
+        self._events.send()
 
     def _heed_commands(self, pulse: Pulse) -> None:
         """Run the post-accept command of a node that died; until it has finished, nothing lands."""
@@ -136,6 +141,21 @@ class Node:
             wanted = {COMMAND: {**about, "next": "llmc config set auto.post_accept_command COMMAND"}}
         raising.sync(self._project, (COMMAND,), wanted)
 
+    def _list_questions(self, state: State, pulse: Pulse) -> None:
+        """A worker that is blocked in a plan item is the goal's to ask about, but only on the node that drives the goals."""
+        wanted = {
+            f"{QUESTION}{record.name}": {
+                "kind": "question",
+                "severity": "blocked",
+                "who": record.name,
+                "text": record.error_reason or "the worker reported a blocker",
+                "next": f"{ANSWER}{record.name}",
+            }
+            for record in state.workers.values()
+            if not pulse.drives and waits_for_answer(record)
+        }
+        raising.sync(self._project, (QUESTION,), wanted)
+
     def _start(self, alone: threading.Lock, work: Callable[[], None]) -> None:
         """Do what may take long in a thread of its own; not twice at a time."""
         if not (self._project.stopping and self._project.stopping()):
@@ -146,6 +166,8 @@ class Node:
             return
         try:
             work()
+        except ShuttingDown:
+            pass  # another node, or the next daemon, runs the command
         except LlmcError as error:  # the next heartbeat tries again
             self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
         except Exception:

@@ -1,5 +1,6 @@
 """The events of all nodes: each node sends those that a digest needs with its heartbeat, and any node reads them."""
 
+import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,15 @@ class Outbox:
         """Send what was logged since the last time. What the database did not confirm is sent again, and stored once."""
         if self._reader is None:
             self._reader = self._read_on()
-        new = rows_of(self._reader.lines())
-        self._unsent += [row for row in new if row.get("action") in self._actions and seq_of(row)]
+        now = now_unix()
+        new = [row for row in rows_of(self._reader.lines()) if row.get("action") in self._actions]
+        self._unsent += [{**row, "ts": min(ts_of(row), now)} for row in new if _is_storable(row)]
         while self._unsent:
             batch = self._unsent[:BATCH]
             values = {
                 **self._own.values,
-                "events": storable_json([{**row, "ts": ts_of(row)} for row in batch]),
-                "now": now_unix(),
+                "events": storable_json(batch),
+                "now": now,
                 "last": seq_of(batch[-1]),
                 "keep": KEEP_DAYS,
                 "most": MOST_ROWS,
@@ -52,6 +54,15 @@ class Outbox:
         sent = self._own.database.rows(statements.EVENT_SEQ, self._own.values)
         after = sent[0]["event_seq"] if sent else 0
         return self._log.reader_after(after) if after else self._log.reader(now_unix() - PAST_S)
+
+
+def _is_storable(row: dict[str, Any]) -> bool:
+    """Whether PostgreSQL takes a row; one that was edited by hand must not stop the others."""
+    try:
+        json.dumps(row, allow_nan=False)
+    except ValueError:
+        return False
+    return 0 < seq_of(row) < 1 << 63 and ts_of(row) > 0
 
 
 def since(own: Membership, at: float) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The ledger of landings in the fleet's database, whose turn it is to land, and the post-accept commands that come first."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from time import sleep
@@ -13,6 +13,7 @@ from llmc.base import clock
 from llmc.base.clock import monotonic
 from llmc.base.errors import ClaimLost, LlmcError, LockTimeout
 from llmc.base.names import TaskId, TaskKey
+from llmc.base.proc import ShuttingDown
 from llmc.fleet import statements
 from llmc.fleet.database import Database, fetched
 from llmc.records.landing_entry import Entry
@@ -77,9 +78,9 @@ class Landings:
         return int(claim) if claim.isdigit() else 0
 
     @contextmanager
-    def turn(self, timeout_s: float) -> Iterator[None]:
+    def turn(self, timeout_s: float, stopping: Callable[[], bool] | None = None) -> Iterator[None]:
         with clock.waiting(timeout_s):
-            ticket = self._wait(timeout_s)
+            ticket = self._wait(timeout_s, stopping or (lambda: False))
         over = threading.Event()
         shows = threading.Thread(target=self._show, args=(ticket, over), daemon=True, name="turn")
         shows.start()
@@ -90,15 +91,18 @@ class Landings:
             shows.join()
             self._end(ticket)
 
-    def _wait(self, timeout_s: float) -> int:
+    def _wait(self, timeout_s: float, stopping: Callable[[], bool]) -> int:
         """A ticket that is the first."""
         end = monotonic() + timeout_s
         ticket = self._ticket()
         try:
             while not (place := self._place(ticket)).is_first:
+                if stopping():
+                    raise ShuttingDown
                 if monotonic() >= end:
+                    is_running = f"{place.command} has not finished" if place.command else ""
                     raise LockTimeout(
-                        f"{place.command or 'another node'} has been landing for too long",
+                        is_running or "another node has been landing for too long",
                         hint="To see the nodes: llmc fleet nodes",
                     )
                 look_s = MOST_LOOK_S if place.command else LOOK_S * place.before

@@ -92,12 +92,26 @@ def init(project: InFleet) -> int:
     return membership(project).database.migrate()
 
 
-def join(project: InFleet) -> Node:
-    """Enter this root into the fleet. Safe to repeat."""
+def join(project: InFleet, address: str, first: Collection[str]) -> Node:
+    """Enter this root into the fleet. Safe to repeat. `first`: the first commits of the branch at `address`."""
     own = membership(project)
+    _refuse_other_repository(own, address, first)
     if not own.database.rows(statements.JOIN, own.values):
         raise _name_taken(own)
     return find(own, own.node)
+
+
+def _refuse_other_repository(own: Membership, address: str, first: Collection[str]) -> None:
+    """The first node to join says which repository the fleet works on."""
+    known = own.database.rows(statements.REPOSITORY)
+    if not known:
+        own.database.rows(statements.ADD_REPOSITORY, {"first": list(first), "address": address})
+    elif not {row["first_commit"] for row in known} & set(first):
+        there = known[0]["address"]
+        raise Refused(
+            f"{address} is another repository than the fleet's: it has no history in common with {there}",
+            hint=f"Use a root of the fleet's repository: llmc init --source {there} --target DIR",
+        )
 
 
 def _name_taken(own: Membership) -> Refused:
@@ -226,6 +240,8 @@ class Pulse(Struct, frozen=True):
     due: tuple[TaskKey, ...] = ()
     #: a worker of this node has an answer
     answers: bool = False
+    #: this node drives the goals
+    drives: bool = False
 
 
 class Beating:
@@ -268,7 +284,9 @@ class Beating:
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
         due = tuple(TaskKey(name, TaskId(task)) for name, task in row["due"])
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, due, row["answers"])
+        return Pulse(
+            row["state"] or "", row["expired"], row["ready"], used, parked, due, row["answers"], row["drives"]
+        )
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

@@ -1,7 +1,7 @@
 """Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -94,6 +94,16 @@ class Node(Struct, frozen=True):
     attention: list[Need] = []
     #: this root
     is_own: bool = False
+
+
+def needs_of(nodes: Iterable[Node]) -> Iterator[tuple[Node, Need]]:
+    """What needs the user on all nodes; tasks and goals, which all of them list, once."""
+    seen: set[str] = set()
+    for node in nodes:
+        for need in node.attention:
+            if need.kind not in OF_FLEET or need.key not in seen:
+                seen.add(need.key)
+                yield node, need
 
 
 def command_for(node: Node, need: Need) -> str:

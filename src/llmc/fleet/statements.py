@@ -31,6 +31,10 @@ select name, instance, place, state, version, client, workers, attention, daemon
     extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from now())::float8 as now_unix,
     (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
 from llmc.node n where name = %(node)s or %(node)s = '' order by name"""
+REPOSITORY = "select first_commit, address from llmc.repository"
+ADD_REPOSITORY = """
+insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
+on conflict do nothing"""
 START = """
 update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
 where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
@@ -53,7 +57,8 @@ select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
     array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due,
-    exists (select from llmc.answer where node = %(node)s and outcome = 'pending') as answers
+    exists (select from llmc.answer where node = %(node)s and outcome = 'pending') as answers,
+    exists (select from llmc.lease where name = 'goals' and node = %(node)s and until > now()) as drives
 from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
         coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
         coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
@@ -281,7 +286,7 @@ with kept as (
     where ticket = %(ticket)s and until >= now() returning ticket
 )
 select exists (select from kept) as kept, count(*) as before,
-    (select 'task ' || task || ' on node ' || node from llmc.post_accept where node <> %(node)s order by since limit 1)
+    (select 'the post-accept command of task ' || task || ' on node ' || node from llmc.post_accept where node <> %(node)s order by since limit 1)
         as command
 from llmc.turn t
 where remote = %(remote)s and ticket < %(ticket)s and until >= now()

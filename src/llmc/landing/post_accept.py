@@ -44,7 +44,8 @@ def run_due(project: Project) -> None:
         turn.acquire()
     try:
         for due in project.store.read().auto.due:
-            _run(project, due)
+            if not (project.stopping and project.stopping()):
+                _run(project, due)
     finally:
         turn.release()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from llmc.base.clock import now_unix
 from llmc.fleet import events, nodes
-from llmc.fleet.rules import Need, Node, command_for
+from llmc.fleet.rules import Node, command_for, needs_of
 from llmc.records.items import OF_FLEET, Item
 from llmc.repo.project import Project
 from llmc.reports.digest import completed, held_up_by_questions, list_tasks, since_last_look
@@ -36,20 +36,11 @@ def report(project: Project, since: float | None) -> Digest:
 
 
 def items(members: list[Node]) -> Iterator[Item]:
-    """The attention lists of all nodes as one; what all nodes share is in it once."""
-    shared: set[str] = set()
-    for node in members:
-        for need in node.attention:
-            if need.kind not in OF_FLEET:
-                yield _item(node, need)
-            elif need.key not in shared:
-                shared.add(need.key)
-                yield Item(
-                    need.key, need.kind, need.severity, need.who, need.since_unix, need.text, need.next
-                )
-
-
-def _item(node: Node, need: Need) -> Item:
-    who = f"{node.name}/{need.who}" if need.who in node.workers else node.name
-    command, key = command_for(node, need), f"{node.name}/{need.key}"
-    return Item(key, need.kind, need.severity, who, need.since_unix, f"{who}: {need.text}", command)
+    """The attention lists of all nodes as one."""
+    for node, need in needs_of(members):
+        if need.kind in OF_FLEET:
+            key, who, said = need.key, need.who, need.text
+        else:
+            who = f"{node.name}/{need.who}" if need.who in node.workers else node.name
+            key, said = f"{node.name}/{need.key}", f"{who}: {need.text}"
+        yield Item(key, need.kind, need.severity, who, need.since_unix, said, command_for(node, need))

@@ -60,6 +60,9 @@ def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> Non
     one, now = nodes[0], time.time()
     log(tmp_path, "one", 1, now - 2 * events.PAST_S)
     log(tmp_path, "one", 2, now - 2)
+    with (tmp_path / "one.jsonl").open("a") as file:  # edited by hand
+        file.write('{"seq": 9, "ts": 1e300, "action": "accepted", "cost": NaN}\n')
+        file.write('{"seq": 99999999999999999999, "ts": 1, "action": "accepted"}\n')
     sending = outbox(one, tmp_path)
     sending.send()
     assert [round(row["ts"] - now) for row in events.since(one, 0)] == [-2], "of a new node, the last day"

@@ -44,3 +44,9 @@ create index event_at on llmc.event (at);
 
 -- The number of the last row of its event log that a node has sent.
 alter table llmc.node add column event_seq bigint not null default 0;
+
+-- The repository of the fleet: the first commits of its branch, and where the first node lands.
+create table llmc.repository (
+    first_commit text primary key,
+    address text not null
+);
