@@ -16,8 +16,11 @@ SECRET = "hunter2"
 
 
 @pytest.fixture
-def second() -> Iterator[Fleet]:
+def second(scripted: Fleet) -> Iterator[Fleet]:
+    """Another machine, with a clone of the same repository."""
     made = Fleet("scripted")
+    shutil.rmtree(made.source)
+    made.git("clone", "-q", str(scripted.source), str(made.source), cwd=made.dir)
     yield made
     made.close()
 
@@ -72,6 +75,26 @@ def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, databas
     with psycopg.connect(database) as db:
         assert db.execute("select to_regclass('llmc.node')").fetchone() == (None,), "nothing was set up"
     assert [ref for ref in scripted.git("for-each-ref").splitlines() if "refs/llmc" in ref] == []
+
+
+def test_a_root_of_another_repository_is_refused(scripted: Fleet, database: str) -> None:
+    """Break: join without a look at the history; its tasks would land in a repository that is not the fleet's."""
+    join(scripted, database, "one", "init")
+    stranger = Fleet("scripted")
+    try:
+        stranger.commit("other", "x", "Another beginning")
+        set_up(stranger, with_password(database), "two")
+        own, shared = stranger.dir / "shared.git", scripted.dir / "shared.git"
+        refused = stranger.llmc("fleet", "join", code=3)
+        assert f"{own} is another repository than the fleet's" in refused.err
+        assert f"llmc init --source {shared} --target DIR" in refused.err
+        stranger.configure({"fleet.remote": str(shared)})
+        refused = stranger.llmc("fleet", "join", code=3)
+        assert f"{shared} cannot be shared: it is another repository" in refused.err
+        assert "llmc config set fleet.remote URL" in refused.err
+    finally:
+        stranger.close()
+    assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one"]
 
 
 def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) -> None:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class FileLedger:
         return [entry for entry in self.entries() if entry.commit in commits]
 
     @contextmanager
-    def turn(self, timeout_s: float) -> Iterator[None]:
+    def turn(self, timeout_s: float, stopping: Callable[[], bool] | None = None) -> Iterator[None]:
         self._reach()
         with self.path.with_suffix(".turn").open("a") as file:
             if not wait_until(lambda: _taken(file.fileno()), timeout_s, interval_s=0.01):

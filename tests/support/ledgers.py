@@ -37,7 +37,7 @@ class PostgresLedger(Landings):
         self.url = url
         self.lease_s = lease_s
         Database(url).migrate()
-        super().__init__(Database(url), "the remote", lease_s)
+        super().__init__(Database(url), "test", "the remote", lease_s)
 
     def claim(self, task: TaskKey) -> str:
         with psycopg.connect(self.url) as db:

@@ -1,16 +1,25 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
+from typing import Any
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError
+from llmc.base.names import PromptId
+from llmc.fleet import answers as sent
+from llmc.fleet import events as sent_events
 from llmc.fleet import nodes as members
+from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
-from llmc.fleet.rules import elsewhere as elsewhere
+from llmc.fleet.rules import command_for as command_for
+from llmc.fleet.rules import needs_of as needs_of
+from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
-from llmc.repo.remote_probe import probe
+from llmc.repo.remote_probe import first_commits, probe
 from llmc.repo.shared import shared_of
+from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
 
 
@@ -28,6 +37,8 @@ class FleetView(Struct, frozen=True):
     #: tasks of the list, by state
     tasks: dict[str, int] = {}
     nodes: list[Node] = []
+    #: those that wait for their node, and those that it could not deliver lately
+    answers: list[Answer] = []
 
 
 class Joined(Struct, frozen=True):
@@ -41,27 +52,28 @@ class Joined(Struct, frozen=True):
 
 def init(project: Project) -> Joined:
     """Set up the database, or bring it up to date, and join. Safe to repeat."""
-    _probe(project)
-    return _joined(project, members.init(project))
+    first = _probe(project)
+    return _joined(project, members.init(project), first)
 
 
 def join(project: Project) -> Joined:
     """Make this root a node of the fleet. Safe to repeat."""
-    _probe(project)
-    return _joined(project, 0)
+    return _joined(project, 0, _probe(project))
 
 
-def _probe(project: Project) -> None:
-    """Refuse a remote on which machines cannot land safely, before anything is changed."""
+def _probe(project: Project) -> list[str]:
+    """The first commits of the remote's branch. Refuse a remote on which machines cannot land safely, before anything is changed."""
     own = members.membership(project)
     shared = shared_of(project.root)
     assert shared is not None, f"{own.node} was not opened"
     with project.repo_lock():
+        first = first_commits(project.root.path, shared.remote, project.base)
         probe(project.root.path, shared.remote)
+    return first
 
 
-def _joined(project: Project, migrations: int) -> Joined:
-    node = members.join(project)
+def _joined(project: Project, migrations: int, first: list[str]) -> Joined:
+    node = members.join(project, project.upstream, first)
     return Joined(node, members.membership(project).database.address, migrations)
 
 
@@ -75,6 +87,27 @@ def leave(project: Project, name: str) -> Node:
     return members.leave(project, name)
 
 
+def own_node(project: Project) -> str:
+    return members.membership(project).node
+
+
+def question(project: Project, name: str, worker: str) -> str:
+    """The question of a worker on another node, with its options; refused if `answer` cannot answer it."""
+    return sent.open_question(members.membership(project), name, worker)[1]
+
+
+def answer(project: Project, name: str, worker: str, text: str) -> Receipt:
+    """Answer a worker on another node. `pending`: that node is away, and delivers the answer when it is back."""
+    own = members.membership(project)
+    node, asked = sent.open_question(own, name, worker)
+    told = sent.send(own, node, worker, asked, text)
+    reason = told.reason
+    if told.outcome == Outcome.PENDING:
+        reason = f"node {name} is {node.state} and has not delivered the answer yet; to follow it: llmc status --fleet"
+    outcome = Outcome(told.outcome)
+    return Receipt(f"{name}/{worker}", PromptId(told.prompt_id), outcome, told.elapsed_ms, reason)
+
+
 def nodes(project: Project) -> list[Node]:
     return members.nodes(project)
 
@@ -84,9 +117,17 @@ def view(project: Project) -> FleetView:
     own = members.membership(project)
     alone = FleetView(own.node, own.database.address, VERSION, project.config.auto.task_list_id)
     try:
-        return replace(alone, tasks=open_shared(project).counts(), nodes=members.nodes(project))
+        return replace(
+            alone, tasks=open_shared(project).counts(), nodes=members.nodes(project), answers=sent.recent(own)
+        )
     except DatabaseGone as error:
         return replace(alone, problem=error.message)
+
+
+def events(project: Project, since: float, worker: str | None = None) -> list[dict[str, Any]]:
+    """The main events of all nodes, oldest first; of a worker, by its full name."""
+    rows = sent_events.since(members.membership(project), since)
+    return [row for row in rows if worker in (None, row["worker"])]
 
 
 def names(given: str | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -24,6 +24,9 @@ from llmc.notifications.notify import try_channels as try_channels
 from llmc.notifications.rules import KINDS as KINDS
 from llmc.repo.project import Project
 
+if TYPE_CHECKING:
+    from llmc.reports.rules.digest_parts import Digest
+
 NO_TASK = "(no task)"
 #: what usage can be grouped by
 KEYS: dict[str, Callable[[Row], str]] = {
@@ -34,19 +37,35 @@ KEYS: dict[str, Callable[[Row], str]] = {
 }
 
 
-def digest_json(project: Project, since: float | None) -> dict[str, Any]:
-    """The digest since a time; by default since the user last read it."""
-    from llmc.reports import digest  # slow to import
-    from llmc.reports.rules.digest_parts import as_json
+def digest_json(project: Project, since: float | None, *, fleet: bool = False) -> dict[str, Any]:
+    """The digest since a time; by default since the user last read it. `fleet`: of all nodes."""
+    from llmc.reports.rules.digest_parts import as_json  # slow to import
 
-    return as_json(digest.report(project, since))
+    return as_json(_digest(project, since, fleet))
 
 
-def digest_text(project: Project, since: float | None, width: int, paint: Callable[[str, str], str]) -> str:
+def _digest(project: Project, since: float | None, fleet: bool) -> "Digest":
+    from llmc.reports import digest
+
+    if not fleet:
+        return digest.report(project, since)
+    from llmc.reports import fleet_digest
+
+    return fleet_digest.report(project, since)
+
+
+def digest_text(
+    project: Project,
+    since: float | None,
+    width: int,
+    paint: Callable[[str, str], str],
+    *,
+    fleet: bool = False,
+) -> str:
     """The same as text; remembers when the user read it, unless they gave a time."""
     from llmc.reports import digest
 
-    found = digest.report(project, since)
+    found = _digest(project, since, fleet)
     if since is None:
         digest.remember_look(project, found)
     return digest.text_of(found, width, paint)

@@ -79,7 +79,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             return
         before: steps.Step = Do.WAIT
         while not (project.stopping and project.stopping()):
-            post_accept.run_due(project)
+            run_due(project)
             record = project.store.worker(name)
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)
@@ -94,10 +94,20 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
-        due = error.due
-        raise HardFailure(
-            Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output
-        ) from error
+        raise _command_failed(error) from error
+
+
+def run_due(project: Project) -> None:
+    """Run the post-accept commands that are due; a hard failure if one fails."""
+    try:
+        post_accept.run_due(project)
+    except PostAcceptFailed as error:
+        raise _command_failed(error) from error
+
+
+def _command_failed(error: PostAcceptFailed) -> HardFailure:
+    due = error.due
+    return HardFailure(Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output)
 
 
 def could_not_look(run: Run, project: Project, name: str, error: LlmcError) -> None:

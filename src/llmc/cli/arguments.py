@@ -120,8 +120,8 @@ def _drop_draft() -> None:
 
 
 def show_receipt(receipt: "Receipt", as_json: bool) -> int:
-    """Print a receipt; exit code 0 for acknowledged or queued, 1 for unconfirmed, 3 for refused."""
-    code = {"acknowledged": 0, "queued": 0, "unconfirmed": 1}.get(receipt.outcome, 3)
+    """Print a receipt; exit code 0 for acknowledged or queued, 1 for unconfirmed or pending, 3 for refused."""
+    code = {"acknowledged": 0, "queued": 0, "unconfirmed": 1, "pending": 1}.get(receipt.outcome, 3)
     if code == 0:
         _drop_draft()
     if as_json:

@@ -97,14 +97,18 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
 
     Answers a worker that asks a question or is blocked, or a question listed by `llmc inbox`. TEXT is the number of an
     option, or free text. Without TEXT, shows the worker's question and prompts for the answer. For permission requests
-    and unknown dialogs, use `llmc attach`.
+    and unknown dialogs, use `llmc attach`. For a worker on another node of a fleet, WORKER is NODE/NAME.
 
     \b
     Examples:
       llmc answer adam 2
       llmc answer adam "neither, use the old name"
       llmc answer S1.1.2 "use Excel's dialect"
+      llmc answer server/adam 2
     """
+    node, _, asker = asker.rpartition("/")
+    if node and not _is_here(project, node):
+        return _answer_elsewhere(project, node, asker, text, as_json)
     if goal_id or asker not in roots.worker_names(project):
         _answer_goal(project, asker, text, goal_id, as_json)
         return None
@@ -117,6 +121,24 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
             raise UsageError("an answer is required", hint=f'Run: llmc answer {asker} "..."')
         text = read_line("Answer")
     return show_receipt(workers.answer(project, asker, text), as_json)
+
+
+def _is_here(project: Project, node: str) -> bool:
+    from llmc.api import fleet  # most roots work alone
+
+    return fleet.own_node(project) == node
+
+
+def _answer_elsewhere(project: Project, node: str, worker: str, text: str | None, as_json: bool) -> int:
+    from llmc.api import fleet
+
+    asked = fleet.question(project, node, worker)
+    if text is None:
+        say(asked)
+        if not sys.stdin.isatty():
+            raise UsageError("an answer is required", hint=f'Run: llmc answer {node}/{worker} "..."')
+        text = read_line("Answer")
+    return show_receipt(fleet.answer(project, node, worker, text), as_json)
 
 
 def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:

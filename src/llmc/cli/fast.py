@@ -12,6 +12,8 @@ from llmc.base import given
 from llmc.cli.output import columns, is_terminal, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from llmc.api.roots import Project
     from llmc.cli.overview import Paint
 
@@ -95,7 +97,11 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    for event in seeing.events(root, since, follow, worker):
+    return print_events(seeing.events(root, since, follow, worker), as_json, follow=follow)
+
+
+def print_events(rows: "Iterable[dict[str, Any]]", as_json: bool, *, follow: bool = False) -> int:
+    for event in rows:
         if as_json:
             print_json(event, flush=follow)
         else:
@@ -105,7 +111,7 @@ def events(root: str, since: float, follow: bool, as_json: bool, worker: str | N
 
 def _event_line(event: dict[str, Any]) -> str:
     when = time_of_day(event.get("ts"))
-    rest = other_fields(event, ("ts", "action", "worker", "seq", "event", "reason"))
+    rest = other_fields(event, ("ts", "action", "worker", "seq", "event", "reason", "node"))
     reason = f" ({in_a_line(event['reason'])})" if event.get("reason") else ""
     who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
     return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()

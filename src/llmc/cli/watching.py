@@ -15,7 +15,7 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import complete_worker, parse_since, pass_project, root_of, since_option
+from llmc.cli.arguments import complete_worker, parse_since, pass_project, project_of, root_of, since_option
 from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
@@ -167,17 +167,28 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
 @since_option
 @click.option("--worker", "-w", shell_complete=complete_worker, help="Show only this worker's events")
+@click.option("--fleet", is_flag=True, help="Show the main events of all nodes of the fleet")
 @json_option
 @click.pass_context
-def events(ctx: click.Context, follow: bool, since: str, worker: str | None, as_json: bool) -> int:
+def events(
+    ctx: click.Context, follow: bool, since: str, worker: str | None, fleet: bool, as_json: bool
+) -> int:
     """Show the event log
 
-    Oldest events come first. With --json, prints one object per line.
+    Oldest events come first. With --json, prints one object per line. With --fleet, shows what the digest needs of all
+    nodes; a worker is NODE/NAME, and times are those of the database's clock.
 
     \b
     Example:
       llmc events --follow --worker adam
     """
+    if fleet:
+        if follow:
+            raise UsageError("--follow shows this node only", hint="Run: llmc events --fleet")
+        from llmc.api.fleet import events as of_nodes  # most roots work alone
+
+        rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker)
+        return fast.print_events(rows, as_json)
     root = root_of(ctx)
     return fast.events(str(root.path), parse_since(since, time.time()), follow, as_json, worker)
 
@@ -275,9 +286,10 @@ def _print(text: str) -> None:
     metavar="T",
     help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: your last digest that is more than an hour old, or 24h ago]",
 )
+@click.option("--fleet", is_flag=True, help="Tell of all nodes of the fleet")
 @json_option
 @pass_project
-def digest(project: Project, since: str | None, as_json: bool) -> None:
+def digest(project: Project, since: str | None, fleet: bool, as_json: bool) -> None:
     """Summarize what landed, what failed and what needs you
 
     Items that unblock the most tasks come first, each with the command to run. Also shows the cost. Does not call a
@@ -287,12 +299,13 @@ def digest(project: Project, since: str | None, as_json: bool) -> None:
     Examples:
       llmc digest
       llmc digest --since 12h
+      llmc digest --fleet
       llmc digest --json | jq '.waiting[].command'
     """
     from llmc.api import reports  # slow to import
 
     since_unix = None if since is None else parse_since(since, now_unix())
     if as_json:
-        print_json(reports.digest_json(project, since_unix))
+        print_json(reports.digest_json(project, since_unix, fleet=fleet))
     else:
-        say_lines(reports.digest_text(project, since_unix, *fast.sheet()))
+        say_lines(reports.digest_text(project, since_unix, *fast.sheet(), fleet=fleet))

@@ -169,7 +169,12 @@ class AutoMode:
     def _as_node(self) -> "Node":
         from llmc.daemon.node import Node
 
-        return Node(self._project, self._run, self._log, self._threads, self._hear_again)
+        return Node(
+            self._project, self._run, self._log, self._threads, self._hear_again, self._run_post_accepts
+        )
+
+    def _run_post_accepts(self) -> None:
+        self._guarded(partial(attend.run_due, self._project))
 
     def prepare(self) -> None:
         """Check everything before an agent starts; then set up workers, and settle what a crash left."""
@@ -462,7 +467,9 @@ class AutoMode:
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:
-        """Print the digest, and notify the user."""
+        """Print the digest, and notify the user; the other nodes hear of the end."""
+        if self._node is not None:
+            self._node.tell_last_events()
         with contextlib.suppress(LlmcError):
             found = report(self._project, since, ending=True)
             text = text_of(found)

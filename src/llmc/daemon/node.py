@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -10,19 +11,32 @@ from datetime import date
 from llmc.attention import raising
 from llmc.auto import parks
 from llmc.auto.auto_run import Run
+from llmc.auto.rules.steps import waits_for_answer
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError
-from llmc.fleet import nodes
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.names import PromptId
+from llmc.base.proc import ShuttingDown
+from llmc.fleet import answers, nodes
+from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
+from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
-from llmc.fleet.rules import Need, beat_s
+from llmc.fleet.rules import ANSWER, Need, beat_s, question_for
+from llmc.landing import post_accept
 from llmc.records.state import State
-from llmc.records.worker import Cause, Spent, Tokens
+from llmc.records.worker import Cause, Outcome, Spent, Tokens
 from llmc.repo.project import Project, agent_for
+from llmc.reports.rules.history import ACTIONS
+from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
+from llmc.workers import answering
 
 #: the attention item while the database does not answer
 DATABASE = "fleet:database"
+#: and while nothing lands, because no node can run the command of one that died
+COMMAND = "fleet:post_accept"
+#: and for each worker whose question no goal asks here
+QUESTION = "fleet:question:"
 
 
 class Node:
@@ -33,6 +47,7 @@ class Node:
         log: logging.Logger,
         threads: ThreadPoolExecutor,
         heard_again: Callable[[], None],
+        run_post_accepts: Callable[[], None],
     ) -> None:
         """`heard_again`: the database answers again, so what was not heard in between has to be looked for."""
         self._project = project
@@ -49,11 +64,24 @@ class Node:
         self._follows = 0.0
         self._is_beating = False
         self._next = 0.0
+        self._run_post_accepts = run_post_accepts
+        #: only one thread at a time runs commands of lost nodes, and one delivers answers
+        self._commands = threading.Lock()
+        self._delivering = threading.Lock()
+        #: receipts of answers that the database does not have yet
+        self._receipts: dict[int, Receipt] = {}
+        self._tasks.on_call = self._called
+        self._events = Outbox(self._own, project.root.events, ACTIONS)
 
     def start(self) -> None:
         """Take the node's name; refused while another daemon has it. The first beat comes with the first tick."""
         self._beating.start()
         self._client = agent_for(self._project).version()
+
+    def _called(self, name: str) -> None:
+        """Another node has something for a node: look at the next tick."""
+        if name == self._own.node:
+            self._next = 0.0
 
     def tick(self, state: State) -> None:
         """Once a second, in the daemon's loop."""
@@ -87,10 +115,86 @@ class Node:
         if pulse.expired:
             for task, node in self._tasks.expire():
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
+        self._heed_commands(pulse)
+        self._list_questions(state, pulse)
+        if pulse.answers:
+            self._start(self._delivering, self._deliver)
         if pulse.ready:
             self._run.on_change()
         if self._run.queue.unsettled:  # also while every worker is busy
             self._run.queue.count_ready()
+        self._events.send()
+
+    def _heed_commands(self, pulse: Pulse) -> None:
+        """Run the post-accept command of a node that died; until it has finished, nothing lands."""
+        orphans = set(pulse.due) - {due.task for due in self._project.store.read().auto.due}
+        wanted: dict[str, dict[str, str]] = {}
+        if self._project.config.auto.post_accept_command:
+            for due in post_accept.take_over(self._project, orphans):
+                self._run.say(f"task {due.task}: its post-accept command runs here; {due.worker} landed it")
+            if pulse.due:
+                self._start(self._commands, self._run_post_accepts)
+        elif orphans:
+            tasks = ", ".join(sorted(map(str, orphans)))
+            text = f"nothing lands: the post-accept command of task {tasks} has not finished, its node is gone, and this node has none"
+            about = {"kind": "post_accept", "severity": "blocked", "who": self._own.node, "text": text}
+            wanted = {COMMAND: {**about, "next": "llmc config set auto.post_accept_command COMMAND"}}
+        raising.sync(self._project, (COMMAND,), wanted)
+
+    def _list_questions(self, state: State, pulse: Pulse) -> None:
+        """A worker that is blocked in a plan item is the goal's to ask about, but only on the node that drives the goals."""
+        wanted = {
+            f"{QUESTION}{record.name}": {
+                "kind": "question",
+                "severity": "blocked",
+                "who": record.name,
+                "text": record.error_reason or "the worker reported a blocker",
+                "next": f"{ANSWER}{record.name}",
+            }
+            for record in state.workers.values()
+            if not pulse.drives and waits_for_answer(record)
+        }
+        raising.sync(self._project, (QUESTION,), wanted)
+
+    def _start(self, alone: threading.Lock, work: Callable[[], None]) -> None:
+        """Do what may take long in a thread of its own; not twice at a time."""
+        if not (self._project.stopping and self._project.stopping()):
+            self._threads.submit(self._do, alone, work)
+
+    def _do(self, alone: threading.Lock, work: Callable[[], None]) -> None:
+        if not alone.acquire(blocking=False):
+            return
+        try:
+            work()
+        except ShuttingDown:
+            pass  # another node, or the next daemon, runs the command
+        except LlmcError as error:  # the next heartbeat tries again
+            self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
+        except Exception:
+            self._log.exception("bug in the node", extra={"action": "beat_failed", "cause": "bug"})
+        finally:
+            alone.release()
+
+    def _deliver(self) -> None:
+        """Answer workers with what was typed on other nodes."""
+        for one in answers.waiting(self._own):
+            if one.id not in self._receipts:
+                self._receipts[one.id] = self._answer(one)
+            told = self._receipts[one.id]
+            answers.end(self._own, one.id, told.outcome, told.reason, told.prompt_id, told.elapsed_ms)
+            del self._receipts[one.id]
+            self._run.say(
+                f"{one.worker}: answer from node {one.sender}: {told.outcome} {told.reason}".rstrip()
+            )
+            self._run.look_again(one.worker, 0.0)
+
+    def _answer(self, one: Answer) -> Receipt:
+        try:
+            if question_for(one.worker, self._needs()) != one.question:
+                raise Refused("the question is no longer open")
+            return answering.answer(self._project, one.worker, one.text)
+        except LlmcError as error:
+            return Receipt(one.worker, PromptId(""), Outcome.REFUSED, 0, error.message)
 
     def _life(self, state: State) -> Life:
         held = [record.assignment.claim for record in state.workers.values() if record.assignment]
@@ -99,14 +203,17 @@ class Node:
             claims=[int(claim) for claim in held if claim.isdigit()],
             workers={str(name): str(record.status) for name, record in state.workers.items()},
             client=self._client,
-            attention=[
-                Need(one.severity, one.who, one.text[:500], one.next)
-                for one in raising.current(self._project)
-            ],
+            attention=self._needs(),
             day=date.today().isoformat(),
             used=Used(day.cost, day.tokens.new, run.cost, run.tokens.new),
             park=self._park(state),
         )
+
+    def _needs(self) -> list[Need]:
+        return [
+            Need(one.severity, one.who, one.text[:500], one.next, one.key, one.kind, one.since_unix)
+            for one in raising.current(self._project)
+        ]
 
     def _park(self, state: State) -> Park | None:
         """A park that began here; one that follows another node's is not told on, or it would never end."""
@@ -147,3 +254,8 @@ class Node:
     def stop(self) -> None:
         with contextlib.suppress(LlmcError):
             self._beating.stop()
+
+    def tell_last_events(self) -> None:
+        """After the daemon has logged its end."""
+        with contextlib.suppress(LlmcError):
+            self._events.send()

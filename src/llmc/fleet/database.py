@@ -269,11 +269,13 @@ class Sql:
 class Listening:
     """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, on_call: Callable[[str], None]) -> None:
+        """`on_call` gets the name of a node that another node calls."""
+        self._on_call = on_call
         self._db: Connection[dict[str, Any]] | None = None
         try:
             self._db = database.connect()
-            self._db.execute(f"listen {statements.CHANNEL}")
+            self._db.execute(f"listen {statements.CHANNEL}; listen {statements.CALLS}")
             # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
             self._fd = os.dup(self._db.fileno())
         except DatabaseGone:
@@ -288,8 +290,9 @@ class Listening:
         try:
             if self._db is not None:
                 self._db.pgconn.consume_input()
-                while self._db.pgconn.notifies():
-                    pass
+                while (note := self._db.pgconn.notifies()) is not None:
+                    if note.relname.decode() == statements.CALLS:
+                        self._on_call(note.extra.decode())
         except (psycopg.OperationalError, psycopg.InterfaceError):
             return False
         return True

@@ -1,16 +1,19 @@
-"""The ledger of landings in the fleet's database, and whose turn it is to land."""
+"""The ledger of landings in the fleet's database, whose turn it is to land, and the post-accept commands that come first."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from llmc.base import clock
 from llmc.base.clock import monotonic
 from llmc.base.errors import ClaimLost, LlmcError, LockTimeout
 from llmc.base.names import TaskId, TaskKey
+from llmc.base.proc import ShuttingDown
 from llmc.fleet import statements
 from llmc.fleet.database import Database, fetched
 from llmc.records.landing_entry import Entry
@@ -30,9 +33,10 @@ MOST_LOOK_S = 1.0
 class Landings:
     """The `Ledger` of all nodes (repo/shared.py)."""
 
-    def __init__(self, database: Database, remote: str, lease_s: float) -> None:
+    def __init__(self, database: Database, node: str, remote: str, lease_s: float) -> None:
         """`remote`: the branch of all nodes; only those that land there wait for each other."""
         self._db = database
+        self._node = node
         self._remote = remote
         self._lease = timedelta(seconds=lease_s)
         self._turn_s = min(TURN_S, lease_s)
@@ -74,9 +78,9 @@ class Landings:
         return int(claim) if claim.isdigit() else 0
 
     @contextmanager
-    def turn(self, timeout_s: float) -> Iterator[None]:
+    def turn(self, timeout_s: float, stopping: Callable[[], bool] | None = None) -> Iterator[None]:
         with clock.waiting(timeout_s):
-            ticket = self._wait(timeout_s)
+            ticket = self._wait(timeout_s, stopping or (lambda: False))
         over = threading.Event()
         shows = threading.Thread(target=self._show, args=(ticket, over), daemon=True, name="turn")
         shows.start()
@@ -87,19 +91,23 @@ class Landings:
             shows.join()
             self._end(ticket)
 
-    def _wait(self, timeout_s: float) -> int:
+    def _wait(self, timeout_s: float, stopping: Callable[[], bool]) -> int:
         """A ticket that is the first."""
         end = monotonic() + timeout_s
         ticket = self._ticket()
         try:
-            while before := self._before(ticket):
+            while not (place := self._place(ticket)).is_first:
+                if stopping():
+                    raise ShuttingDown
                 if monotonic() >= end:
+                    is_running = f"{place.command} has not finished" if place.command else ""
                     raise LockTimeout(
-                        "another node has been landing for too long",
+                        is_running or "another node has been landing for too long",
                         hint="To see the nodes: llmc fleet nodes",
                     )
-                sleep(min(LOOK_S * before, MOST_LOOK_S, max(0.0, end - monotonic())))
-                if before < 0:  # this process slept, and was passed over
+                look_s = MOST_LOOK_S if place.command else LOOK_S * place.before
+                sleep(min(look_s, MOST_LOOK_S, max(0.0, end - monotonic())))
+                if not place.kept:  # this process slept, and was passed over
                     ticket = self._ticket()
         except BaseException:
             self._end(ticket)
@@ -114,23 +122,37 @@ class Landings:
 
         return self._db.do(work)
 
-    def _before(self, ticket: int) -> int:
-        """How many land before it; -1 if it has run out."""
-        row = self._db.rows(statements.KEEP_TICKET, self._values(ticket))[0]
-        return int(row["before"]) if row["kept"] else -1
+    def _place(self, ticket: int) -> "_Place":
+        return _Place(**self._db.rows(statements.KEEP_TICKET, self._values(ticket))[0])
 
     def _show(self, ticket: int, over: threading.Event) -> None:
         """Keep the turn while its holder lives. If it is lost, the fence and the tokens decide, as without it."""
         while not over.wait(self._turn_s / SHOWS):
             with suppress(LlmcError):
-                self._before(ticket)
+                self._place(ticket)
 
     def _end(self, ticket: int) -> None:
         with suppress(LlmcError):  # it runs out by itself
             self._db.rows(statements.END_TURN, self._values(ticket))
 
     def _values(self, ticket: int = 0) -> dict[str, Any]:
-        return {"remote": self._remote, "ticket": ticket, "lease": timedelta(seconds=self._turn_s)}
+        lease = timedelta(seconds=self._turn_s)
+        return {"remote": self._remote, "ticket": ticket, "lease": lease, "node": self._node}
+
+
+class _Place(Struct, frozen=True):
+    """A ticket in the queue."""
+
+    #: it has not run out
+    kept: bool
+    #: how many land before it
+    before: int
+    #: the task and the node whose post-accept command comes first; it may be one of a node that died
+    command: str | None
+
+    @property
+    def is_first(self) -> bool:
+        return self.kept and not self.before and self.command is None
 
 
 def _entry(row: dict[str, Any]) -> Entry:

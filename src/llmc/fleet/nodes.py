@@ -12,13 +12,14 @@ from msgspec.structs import asdict
 
 from llmc import __version__
 from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.names import TaskId, TaskKey
 from llmc.config import trust
 from llmc.config.model import Config
 from llmc.config.options import check_node
 from llmc.config.paths import Root
 from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
-from llmc.fleet.rules import Need, Node, node_of
+from llmc.fleet.rules import Need, Node, node_of, own_name
 
 
 class InFleet(Protocol):
@@ -63,14 +64,17 @@ def membership(project: InFleet) -> Membership:
             hint="Set a database: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
         )
     root = str(project.root.path)
-    node = fleet.node or _host_name()
     return Membership(
         open_database(fleet.database),
-        node,
+        node_name(project.config),
         trust.own_id(root),
         f"{socket.gethostname()}:{root}",
         fleet.lease_secs,
     )
+
+
+def node_name(config: Config) -> str:
+    return config.fleet.node or _host_name()
 
 
 def _host_name() -> str:
@@ -88,12 +92,26 @@ def init(project: InFleet) -> int:
     return membership(project).database.migrate()
 
 
-def join(project: InFleet) -> Node:
-    """Enter this root into the fleet. Safe to repeat."""
+def join(project: InFleet, address: str, first: Collection[str]) -> Node:
+    """Enter this root into the fleet. Safe to repeat. `first`: the first commits of the branch at `address`."""
     own = membership(project)
+    _refuse_other_repository(own, address, first)
     if not own.database.rows(statements.JOIN, own.values):
         raise _name_taken(own)
     return find(own, own.node)
+
+
+def _refuse_other_repository(own: Membership, address: str, first: Collection[str]) -> None:
+    """The first node to join says which repository the fleet works on."""
+    known = own.database.rows(statements.REPOSITORY)
+    if not known:
+        own.database.rows(statements.ADD_REPOSITORY, {"first": list(first), "address": address})
+    elif not {row["first_commit"] for row in known} & set(first):
+        there = known[0]["address"]
+        raise Refused(
+            f"{address} is another repository than the fleet's: it has no history in common with {there}",
+            hint=f"Use a root of the fleet's repository: llmc init --source {there} --target DIR",
+        )
 
 
 def _name_taken(own: Membership) -> Refused:
@@ -140,17 +158,35 @@ def leave(project: InFleet, name: str) -> Node:
             f"node {node.name} is running in {node.place}",
             hint=f"Let it finish first: llmc fleet drain {node.name}",
         )
-    own.database.do(
-        lambda rows: [
-            rows.execute(sql, {"node": node.name}) for sql in (statements.EXPIRE_NODE, statements.LEAVE)
-        ]
+    ends = (
+        statements.EXPIRE_NODE,
+        statements.EXPIRE_POST_ACCEPTS,
+        statements.REFUSE_ANSWERS,
+        statements.LEAVE,
     )
+    own.database.do(lambda rows: [rows.execute(sql, {"node": node.name}) for sql in ends])
     return node
 
 
 def has_lease(own: Membership, name: str) -> bool:
     """Whether this node does what one node at a time does; the heartbeat keeps the lease."""
     return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
+
+
+def take_post_accept(own: Membership, task: TaskKey) -> str | None:
+    """Become the node that runs the post-accept command of a landed task: the worker that landed it, or None.
+
+    None if another node runs the command, or it has finished. The heartbeat keeps the lease.
+    """
+    values = {**own.values, "list": task.list, "task": task.id}
+    rows = own.database.rows(statements.TAKE_POST_ACCEPT, values)
+    return own_name(own.node, rows[0]["worker"]) if rows else None
+
+
+def end_post_accept(own: Membership, task: TaskKey) -> None:
+    """The command has finished: other nodes may land."""
+    values = {"node": own.node, "list": task.list, "task": task.id}
+    own.database.rows(statements.END_POST_ACCEPT, values)
 
 
 class Park(Struct, frozen=True):
@@ -200,6 +236,12 @@ class Pulse(Struct, frozen=True):
     used: Used = Used()
     #: the longest park of another node
     park: Park | None = None
+    #: landed tasks whose post-accept command is this node's, or was a lost node's
+    due: tuple[TaskKey, ...] = ()
+    #: a worker of this node has an answer
+    answers: bool = False
+    #: this node drives the goals
+    drives: bool = False
 
 
 class Beating:
@@ -241,10 +283,12 @@ class Beating:
         parked = None
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked)
+        due = tuple(TaskKey(name, TaskId(task)) for name, task in row["due"])
+        return Pulse(
+            row["state"] or "", row["expired"], row["ready"], used, parked, due, row["answers"], row["drives"]
+        )
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}
-        self._own.database.do(
-            lambda rows: [rows.execute(sql, values) for sql in (statements.END_LEASES, statements.STOP)]
-        )
+        ends = (statements.END_LEASES, statements.EXPIRE_POST_ACCEPTS, statements.STOP)
+        self._own.database.do(lambda rows: [rows.execute(sql, values) for sql in ends])

@@ -1,9 +1,12 @@
 """Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
+
+from llmc.records.items import OF_FLEET
 
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
@@ -11,6 +14,10 @@ MISSING_S = 60.0
 BEATS = 4
 #: but at least this often
 MOST_BEAT_S = 10.0
+#: the next command for a question
+ANSWER = "llmc answer "
+#: an answer without a receipt
+PENDING = "pending"
 
 
 def beat_s(lease_s: float) -> float:
@@ -63,6 +70,10 @@ class Need(Struct, frozen=True):
     text: str
     #: the command for it, on that node
     next: str
+    #: as in the attention list of that node
+    key: str = ""
+    kind: str = ""
+    since_unix: float = 0.0
 
 
 class Node(Struct, frozen=True):
@@ -85,10 +96,42 @@ class Node(Struct, frozen=True):
     is_own: bool = False
 
 
+def needs_of(nodes: Iterable[Node]) -> Iterator[tuple[Node, Need]]:
+    """What needs the user on all nodes; tasks and goals, which all of them list, once."""
+    seen: set[str] = set()
+    for node in nodes:
+        for need in node.attention:
+            if need.kind not in OF_FLEET or need.key not in seen:
+                seen.add(need.key)
+                yield node, need
+
+
+def command_for(node: Node, need: Need) -> str:
+    """The command for something that a node needs, as it is typed here. Tasks and goals are the same on all nodes."""
+    return need.next if node.is_own or need.kind in OF_FLEET else elsewhere(node, need.next)
+
+
 def elsewhere(node: Node, command: str) -> str:
     """A command for another node, as it is typed here."""
+    if command.startswith(ANSWER):
+        asker = command.removeprefix(ANSWER).partition(" ")[0]
+        return command.replace(asker, f"{node.name}/{asker}", 1) if asker in node.workers else command
     host, _, root = node.place.partition(":")
     return f"ssh {host} {command.replace('llmc ', f'llmc --root {root} ', 1)}" if command else ""
+
+
+def question_for(worker: str, needs: Iterable[Need]) -> str:
+    """What a worker asks, as its node shows it; "" if `llmc answer` cannot answer it."""
+    return next((need.text for need in needs if need.who == worker and need.next.startswith(ANSWER)), "")
+
+
+def storable(text: str) -> str:
+    """PostgreSQL takes no NUL and no half of a surrogate pair."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def storable_json(value: object) -> str:
+    return storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
 def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:

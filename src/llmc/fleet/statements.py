@@ -4,6 +4,8 @@ A statement that makes a task ready notifies; a claim does not, because commits 
 """
 
 CHANNEL = "llmc"
+#: a node is called by its name
+CALLS = "llmc_node"
 
 # Schema
 
@@ -29,6 +31,10 @@ select name, instance, place, state, version, client, workers, attention, daemon
     extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from now())::float8 as now_unix,
     (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
 from llmc.node n where name = %(node)s or %(node)s = '' order by name"""
+REPOSITORY = "select first_commit, address from llmc.repository"
+ADD_REPOSITORY = """
+insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
+on conflict do nothing"""
 START = """
 update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
 where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
@@ -38,6 +44,8 @@ with renewed as (
     update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
 ), kept as (
     update llmc.lease set until = now() + %(lease)s where node = %(node)s and until > now()
+), commands as (
+    update llmc.post_accept set until = now() + %(lease)s where node = %(node)s
 ), beat as (
     update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
         attention = %(attention)s, day = %(day)s,
@@ -47,7 +55,10 @@ with renewed as (
 )
 select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
-    exists (select from llmc.task where list = %(list)s and {ready}) as ready
+    exists (select from llmc.task where list = %(list)s and {ready}) as ready,
+    array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due,
+    exists (select from llmc.answer where node = %(node)s and outcome = 'pending') as answers,
+    exists (select from llmc.lease where name = 'goals' and node = %(node)s and until > now()) as drives
 from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
         coalesce(sum(day_tokens) filter (where day = %(day)s), 0)::bigint as tokens_today,
         coalesce(sum(run_cost) filter (where daemon <> ''), 0)::float8 as cost_of_run,
@@ -64,6 +75,19 @@ LEAVE = "delete from llmc.node where name = %(node)s returning name"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
 
+# Post-accept commands. A row blocks the landings of all other nodes until the command has finished.
+
+ADD_POST_ACCEPT = """
+insert into llmc.post_accept (list, task, worker, node, until)
+values (%(list)s, %(id)s, %(worker)s, %(node)s, now() + %(lease)s)
+on conflict (list, task) do update set worker = excluded.worker, node = excluded.node, until = excluded.until"""
+TAKE_POST_ACCEPT = """
+update llmc.post_accept set node = %(node)s, until = now() + %(lease)s
+where list = %(list)s and task = %(task)s and (node = %(node)s or until < now()) returning worker"""
+END_POST_ACCEPT = """
+delete from llmc.post_accept where list = %(list)s and task = %(task)s and node = %(node)s"""
+EXPIRE_POST_ACCEPTS = "update llmc.post_accept set until = now() where node = %(node)s"
+
 #: one node at a time has a lease; who has it keeps it
 LEASE = """
 insert into llmc.lease as l (name, node, until) values (%(name)s, %(node)s, now() + %(lease)s)
@@ -71,6 +95,52 @@ on conflict (name) do update set node = excluded.node, until = excluded.until
     where l.node = excluded.node or l.until < now()
 returning name"""
 END_LEASES = "delete from llmc.lease where node = %(node)s"
+
+# Answers to questions of workers on other nodes
+
+_ANSWER = """id, node, worker, question, text, sender, outcome, reason, prompt_id, elapsed_ms,
+    extract(epoch from now() - at)::float8 as age_s"""
+ADD_ANSWER = """
+with old as (delete from llmc.answer where ended < now() - interval '7 days')
+insert into llmc.answer (node, worker, question, text, sender)
+values (%(node)s, %(worker)s, %(question)s, %(text)s, %(sender)s) returning id"""
+CALL_NODE = f"select pg_notify('{CALLS}', %(node)s)"
+ONE_ANSWER = f"select {_ANSWER} from llmc.answer where id = %(id)s"
+#: of one node, those without a receipt; of all nodes, also those that were not delivered
+OPEN_ANSWERS = f"""
+select {_ANSWER} from llmc.answer where (outcome = 'pending' and %(node)s in ('', node))
+    or (%(node)s = '' and outcome not in ('acknowledged', 'queued') and ended > now() - interval '1 day')
+order by id"""
+END_ANSWER = """
+update llmc.answer set outcome = %(outcome)s, reason = %(reason)s, prompt_id = %(prompt_id)s,
+    elapsed_ms = %(elapsed_ms)s, ended = now()
+where id = %(id)s and outcome = 'pending'"""
+#: a node that left answers no more
+REFUSE_ANSWERS = """
+update llmc.answer set outcome = 'refused', reason = 'node ' || node || ' left the fleet', ended = now()
+where node = %(node)s and outcome = 'pending'"""
+
+# Events. A node's clock may be wrong: only the age of an event counts, as it is when the node sends it.
+
+EVENT_SEQ = "select event_seq from llmc.node where name = %(node)s and instance = %(instance)s"
+ADD_EVENTS = """
+with node as (
+    select event_seq from llmc.node where name = %(node)s and instance = %(instance)s
+), added as (
+    insert into llmc.event (node, at, payload)
+    select %(node)s, now() - make_interval(secs => greatest(0, %(now)s - (e ->> 'ts')::float8)), e
+    from node, json_array_elements(%(events)s::json) e where (e ->> 'seq')::bigint > event_seq
+), old as (
+    delete from llmc.event where id in (
+        select id from (select id, at from llmc.event order by id limit 1000) first
+        where at < now() - make_interval(days => %(keep)s)
+            or id <= (select max(id) from llmc.event) - %(most)s)
+)
+update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s"""
+EVENTS = """
+select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event
+where at >= to_timestamp(%(since)s) order by at, id"""
+CLOCK = "select extract(epoch from now())::float8 as now_unix"
 
 # Tasks
 
@@ -209,13 +279,16 @@ ORDER_TICKETS = "select pg_advisory_xact_lock(hashtext('llmc.turn'))"
 DROP_TICKETS = "delete from llmc.turn where remote = %(remote)s and until < now()"
 TAKE_TICKET = """
 insert into llmc.turn (remote, until) values (%(remote)s, now() + %(lease)s) returning ticket"""
-#: keeps a ticket that has not run out; how many are before it
+#: keeps a ticket that has not run out; how many are before it, and the command of another node that comes first
 KEEP_TICKET = """
 with kept as (
     update llmc.turn set until = now() + %(lease)s, backend = pg_backend_pid()
     where ticket = %(ticket)s and until >= now() returning ticket
 )
-select exists (select from kept) as kept, count(*) as before from llmc.turn t
+select exists (select from kept) as kept, count(*) as before,
+    (select 'the post-accept command of task ' || task || ' on node ' || node from llmc.post_accept where node <> %(node)s order by since limit 1)
+        as command
+from llmc.turn t
 where remote = %(remote)s and ticket < %(ticket)s and until >= now()
     and exists (select from pg_stat_activity a where a.pid = t.backend)"""
 END_TURN = "delete from llmc.turn where ticket = %(ticket)s"

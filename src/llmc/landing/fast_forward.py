@@ -65,7 +65,7 @@ def ticket(project: Project, timeout_s: float = 7200.0) -> Iterator[None]:
     """First come, first served: only the holder lands, of all machines that share the remote. It ends with its process."""
     shared = shared_of(project.root)
     own = locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
-    with own, shared.ledger.turn(timeout_s) if shared else nullcontext():
+    with own, shared.ledger.turn(timeout_s, project.stopping) if shared else nullcontext():
         yield
 
 

@@ -1,12 +1,18 @@
-"""The post-accept command, after each landed task. Until it finishes, nothing else lands and no task starts."""
+"""The post-accept command, after each landed task. Until it finishes, nothing else lands and no task starts.
+
+In a fleet, no other node lands either (fleet/landings.py); if the node dies, another one runs the command.
+"""
 
 import threading
 import time
+from collections.abc import Collection
 
 from llmc.base import clock
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskKey
 from llmc.records.state import Due, due_fields
+from llmc.records.store import Transaction
 from llmc.repo import user_commands
 from llmc.repo.project import Project
 
@@ -38,12 +44,32 @@ def run_due(project: Project) -> None:
         turn.acquire()
     try:
         for due in project.store.read().auto.due:
-            _run(project, due)
+            if not (project.stopping and project.stopping()):
+                _run(project, due)
     finally:
         turn.release()
 
 
+def take_over(project: Project, tasks: Collection[TaskKey]) -> list[Due]:
+    """Enter the commands of a lost node, and those that a crash left without an entry here, as due on this node."""
+    from llmc.fleet import nodes
+
+    taken = []
+    for task in set(tasks) - {due.task for due in project.store.read().auto.due}:
+        worker = nodes.take_post_accept(nodes.membership(project), task)
+        if worker is not None:
+            taken.append(Due(task, worker))
+    if taken:
+        with project.store.transaction() as tx:
+            tx.update_auto(**due_fields((*tx.state.auto.due, *taken)))
+    return taken
+
+
 def _run(project: Project, due: Due) -> None:
+    if not _is_ours(project, due):
+        with project.store.transaction() as tx:
+            _forget(tx, due)
+        return
     task = due.task
     began = time.monotonic()
     command = project.config.auto.post_accept_command
@@ -59,10 +85,9 @@ def _run(project: Project, due: Due) -> None:
             LLMC_TASK_ID=task.id,
             LLMC_TASK_LIST=task.list,
         )
+    _let_others_land(project, task)
     with project.store.transaction() as tx:
-        left = list(tx.state.auto.due)
-        left.remove(due)
-        tx.update_auto(**due_fields(left))
+        _forget(tx, due)
         if command:
             elapsed_s = round(time.monotonic() - began, 3)
             tx.emit(
@@ -76,3 +101,25 @@ def _run(project: Project, due: Due) -> None:
         raise PostAcceptFailed(
             due, done.returncode, done.stdout, user_commands.where_it_ran(project, done.returncode)
         )
+
+
+def _is_ours(project: Project, due: Due) -> bool:
+    """Whether no other node of the fleet runs the command or has run it."""
+    if not project.config.fleet.database or not project.config.auto.post_accept_command:
+        return True
+    from llmc.fleet import nodes
+
+    return nodes.take_post_accept(nodes.membership(project), due.task) is not None
+
+
+def _let_others_land(project: Project, task: TaskKey) -> None:
+    if project.config.fleet.database:
+        from llmc.fleet import nodes
+
+        nodes.end_post_accept(nodes.membership(project), task)
+
+
+def _forget(tx: Transaction, due: Due) -> None:
+    left = list(tx.state.auto.due)
+    left.remove(due)
+    tx.update_auto(**due_fields(left))

@@ -82,6 +82,11 @@ class Made(Struct, frozen=True):
     budget: dict[str, Any] | None = None
     model: str = ""
 
+    @property
+    def told(self) -> dict[str, str]:
+        """For the ledger."""
+        return {"at": self.at, "root": self.root, "event": self.event, "hold": self.hold}
+
 
 class Books(Struct):
     #: the list of rows that name none (see `name_the_unnamed`)

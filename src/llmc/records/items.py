@@ -60,6 +60,7 @@ KINDS: dict[str, str] = {
     # of the fleet
     "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote refuses the push",
     "database": "the fleet's database does not answer, so no task starts or lands",
+    "post_accept": "a node died before its post-accept command finished, and this node has none, so nothing lands",
     "daemon": "the daemon is not running",
     "auto": "auto mode failed, or ended unexpectedly and was not restarted",
     "other_daemon": "the daemon's lock is held by a process other than the one in daemon.json",
@@ -73,6 +74,10 @@ KINDS: dict[str, str] = {
     "validation": "no validation slot is usable, so llmc validates work in the worktrees",
 }
 
+#: items about tasks and goals, which all nodes of a fleet share
+OF_FLEET = (
+    *("quarantined", "parked_task", "proposed", "task_question", "stuck", "goal_question", "goal_stalled"),
+)
 #: items about a worker, removed with it
 OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
 

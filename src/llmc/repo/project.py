@@ -158,12 +158,15 @@ def opened(root: Root, config: Config) -> Project:
 def _in_fleet(config: Config) -> shared.Shared:
     from llmc.fleet.database import open_database  # most roots work alone
     from llmc.fleet.landings import Landings
+    from llmc.fleet.nodes import node_name
     from llmc.repo.rules.fence import Remote
 
     fleet = config.fleet
     address = urls.split(os.path.expanduser(fleet.remote or config.repo.source)).address
     remote = Remote(address, config.repo.default_branch, fleet.fence_ref)
-    ledger = Landings(open_database(fleet.database), f"{address} {remote.head}", fleet.lease_secs)
+    ledger = Landings(
+        open_database(fleet.database), node_name(config), f"{address} {remote.head}", fleet.lease_secs
+    )
     return shared.Shared(remote, ledger)
 
 

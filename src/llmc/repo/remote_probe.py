@@ -42,6 +42,21 @@ def probe(root: Path, remote: Remote) -> None:
         _remove(root, remote, mine)
 
 
+def first_commits(root: Path, remote: Remote, base: str) -> list[str]:
+    """Where the history of the remote's branch begins; NotUsable if it has nothing in common with the root's `base`."""
+    tip = fence.look(root, remote).tip
+    fence.fetch(root, remote, remote.head)
+    if git.merge_base(root, base, tip) is None:
+        raise NotUsable(
+            remote,
+            "it is another repository",
+            f"its branch {remote.branch} has no history in common with this root",
+            hint=f"To land there, create a root of it: llmc init --source {remote.address} --target DIR. "
+            "Or set another remote: llmc config set fleet.remote URL",
+        )
+    return git.out(root, "rev-list", "--max-parents=0", tip).split()
+
+
 def _name(root: Path) -> str:
     return hashlib.sha256(f"{platform.node()}\0{root}".encode()).hexdigest()[:16]
 

@@ -1,6 +1,6 @@
 """What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,10 +29,12 @@ class Ledger(Protocol):
         """The entries of those commits."""
         ...
 
-    def turn(self, timeout_s: float) -> AbstractContextManager[None]:
+    def turn(
+        self, timeout_s: float, stopping: Callable[[], bool] | None = None
+    ) -> AbstractContextManager[None]:
         """First come, first served among all machines: only the holder lands. It passes on when its holder dies or sleeps.
 
-        Raises LockTimeout. It saves work that would be wasted; the fence and the tokens decide what may land.
+        Raises LockTimeout, or ShuttingDown once `stopping` returns true. It saves work that would be wasted; the fence and the tokens decide what may land.
         """
         ...
 

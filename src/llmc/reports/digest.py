@@ -79,12 +79,12 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
     since = since_last_look(project, now) if since is None else since
     # An attempt counts in full, including what happened before the period.
     rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
-    tasks, held_up = _tasks(project, problems), _held_up(project, problems)
+    tasks, held_up = list_tasks(project, problems), held_up_by_questions(project, problems)
     facts = Facts(
         items=_items(project, problems, ending),
         tasks=tasks,
         list_name=source_of(project).list_name,
-        completed=_completed(project),
+        completed=completed(project),
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
         running=_auto_runs(project),
@@ -148,8 +148,8 @@ def _state(project: Project, problems: list[str]) -> State | None:
 def tell_lists(project: Project) -> None:
     """Update the attention list with tasks and goals, for a command that shows it while no daemon runs."""
     problems: list[str] = []
-    _tasks(project, problems)
-    _held_up(project, problems)
+    list_tasks(project, problems)
+    held_up_by_questions(project, problems)
     bad_rows.tell(project)
 
 
@@ -162,7 +162,7 @@ def _items(project: Project, problems: list[str], ending: bool) -> list[Item]:
         return []
 
 
-def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
+def list_tasks(project: Project, problems: list[str]) -> list[Task] | None:
     """The task list; None without one, or if it is empty, because the client removes the files of a finished list."""
     if not project.config.auto.task_list_id:
         return None
@@ -176,7 +176,7 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
         return None
 
 
-def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
+def held_up_by_questions(project: Project, problems: list[str]) -> dict[str, int]:
     """How many plan items each open question blocks; opens no store if there are no goals."""
     store = open_store(project)
     if not store.exists():
@@ -196,7 +196,7 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
     }
 
 
-def _completed(project: Project) -> set[str]:
+def completed(project: Project) -> set[str]:
     try:
         source = source_of(project)
         return set(source.books().completed_in(source.list_name))

@@ -40,10 +40,20 @@ def open_files(project: Project) -> "ClaudeTasks":
         return ClaudeTasks(None, ledger)
 
     def agents_own() -> Path:
-        return agent_for(project).config_dir(os.environ) / TASKS
+        return _agents_lists(project)
 
     parent = Path(os.path.expanduser(auto.tasks_root)) if auto.tasks_root else agents_own()
     return ClaudeTasks(TaskFiles(parent / name), ledger, agents_own)
+
+
+def _agents_lists(project: Project) -> Path:
+    """Where the agents' task tools keep their lists."""
+    return agent_for(project).config_dir(os.environ) / TASKS
+
+
+def task_of_agent(project: Project, task_id: str) -> Task:
+    """A task that an agent of this root made with its own tools; NoTask or NotFound if its file cannot be read."""
+    return TaskFiles(_agents_lists(project) / list_name(project.config.auto.task_list_id)).get(task_id)
 
 
 class ClaudeTasks(TaskSource):

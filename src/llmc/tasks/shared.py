@@ -4,7 +4,6 @@ A change of a task and its entry in the ledger are one transaction, so nothing i
 a lease; a node with an older token can no longer change it.
 """
 
-import json
 import threading
 from collections.abc import Callable, Collection
 from datetime import timedelta
@@ -20,8 +19,8 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
 from llmc.fleet.nodes import Membership, membership
-from llmc.fleet.rules import Reading, full_name, own_name, split_name
-from llmc.records.books import Action, Books, Claim, fold
+from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable, storable_json
+from llmc.records.books import Action, Books, Claim, Made, fold
 from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
 from llmc.repo.project import Project
@@ -39,10 +38,11 @@ def open_shared(project: Project) -> "SharedTasks":
     """The tasks of this root's fleet; the same ones for all that ask in this process, because their books are long."""
     own, auto = membership(project), project.config.auto
     log = project.root.log("task_pool")
-    key = (own.database.address, own.node, auto.task_list_id, own.lease_s, auto.crash_backoff_secs, str(log))
+    settings = (auto.task_list_id, auto.crash_backoff_secs, log, bool(auto.post_accept_command))
+    key = (own.database.address, own.node, own.lease_s, *settings)
     with _opening:
         if key not in _opened:
-            _opened[key] = SharedTasks(own, auto.task_list_id, auto.crash_backoff_secs, log)
+            _opened[key] = SharedTasks(own, *settings)
         return _opened[key]
 
 
@@ -52,13 +52,20 @@ _opening = threading.Lock()
 
 class SharedTasks(TaskSource):
     def __init__(
-        self, own: Membership, list_name: str, crash_backoff_s: float = 0.0, log: Path | None = None
+        self,
+        own: Membership,
+        list_name: str,
+        crash_backoff_s: float = 0.0,
+        log: Path | None = None,
+        post_accept: bool = False,
     ) -> None:
+        """`post_accept`: a command of this node comes after each landing."""
         self._own = own
         self._db = own.database
         self._name = list_name
         self._backoff_s = crash_backoff_s
         self._log = log
+        self._post_accept = post_accept
         self._lease = timedelta(seconds=own.lease_s)
         #: how much of the ledger is in the books; changed only in a turn of the database
         self._read = Reading()
@@ -69,6 +76,8 @@ class SharedTasks(TaskSource):
         #: tasks that entries named since the last `changes`; None: any
         self._touched: set[TaskId] | None = None
         self._written: dict[str, float] = {}
+        #: gets the name of a node that another node calls
+        self.on_call: Callable[[str], None] = lambda name: None
 
     @property
     def list_name(self) -> str:
@@ -150,19 +159,35 @@ class SharedTasks(TaskSource):
         self._db.rows("select")
 
     def watch(self) -> Listening:
-        return Listening(self._db)
+        return Listening(self._db, self.on_call)
 
     # Change
 
     def add(self, new: Task, by: str) -> Task:
         def work(rows: "Rows") -> Task:
-            number = _one(rows.execute(statements.NEXT_NUMBER, self._values()))["highest"]
-            task = replace(new, id=TaskId(str(number)))
+            task = self._numbered(rows, new)
             self._insert(rows, self.key(task.id), task, by)
             return task
 
         self._list()
         return self._db.do(work)
+
+    def add_made(self, new: Task, made: Made) -> Task:
+        """Add a task that an agent made; who made it is in the same transaction, so that nobody claims it before."""
+
+        def work(rows: "Rows") -> Task:
+            task = self._numbered(rows, new)
+            key = self.key(task.id)
+            self._insert(rows, key, task, made.worker)
+            self._enter(rows, "made", Claim("", key, made.worker), made.told)
+            return task
+
+        self._list()
+        return self._db.do(work)
+
+    def _numbered(self, rows: "Rows", new: Task) -> Task:
+        number = _one(rows.execute(statements.NEXT_NUMBER, self._values()))["highest"]
+        return replace(new, id=TaskId(str(number)))
 
     def insert(self, task: Task, by: str) -> bool:
         """Add a task with its own id, as `tasks import` has it; False if the list has that id already."""
@@ -285,13 +310,13 @@ class SharedTasks(TaskSource):
         return {
             "list": key.list,
             "id": task.id,
-            "subject": _storable(task.subject),
-            "description": _storable(task.description),
+            "subject": storable(task.subject),
+            "description": storable(task.description),
             "status": str(task.status),
             "priority": task.priority,
-            "label": _storable(task.label),
-            "metadata": _json(others.metadata),
-            "owner": _storable(full_name(self._own.node, task.owner) if task.claim else task.owner),
+            "label": storable(task.label),
+            "metadata": storable_json(others.metadata),
+            "owner": storable(full_name(self._own.node, task.owner) if task.claim else task.owner),
             "held": self._held(key, task, books),
         }
 
@@ -352,6 +377,9 @@ class SharedTasks(TaskSource):
                 if row is not None:
                     raise self._stale(claim)
             self._enter(rows, "completed", claim, {"commit": commit})
+            if commit and self._post_accept:
+                worker = full_name(self._own.node, claim.worker)
+                rows.execute(statements.ADD_POST_ACCEPT, self._values(claim.task, worker=worker))
             if row is not None:
                 task = replace(self._task(row).with_ours(claim=None), status=TaskStatus.COMPLETED, owner="")
                 self._write(rows, claim.task, task, self._so_far(rows), removed=row["removed"])
@@ -480,7 +508,7 @@ class SharedTasks(TaskSource):
             "worker": worker,
             "action": action,
             "claim": claim.id,
-            "details": _json(details),
+            "details": storable_json(details),
         }
         key = TaskKey(claim.task.list or self._list(), claim.task.id)
         rows.execute(statements.ENTER, {**values, "list": key.list, "task": key.id})
@@ -523,15 +551,6 @@ def _one(rows: "Rows") -> dict[str, Any]:
 
 def _token(claim: Claim) -> int:
     return int(claim.id) if claim.id.isdigit() else 0
-
-
-def _storable(text: str) -> str:
-    """PostgreSQL takes no NUL and no half of a surrogate pair."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-
-
-def _json(value: object) -> str:
-    return _storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
 def _fields(books: Books) -> dict[str, Any]:

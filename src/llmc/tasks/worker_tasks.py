@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.inbox_events import event_of
 from llmc.base.clock import now_unix
@@ -13,10 +15,11 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.records import inbox
 from llmc.records.books import Books, Claim, Made, is_told_again
 from llmc.records.hook_events import HookEvent, Malformed
-from llmc.records.task import Task, is_id
+from llmc.records.task import Task, TaskStatus, is_id
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, of_fleet
 from llmc.tasks import task_list
+from llmc.tasks.claude_files import task_of_agent
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.claims import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tasks.source import TaskSource, source_of
@@ -33,12 +36,14 @@ def mark(
     created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
     project = of_fleet(project)
     source = source_of(project) if created else None
-    if source is None or not source.agents_write_here:
+    is_shared = bool(project.config.fleet.database)
+    if source is None or not (source.agents_write_here or is_shared):
         return {}
     marked: dict[str, tuple[TaskKey, str, str]] = {}
     for event in created:
         with fault_step("worker_task.mark"):
-            task = _mark(project, source, record, event, len(marked))
+            bring = _bring_in if is_shared else _mark
+            task = bring(project, source, record, event, len(marked))
         if task is not None:
             key = source.key(task.id)
             marked[event.id] = (key, task.subject, source.books().kept_back(key))
@@ -53,22 +58,48 @@ def _mark(
     project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
     """Write the ledger first: from then on the task is the worker's, regardless of its file."""
-    at, task_id = record.assignment, event.task_id
+    task_id = event.task_id
     key = source.key(task_id)
     if not is_id(task_id) or source.books().claim_on(key):
         return None  # not a task, or already claimed
     known = source.books().made.get(key)
     if known is None or not is_told_again(known, event.id):
-        hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
-        note_made(
-            project, source, key, Made(record.name, at.task_id if at else "", event=event.id, hold=hold)
-        )
+        note_made(source, key, _made(project, record, event, before))
     return show_made(source, source.books(), task_id)
 
 
-def note_made(project: Project, source: TaskSource, task: TaskKey, made: Made) -> None:
-    said = {"at": made.at, "root": str(project.root.path), "event": made.event, "hold": made.hold}
-    source.write("made", Claim("", task, made.worker), **said)
+def _bring_in(
+    project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
+) -> Task | None:
+    """Add a task that an agent wrote into the list of its own machine to the list of the fleet, under a number of its own."""
+    from llmc.tasks.shared import open_shared  # most roots work alone
+
+    known = next((key for key, made in source.books().made.items() if made.event == event.id), None)
+    try:
+        if known is not None:  # told before a crash
+            return source.one(known)
+        found = task_of_agent(project, event.task_id)
+    except LockTimeout:
+        raise
+    except LlmcError:
+        return None  # removed since, or not a task
+    made = _made(project, record, event, before)
+    # What an agent says of goals, holds and claims counts nothing.
+    plain = replace(found, status=TaskStatus.PENDING, owner="", blocks=(), blocked_by=())
+    new = claims.made_by_worker(plain.with_ours(claim=None, hold=None, key=None, goal=None, by=None), made)
+    return open_shared(project).add_made(new or plain, made)
+
+
+def _made(project: Project, record: WorkerRecord, event: AgentEvent, before: int) -> Made:
+    """`before`: how many the worker has made in the events before this one."""
+    at = record.assignment
+    hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
+    root = str(project.root.path)
+    return Made(record.name, at.task_id if at else "", root=root, event=event.id, hold=hold)
+
+
+def note_made(source: TaskSource, task: TaskKey, made: Made) -> None:
+    source.write("made", Claim("", task, made.worker), **made.told)
 
 
 def show_made(source: TaskSource, books: Books, task_id: str) -> Task | None:
@@ -120,7 +151,8 @@ class Origins:
 
     def _adopt(self, task_id: TaskId, worker: str) -> None:
         """Propose a task that appeared when an agent announced one, but that no hook named: the user decides."""
-        note_made(self._project, self._source, self._source.key(task_id), Made(worker, hold=claims.PROPOSED))
+        made = Made(worker, root=str(self._project.root.path), hold=claims.PROPOSED)
+        note_made(self._source, self._source.key(task_id), made)
         task = show_made(self._source, self._source.books(), task_id)
         with self._project.store.transaction() as tx:
             subject = task.subject if task else ""

@@ -12,6 +12,7 @@ import pytest
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.urls import database_address, database_secrets
 from llmc.fleet import database as module
+from llmc.fleet import statements
 from llmc.fleet.database import VERSION, Database, DatabaseGone, Listening, WrongSchema
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
@@ -74,14 +75,17 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
     db = Database(own_server.new())
     db.migrate()
     assert db.rows("select 1 as one") == [{"one": 1}]
-    listening = Listening(db)
+    called: list[str] = []
+    listening = Listening(db, called.append)
+    db.rows(statements.CALL_NODE, {"node": "one"})
+    wait_until(lambda: listening.heard() and called == ["one"])
     own_server.stop(signal.SIGQUIT)
     with pytest.raises(DatabaseGone, match="does not answer") as gone:
         db.rows("select 1")
     assert "llmc fleet status" in gone.value.hint
     wait_until(lambda: not listening.heard())  # it may have missed something
     os.fstat(listening.fileno())  # still open, for who waits for it
-    deaf = Listening(db)
+    deaf = Listening(db, called.append)
     assert deaf.heard()
     own_server.start()
     assert db.rows("select 1 as one") == [{"one": 1}]

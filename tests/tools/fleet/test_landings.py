@@ -15,6 +15,7 @@ import pytest
 from llmc.base import clock
 from llmc.base.errors import ClaimLost, LockTimeout, Unreachable
 from llmc.base.names import TaskId, TaskKey
+from llmc.base.proc import ShuttingDown
 from llmc.fleet import landings
 from llmc.records.landing_entry import Entry
 from tests.support.ledgers import PostgresLedger
@@ -174,3 +175,24 @@ def test_the_turn_lasts_while_its_holder_lives_and_passes_on_when_it_sleeps(data
         ledger.close()
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_a_post_accept_command_of_another_node_comes_first(ledger: PostgresLedger) -> None:
+    """Break: leave the commands out of KEEP_TICKET; or wait for one while the daemon stops."""
+    with psycopg.connect(ledger.url, autocommit=True) as db:
+        add = "insert into llmc.post_accept (list, task, worker, node, until) values ('plan', '1', 'w', %s, now())"
+        db.execute(add, ("test",))
+        with ledger.turn(5):  # its own, which it runs itself
+            db.execute("update llmc.post_accept set node = 'other'")
+        with (
+            pytest.raises(LockTimeout, match="post-accept command of task 1 on node other"),
+            ledger.turn(0.1),
+        ):
+            pass
+        with pytest.raises(ShuttingDown), ledger.turn(60, lambda: True):
+            pass
+        db.execute("delete from llmc.post_accept")
+        with ledger.turn(5):
+            assert db.execute("select count(*) from llmc.turn").fetchone() == (1,), (
+                "nobody is left in the queue"
+            )

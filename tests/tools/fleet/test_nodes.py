@@ -53,7 +53,7 @@ def test_a_heartbeat_keeps_leases_and_an_end_gives_them_back(member: OpenNode, d
     assert nodes.has_lease(one, "goals")
     with psycopg.connect(database) as db:
         db.execute("update llmc.lease set until = now() + interval '1 second'")
-    assert beating.beat(Life(workers={"auto-1": "idle"})) == Pulse("joined", False, False)
+    assert beating.beat(Life(workers={"auto-1": "idle"})) == Pulse("joined", False, False, drives=True)
     with psycopg.connect(database) as db:
         left = db.execute("select until - now() > interval '50 seconds' from llmc.lease").fetchone()
     assert left == (True,)

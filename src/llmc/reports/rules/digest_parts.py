@@ -50,6 +50,8 @@ class Facts(Struct, frozen=True):
     auto: AutoState = field(default_factory=AutoState)
     #: a daemon is running in auto mode
     running: bool = False
+    #: nodes of a fleet that are not running
+    gone: Collection[str] = ()
     #: number of plan items that a question blocks, by the key of its item
     held_up: Mapping[str, int] = field(default_factory=dict)
 
@@ -284,7 +286,7 @@ def digest(
     rows: Iterable[Row], since: float, now: float, facts: Facts, problems: tuple[str, ...] = ()
 ) -> Digest:
     """The digest of everything that ended since then, and of what is open now."""
-    history = read(rows, facts.list_name)
+    history = read(rows, facts.list_name, facts.gone)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
     ended = {end: tuple(map(view.ended, attempts)) for end, attempts in by_end.items()}
@@ -423,7 +425,7 @@ class _View:
         inside = [r for r in self.history.runs if r.ended is None or r.ended >= self.since]
         if not inside:
             return Runs()
-        last = inside[-1]
+        last = next((run for run in reversed(inside) if run.how is RunEnd.RUNNING), inside[-1])
         how = last.how
         if how is RunEnd.RUNNING and not self.facts.running:
             how = RunEnd.KILLED
@@ -445,11 +447,13 @@ class _View:
         """Interruptions reported by the supervisor, and runs that failed or were killed."""
         found = list(self.history.interruptions)
         for run in self.history.runs:
+            on = f"{run.node}: " if run.node else ""
             if run.how is RunEnd.FAILED and run.ended is not None:
                 cause = f" ({run.cause})" if run.cause else ""
-                found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
+                found.append(Interruption(run.ended, f"{on}auto mode failed{cause}: {run.reason}"))
             elif run.how is RunEnd.KILLED and run.ended is not None:
-                found.append(Interruption(run.ended, "the daemon was killed (time shown: its last event)"))
+                said = f"{on}the daemon was killed (time shown: its last event)"
+                found.append(Interruption(run.ended, said))
         inside = [one for one in found if one.at_unix >= self.since]
         return tuple(sorted(inside, key=lambda one: one.at_unix))
 

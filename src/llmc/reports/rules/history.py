@@ -5,7 +5,7 @@ goes. Each attempt has one end, however many rows mention it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -114,6 +114,8 @@ class Run(Struct):
     cause: str = ""
     worker: str = ""
     task: str = ""
+    #: of a fleet; "" for a root that works alone
+    node: str = ""
 
 
 class Park(Struct):
@@ -122,6 +124,7 @@ class Park(Struct):
     #: its latest planned end
     until: float | None = None
     ended: float | None = None
+    node: str = ""
 
 
 class Interruption(Struct, frozen=True):
@@ -183,15 +186,15 @@ ACTIONS = frozenset(
 )
 
 
-def read(rows: Iterable[Row], unnamed: str = "") -> History:
+def read(rows: Iterable[Row], unnamed: str = "", gone: Collection[str] = ()) -> History:
     """The history in these rows, oldest first; unknown actions are ignored.
 
-    `unnamed`: the task list of rows from an older llmc, which recorded only ids.
+    `unnamed`: the task list of rows from an older llmc, which recorded only ids. `gone`: nodes that do not run now.
     """
     reader = _Reader(unnamed)
     for row in rows:
         reader.take(row)
-    reader.finish()
+    reader.finish(gone)
     return reader.history
 
 
@@ -202,6 +205,9 @@ class _Reader:
         self._unnamed = unnamed
         self.history = History()
         self.now = self.before = 0.0
+        #: the node of the row, and the time of the last row of each node
+        self._node = ""
+        self._last: dict[str, float] = {}
         self._latest: dict[TaskKey, Attempt] = {}
         self._by: dict[tuple[TaskKey, str], Attempt] = {}
         #: the current attempt of each worker
@@ -212,7 +218,9 @@ class _Reader:
 
     def take(self, row: Row) -> None:
         at, action = number(row.get("ts")), text(row.get("action"))
-        self.before, self.now = self.now, self.now if at is None else at
+        self._node = text(row.get("node"))
+        self.before, self.now = self._last.get(self._node, 0.0), self.now if at is None else at
+        self._last[self._node] = self.now
         self.history.last = max(self.history.last, self.now)
         if action in _INTERRUPTIONS:
             self._interrupted(_INTERRUPTIONS[action], row)
@@ -222,7 +230,10 @@ class _Reader:
         elif action in ACTIONS:
             getattr(self, action)(row)
 
-    def finish(self) -> None:
+    def finish(self, gone: Collection[str]) -> None:
+        for run in self.history.runs:
+            if run.how is RunEnd.RUNNING and run.node in gone:
+                run.ended, run.how = self._last[run.node], RunEnd.KILLED
         for attempt, at in self._left.values():
             if attempt.end is End.OPEN:
                 attempt.end, attempt.ended = End.RELEASED, at
@@ -314,7 +325,7 @@ class _Reader:
             run.ended, run.how = self.before, RunEnd.KILLED
         if (park := self._open_park()) is not None and park.until is not None and park.until <= self.now:
             park.ended = max(park.began, park.until)  # it ended while no daemon was running
-        self.history.runs.append(Run(self.now))
+        self.history.runs.append(Run(self.now, node=self._node))
 
     def auto_stopped(self, row: Row) -> None:
         self._end_run(row, RunEnd.STOPPED)
@@ -332,7 +343,7 @@ class _Reader:
             park.until = until  # a probe failed: the same park continues
             return
         self.fleet_resumed(row)
-        self.history.parks.append(Park(cause, self.now, until))
+        self.history.parks.append(Park(cause, self.now, until, node=self._node))
 
     def fleet_resumed(self, row: Row) -> None:
         if (park := self._open_park()) is not None:
@@ -361,8 +372,8 @@ class _Reader:
             self._interrupted(f"the supervisor exited with code {_count(row, 'code')}", row)
 
     def _interrupted(self, what: str, row: Row) -> None:
-        reason = text(row.get("reason"))
-        self.history.interruptions.append(Interruption(self.now, f"{what}: {reason}" if reason else what))
+        said = ": ".join(filter(None, (self._node, what, text(row.get("reason")))))
+        self.history.interruptions.append(Interruption(self.now, said))
 
     def _begin(self, attempt: Attempt) -> Attempt:
         self.history.attempts.append(attempt)
@@ -415,23 +426,24 @@ class _Reader:
         task = task_of(row)
         return task if task is None or task.list else TaskKey(self._unnamed, task.id)
 
+    def _last_run(self) -> Run | None:
+        return next((run for run in reversed(self.history.runs) if run.node == self._node), None)
+
     def _open_run(self) -> Run | None:
-        runs = self.history.runs
-        return runs[-1] if runs and runs[-1].how is RunEnd.RUNNING else None
+        run = self._last_run()
+        return run if run is not None and run.how is RunEnd.RUNNING else None
 
     def _open_park(self) -> Park | None:
-        parks = self.history.parks
-        return parks[-1] if parks and parks[-1].ended is None else None
+        park = next((park for park in reversed(self.history.parks) if park.node == self._node), None)
+        return park if park is not None and park.ended is None else None
 
     def _end_run(self, row: Row, how: RunEnd) -> None:
-        run = self._open_run()
-        if run is None and self.history.runs:
-            run = self.history.runs[-1]
-            if how is RunEnd.STOPPED or run.how is RunEnd.FAILED:
-                return  # the first end has the reason
+        run = self._last_run()
         if run is None:
-            run = Run(None)
+            run = Run(None, node=self._node)
             self.history.runs.append(run)
+        elif run.how is not RunEnd.RUNNING and (how is RunEnd.STOPPED or run.how is RunEnd.FAILED):
+            return  # the first end has the reason
         run.ended, run.how = self.now, how
         run.reason, run.cause = text(row.get("reason")), text(row.get("cause"))
         run.worker, run.task = text(row.get("worker")), str(self._task(row) or "")

@@ -1,0 +1,82 @@
+"""The events of all nodes: each node sends those that a digest needs with its heartbeat, and any node reads them."""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from llmc.base.clock import now_unix
+from llmc.base.log_reader import LogReader
+from llmc.fleet import statements
+from llmc.fleet.nodes import Membership
+from llmc.fleet.rules import full_name, storable_json
+from llmc.records.event_log import EventLog, rows_of, seq_of, ts_of
+
+#: rows in one statement
+BATCH = 500
+#: what a node that is new in the fleet sends of its past
+PAST_S = 24 * 3600.0
+#: rows are kept this long, and at most so many
+KEEP_DAYS, MOST_ROWS = 30, 1_000_000
+
+
+class Outbox:
+    """The events of this node that the database does not have yet. A node without new ones asks nothing."""
+
+    def __init__(self, own: Membership, log: Path, actions: Collection[str]) -> None:
+        self._own = own
+        self._log = EventLog(str(log))
+        self._actions = actions
+        self._reader: LogReader | None = None
+        self._unsent: list[dict[str, Any]] = []
+
+    def send(self) -> None:
+        """Send what was logged since the last time. What the database did not confirm is sent again, and stored once."""
+        if self._reader is None:
+            self._reader = self._read_on()
+        now = now_unix()
+        new = [row for row in rows_of(self._reader.lines()) if row.get("action") in self._actions]
+        self._unsent += [{**row, "ts": min(ts_of(row), now)} for row in new if _is_storable(row)]
+        while self._unsent:
+            batch = self._unsent[:BATCH]
+            values = {
+                **self._own.values,
+                "events": storable_json(batch),
+                "now": now,
+                "last": seq_of(batch[-1]),
+                "keep": KEEP_DAYS,
+                "most": MOST_ROWS,
+            }
+            self._own.database.rows(statements.ADD_EVENTS, values)
+            del self._unsent[:BATCH]
+
+    def _read_on(self) -> LogReader:
+        sent = self._own.database.rows(statements.EVENT_SEQ, self._own.values)
+        after = sent[0]["event_seq"] if sent else 0
+        return self._log.reader_after(after) if after else self._log.reader(now_unix() - PAST_S)
+
+
+def _is_storable(row: dict[str, Any]) -> bool:
+    """Whether PostgreSQL takes a row; one that was edited by hand must not stop the others."""
+    try:
+        json.dumps(row, allow_nan=False)
+    except ValueError:
+        return False
+    return 0 < seq_of(row) < 1 << 63 and ts_of(row) > 0
+
+
+def since(own: Membership, at: float) -> list[dict[str, Any]]:
+    """The events of all nodes from this time on, in the order of the database's clock, with full names of workers."""
+    return [_row(row) for row in own.database.rows(statements.EVENTS, {"since": at})]
+
+
+def clock(own: Membership) -> float:
+    """What the database's clock shows now."""
+    return float(own.database.rows(statements.CLOCK)[0]["now_unix"])
+
+
+def _row(found: dict[str, Any]) -> dict[str, Any]:
+    row = found["payload"]
+    worker = row.get("worker")
+    who = full_name(found["node"], worker) if isinstance(worker, str) else worker
+    return {**row, "seq": found["id"], "ts": found["ts"], "node": found["node"], "worker": who}

@@ -1,0 +1,92 @@
+"""Events of all nodes in PostgreSQL: sent once, in the order of the database's clock, and not kept for ever."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from llmc.fleet import events, statements
+from llmc.fleet.database import Database
+from llmc.fleet.events import Outbox
+from llmc.fleet.nodes import Membership
+
+
+@pytest.fixture
+def nodes(database: str) -> Iterator[list[Membership]]:
+    db = Database(database)
+    db.migrate()
+    members = [Membership(db, name, f"id-of-{name}", f"host:/{name}", 60.0) for name in ("one", "two")]
+    for own in members:
+        db.rows(statements.JOIN, own.values)
+    yield members
+    db.close()
+
+
+def outbox(own: Membership, folder: Path) -> Outbox:
+    return Outbox(own, folder / f"{own.node}.jsonl", {"accepted"})
+
+
+def log(folder: Path, node: str, seq: int, ts: float, action: str = "accepted") -> None:
+    row = {"seq": seq, "ts": ts, "action": action, "worker": "auto-1", "prompt": "a \0 b"}
+    with (folder / f"{node}.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def test_a_wrong_clock_does_not_change_the_order(
+    nodes: list[Membership], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: store the time of the node's own log."""
+    one, two = nodes
+    now = time.time()
+    log(tmp_path, "one", 1, now + 3600 - 20)
+    log(tmp_path, "one", 2, now + 3600 - 5, "hook_received")
+    log(tmp_path, "two", 1, now - 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "now_unix", lambda: now + 3600)
+        outbox(one, tmp_path).send()
+    outbox(two, tmp_path).send()
+    found = events.since(two, now - 60)
+    assert [row["worker"] for row in found] == ["one/auto-1", "two/auto-1"]
+    assert [round(row["ts"] - now) for row in found] == [-20, -10]
+    assert found[0]["prompt"] == "a \N{REPLACEMENT CHARACTER} b"
+    assert events.since(one, now - 15) == found[1:]
+
+
+def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> None:
+    """Break: leave out the number of the last row; a daemon that starts again would send it again."""
+    one, now = nodes[0], time.time()
+    log(tmp_path, "one", 1, now - 2 * events.PAST_S)
+    log(tmp_path, "one", 2, now - 2)
+    with (tmp_path / "one.jsonl").open("a") as file:  # edited by hand
+        file.write('{"seq": 9, "ts": 1e300, "action": "accepted", "cost": NaN}\n')
+        file.write('{"seq": 99999999999999999999, "ts": 1, "action": "accepted"}\n')
+    sending = outbox(one, tmp_path)
+    sending.send()
+    assert [round(row["ts"] - now) for row in events.since(one, 0)] == [-2], "of a new node, the last day"
+    log(tmp_path, "one", 3, now - 1)
+    for box in (sending, outbox(one, tmp_path), sending):
+        box.send()
+    assert len(events.since(one, 0)) == 2
+
+
+def test_old_events_are_removed(
+    nodes: list[Membership], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: leave out `old`."""
+    one, now = nodes[0], time.time()
+    sending = outbox(one, tmp_path)
+    for seq in range(1, 4):
+        log(tmp_path, "one", seq, now - 10 + seq)
+    sending.send()
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.event set at = now() - interval '31 days' where id < 3")
+    log(tmp_path, "one", 4, now - 6)
+    sending.send()
+    assert [row["seq"] for row in events.since(one, 0)] == [3, 4]
+    monkeypatch.setattr(events, "MOST_ROWS", 1)
+    log(tmp_path, "one", 5, now - 5)
+    sending.send()
+    assert [row["seq"] for row in events.since(one, 0)] == [4, 5]
