@@ -98,9 +98,10 @@ class Landings:
                         "another node has been landing for too long",
                         hint="To see the nodes: llmc fleet nodes",
                     )
-                sleep(min(LOOK_S * before, MOST_LOOK_S, max(0.0, end - monotonic())))
                 if before < 0:  # this process slept, and was passed over
                     ticket = self._ticket()
+                else:
+                    sleep(min(LOOK_S * before, MOST_LOOK_S, max(0.0, end - monotonic())))
         except BaseException:
             self._end(ticket)
             raise
