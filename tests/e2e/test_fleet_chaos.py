@@ -89,7 +89,7 @@ def assert_nothing_is_left(fleet: dict[str, Fleet], database: str) -> None:
         assert db.execute("select id from llmc.task where claim is not null or owner <> ''").fetchall() == []
         often = "select task from llmc.entry where action = 'completed' group by task having count(*) <> 1"
         assert db.execute(often).fetchall() == []
-    assert first.git("for-each-ref", "--format=%(refname)", "refs/llmc/work") == ""
+    wait_until(lambda: first.git("for-each-ref", "refs/llmc/work") == "", 30)
     for node in fleet.values():
         in_root(node, "down")
-        assert node.git("for-each-ref", "--format=%(refname)", "refs/llmc/unsent", cwd=node.root) == ""
+        assert node.git("for-each-ref", "refs/llmc/unsent", "refs/llmc/offered", cwd=node.root) == ""

@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 
 from llmc.base.processes import is_alive
-from tests.support.fleet import Fleet
+from tests.support.auto import state
+from tests.support.fleet import Fleet, process_state
 from tests.support.fleet_nodes import landed, up
 from tests.support.postgres import Postgres
 from tests.support.skewed_clock import set_clock
@@ -72,8 +73,10 @@ class Storm:
     def story(self) -> str:
         with psycopg.connect(self.database) as db:
             left = db.execute("select * from llmc.task where status <> 'completed' and waits = 0").fetchall()
-        logs = (f"--- {name}\n{said(node)}" for name, node in self.nodes.items())
-        return "\n".join([*map(str, left), *logs])
+        return "\n".join([*map(str, left), self.said()])
+
+    def said(self) -> str:
+        return "\n".join(f"--- {name}\n{said(node)}" for name, node in self.nodes.items())
 
     # Of a node
 
@@ -144,8 +147,11 @@ class Storm:
     def outage(self) -> None:
         """The database is gone for longer than a lease; every node that runs says so."""
         self.server.stop(signal.SIGQUIT)
-        ends = time.monotonic() + LEASE_S + 1
-        wait_until(lambda: time.monotonic() > ends, LEASE_S + 2)
+        began = time.monotonic()
+        wait_until(
+            lambda: all(map(says_database_is_gone, filter(is_awake, self.nodes.values()))), 60, self.said
+        )
+        wait_until(lambda: time.monotonic() - began > LEASE_S, LEASE_S + 1)
         self.server.start()
 
     def refuse(self) -> None:
@@ -181,6 +187,18 @@ def _in_turn(faults: list[Fault], dice: random.Random) -> Iterator[Fault]:
 
 def start(node: Fleet, code: int | None = 0) -> str:
     return up(node, "--concurrency", "3", code=code)
+
+
+def is_awake(node: Fleet) -> bool:
+    """Whether its daemon runs, and was not stopped."""
+    try:
+        return process_state(node.daemon_pid()) not in "TZ"
+    except OSError:
+        return False
+
+
+def says_database_is_gone(node: Fleet) -> bool:
+    return "fleet:database" in state(node).get("attention", {})
 
 
 def said(node: Fleet) -> str:
