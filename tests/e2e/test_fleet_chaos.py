@@ -16,8 +16,11 @@ from tests.support.fleet_nodes import fleet_of, in_root, landed, states
 from tests.support.plans import Plan, random_plan
 from tests.support.postgres import Postgres
 from tests.support.skewed_clock import set_clock
-from tests.support.storm import LEASE_S, SKEW_S, Storm, attention, said, start
+from tests.support.storm import LEASE_S, SKEW_S, Storm, attention, said
 from tests.support.waiting import wait_until
+
+#: this seed has those faults
+SMALL = 79
 
 
 @pytest.fixture
@@ -27,18 +30,24 @@ def server() -> Iterator[Postgres]:
     made.close()
 
 
+def test_a_small_storm(server: Postgres) -> None:
+    """One of two nodes has a wrong clock; a node is lost, one sleeps, the database is killed, the remote refuses."""
+    storm(server, random.Random(SMALL), nodes=2, workers=1, tasks=6, gusts=2)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_a_fleet_in_a_storm_lands_each_task_once(server: Postgres, seed: int) -> None:
     """Break: push without the fence, enter without the token, or take over without asking the ledger."""
-    storm(server, random.Random(seed), nodes=5, tasks=200, gusts=10)
+    storm(server, random.Random(seed), nodes=5, workers=3, tasks=200, gusts=10)
 
 
-def storm(server: Postgres, dice: random.Random, *, nodes: int, tasks: int, gusts: int) -> None:
+def storm(server: Postgres, dice: random.Random, *, nodes: int, workers: int, tasks: int, gusts: int) -> None:
     database = server.new()
     names = tuple(f"node-{number}" for number in range(nodes))
-    with fleet_of((*names, "spare"), database, **{"fleet.lease_secs": str(LEASE_S)}) as roots:
+    quick = {"fleet.lease_secs": str(LEASE_S), "auto.dirty_backoff_secs": "0.5"}
+    with fleet_of((*names, "spare"), database, **quick) as roots:
         fleet = {name: roots[name] for name in names}
         first = fleet[names[0]]
         plan = random_plan(tasks, dice)
@@ -50,9 +59,9 @@ def storm(server: Postgres, dice: random.Random, *, nodes: int, tasks: int, gust
         in_root(first, "tasks", "import", "--from-files", str(task_dir(first)))
         for name, offset_s in zip(names[1:], (SKEW_S, -SKEW_S), strict=False):
             set_clock(fleet[name], offset_s)
+        weather = Storm(fleet, workers, roots["spare"], server, database, dice)
         for node in fleet.values():
-            start(node)
-        weather = Storm(fleet, roots["spare"], server, database, dice)
+            weather.start(node)
         weather.blow(gusts, tasks)
         weather.wait_for_landed(tasks)
         wait_until(lambda: set(states(database).values()) == {"completed"}, 60, weather.story)

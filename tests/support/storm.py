@@ -33,10 +33,17 @@ class Storm:
     """In each gust a node fails, and at the same time something that all nodes use."""
 
     def __init__(
-        self, nodes: dict[str, Fleet], spare: Fleet, server: Postgres, database: str, dice: random.Random
+        self,
+        nodes: dict[str, Fleet],
+        workers: int,
+        spare: Fleet,
+        server: Postgres,
+        database: str,
+        dice: random.Random,
     ) -> None:
-        """`spare`: a root that may have any of the names."""
+        """`workers`: of each node; `spare`: a root that may have any of the names."""
         self.nodes = nodes
+        self.workers = workers
         self.spare = spare
         self.server = server
         self.database = database
@@ -90,7 +97,10 @@ class Storm:
 
     def start(self, node: Fleet) -> None:
         """Once the database answers; without it no node starts."""
-        wait_until(lambda: start(node, code=None) and node.has_daemon(), 60, lambda: said(node))
+        wait_until(lambda: self.try_start(node) and node.has_daemon(), 60, lambda: said(node))
+
+    def try_start(self, node: Fleet) -> str:
+        return up(node, "--concurrency", str(self.workers), code=None)
 
     def lose(self) -> None:
         """Killed, and others have its tasks before it is back; then it is started twice at once."""
@@ -98,7 +108,7 @@ class Storm:
         node.kill_daemon()
         wait_until(lambda: self.is_silent(name), 60)
         with ThreadPoolExecutor(2) as threads:
-            for begun in [threads.submit(start, node, code=None) for _ in range(2)]:
+            for begun in [threads.submit(self.try_start, node) for _ in range(2)]:
                 begun.result()
         self.start(node)
 
@@ -183,10 +193,6 @@ def _in_turn(faults: list[Fault], dice: random.Random) -> Iterator[Fault]:
     """Each once, in a random order, and again."""
     while True:
         yield from dice.sample(faults, len(faults))
-
-
-def start(node: Fleet, code: int | None = 0) -> str:
-    return up(node, "--concurrency", "3", code=code)
 
 
 def is_awake(node: Fleet) -> bool:

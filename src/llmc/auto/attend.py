@@ -299,6 +299,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             task_list=claim.task.list,
             claim=claim.id,
             since_unix=now_unix(),
+            last_prompt=record.delivery.prompt_id if record.delivery else "",
             subject=task.subject,
             label=task.label,
             verify=task.verify,
