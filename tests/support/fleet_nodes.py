@@ -36,8 +36,10 @@ def in_root(node: Fleet, *command: str, code: int | None = 0) -> str:
     return node.llmc(*command, cwd=node.root, code=code).out
 
 
-def up(node: Fleet, *args: str) -> None:
-    node.llmc("up", "--detach", "--auto", "--no-canary", *args, cwd=node.root)
+def up(node: Fleet, *args: str, code: int | None = 0) -> str:
+    """Start its daemon; what that printed."""
+    done = node.llmc("up", "--detach", "--auto", "--no-canary", *args, cwd=node.root, code=code)
+    return done.out + done.err
 
 
 def attempts(database: str) -> dict[str, list[str]]:

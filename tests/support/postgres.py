@@ -64,20 +64,25 @@ class Postgres:
         return f"postgresql://llmc@/{database}?host={self.dir}{options}"
 
     def start(self) -> None:
+        self._launch()
+        wait_until(self._answers)
+
+    def _launch(self) -> None:
         settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         argv = [program("postgres"), "-D", str(self.data), "-k", str(self.dir), *settings]
         log = (self.dir / "log").open("ab")
         with log:
             self._server = subprocess.Popen(argv, user=self._as, stdout=log, stderr=log, cwd="/")
-        wait_until(self._answers)
 
     def _answers(self) -> bool:
+        if self._server is not None and self._server.poll() is not None:
+            self._launch()  # refused while processes of a killed server end
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.address("postgres")):
             return True
         return False
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """SIGINT ends it at once and in order; SIGQUIT is a crash."""
+        """SIGINT ends it at once and in order; SIGQUIT is a crash; SIGKILL leaves its other processes to notice."""
         if self._server is not None:
             self._server.send_signal(number)
             self._server.wait(30)

@@ -33,6 +33,11 @@ def run(
     argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None = None, timeout_s: float = 90
 ) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end; commands that tests run at the same time have a process each."""
+    if "LD_PRELOAD" in env:  # a library that a fork would not load
+        program = [sys.executable, "-m", "llmc", *argv]
+        return subprocess.run(
+            program, cwd=cwd, env=env, input=stdin or "", timeout=timeout_s, capture_output=True, text=True
+        )
     zygote = _idle_one()
     done = zygote.run(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
     _idle.append(zygote)  # one that did not answer as it should is not asked again

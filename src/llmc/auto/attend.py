@@ -143,7 +143,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
     busy_s = clock.age_s(max(task.since_unix, waiting.last_resumed(state, record.name))) if task else 0.0
     return Situation(
         taking=not run.draining and not waiting.is_parked(state),
-        landing=now >= state.source_repo_dirty_retry_after_unix,
+        landing=waiting.source_is_due(state, now),
         ending=bool(run.draining),
         **_base(run, project, record),
         resuming=waiting.may_resume(state, record.since_unix, now),
@@ -309,6 +309,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             task_list=claim.task.list,
             claim=claim.id,
             since_unix=now_unix(),
+            last_prompt=record.delivery.prompt_id if record.delivery else "",
             subject=task.subject,
             label=task.label,
             verify=task.verify,

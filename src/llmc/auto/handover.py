@@ -15,7 +15,7 @@ from llmc.repo import fence, git, handed_work
 from llmc.repo.project import Project
 from llmc.repo.shared import shared_of
 from llmc.tasks import queue
-from llmc.tasks.source import TaskSource
+from llmc.tasks.source import TaskSource, source_of
 
 
 def take_over(run: Run, project: Project, record: WorkerRecord, claim: Claim) -> bool:
@@ -71,3 +71,15 @@ def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> Non
     if tip is not None and git.ahead_of(project.root.path, project.base, tip):
         token = shared.ledger.token_of(task.claim)
         handed_work.offer(project.root.path, shared.remote, task.task, token, tip)
+
+
+def withdraw(project: Project) -> None:
+    """Remove work that this machine offered, and that nobody needs: its task was completed since."""
+    shared = shared_of(project.root)
+    names = handed_work.offered(project.root.path) if shared is not None else set()
+    if shared is None or not names:
+        return
+    completed = source_of(project).books().completed
+    done = {handed_work.name_of(TaskKey(of, task)) for of, tasks in completed.items() for task in tasks}
+    if over := names & done:
+        handed_work.withdraw(project.root.path, shared.remote, over)

@@ -333,7 +333,7 @@ class AutoMode:
         if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
-        if 0 < state.auto.source_repo_dirty_retry_after_unix <= now:
+        if state.auto.source_repo_dirty_retry_count and waiting.source_is_due(state.auto, now):
             self._poke_all(state, Status.NEEDS_REVIEW)
         self._watch_base(state)
         if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):

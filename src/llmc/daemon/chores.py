@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from llmc.attention import raising
+from llmc.auto import handover
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row
@@ -143,6 +144,12 @@ def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> N
     """Prune old trash; `ran_s`: run time of this daemon since the last check, None at the first check."""
     with _not_fatal(log, "prune_failed"):
         prune_by_itself(project, ran_s)
+
+
+def withdraw_work(project: Project, log: logging.Logger) -> None:
+    """Take back unfinished work that was offered to other machines, once its task is completed."""
+    with _not_fatal(log, "withdraw_failed"):
+        handover.withdraw(project)
 
 
 def finish_undo(project: Project, log: logging.Logger) -> None:

@@ -79,6 +79,7 @@ class Daemon:
         self.patrolling: asyncio.Future[None] | None = None
         self.notices: Notices | None = None
         self.telling: asyncio.Future[None] | None = None
+        self.withdrawing: asyncio.Future[None] | None = None
         self.state = State()
         self.state_changed = 0
         self.auto: AutoMode | None = None
@@ -258,6 +259,10 @@ class Daemon:
         self._look_at_trash(monotonic())
         self._chore(chores.look_at_rows)
         self._chore(chores.finish_undo)
+        if (
+            self.withdrawing is None or self.withdrawing.done()
+        ):  # a remote that does not answer holds up one thread
+            self.withdrawing = self._chore(chores.withdraw_work)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:

@@ -156,7 +156,7 @@ class Database:
                 hint="Set it: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
             ) from None
         except psycopg.OperationalError as error:
-            raise self._gone(error) from None
+            raise self._no_answer(error) from None
         if db.info.server_version // 10000 < LEAST_SERVER:
             version = db.info.server_version // 10000
             db.close()
@@ -166,7 +166,11 @@ class Database:
         return db
 
     def _gone(self, error: Exception) -> DatabaseGone:
+        """The open connection broke; the caller has the turn."""
         self.close()
+        return self._no_answer(error)
+
+    def _no_answer(self, error: Exception) -> DatabaseGone:
         self._not_before = monotonic() + RETRY_S
         words = " ".join(str(error).split())
         for secret in urls.database_secrets(self._url):

@@ -103,12 +103,13 @@ class Landings:
                     is_running = f"{place.command} has not finished" if place.command else ""
                     raise LockTimeout(
                         is_running or "another node has been landing for too long",
-                        hint="To see the nodes: llmc fleet nodes",
+                        hint="Run the command again later. To check that the other nodes are running: llmc fleet nodes",
                     )
-                look_s = MOST_LOOK_S if place.command else LOOK_S * place.before
-                sleep(min(look_s, MOST_LOOK_S, max(0.0, end - monotonic())))
                 if not place.kept:  # this process slept, and was passed over
                     ticket = self._ticket()
+                    continue
+                look_s = MOST_LOOK_S if place.command else LOOK_S * place.before
+                sleep(min(look_s, MOST_LOOK_S, max(0.0, end - monotonic())))
         except BaseException:
             self._end(ticket)
             raise

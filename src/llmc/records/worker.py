@@ -250,6 +250,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     task_list: str = ""
     claim: str
     since_unix: float
+    #: the worker's last prompt before this task: any other is of this task, whatever the clock said in between
+    last_prompt: str = ""
     subject: str = ""
     label: str = ""
     #: the task's own verify command

@@ -107,8 +107,7 @@ def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str =
         remote,
         *("--atomic", f"--force-with-lease={remote.fence}:{seen.fence}"),
         *(f"{commit}:{remote.head}", f"{fresh}:{remote.fence}"),
-        # git removes what has no counterpart here, and there is none.
-        *(("--prune", f"{_NOTHING}/*:{removing}/*") if removing else ()),
+        *(("--prune", nothing_below(removing)) if removing else ()),
     )
     if said.ok:
         return Landed()
@@ -118,6 +117,11 @@ def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str =
     except RemoteGone:
         return outcome_of(said, seen, None, on_branch=False)
     return outcome_of(said, seen, now, on_branch=on_branch)
+
+
+def nothing_below(place: str) -> str:
+    """A refspec for `--prune`: git removes what has no counterpart here, and there is none."""
+    return f"{_NOTHING}/*:{place}/*"
 
 
 def move(root: Path, remote: Remote) -> None:

@@ -2,9 +2,13 @@
 
 A holder that loses its task, or gives it up, pushes its commits under `refs/llmc/work/<hash of list and id>/<token>`. What
 cannot be pushed stays under a ref here and is pushed later. The next holder fetches the newest.
+
+The push that lands the task removes them. What is pushed in the same moment would stay, so each machine remembers what it
+offered, and withdraws it once the task is completed.
 """
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 from llmc.base.faults import step as fault_step
@@ -12,8 +16,9 @@ from llmc.base.names import TaskKey
 from llmc.repo import fence, git
 from llmc.repo.rules.fence import Remote
 
-#: in the clone: what is not on the remote yet, and what came from there
+#: in the clone: what is not on the remote yet, what this machine put there, and what came from there
 _UNSENT = "refs/llmc/unsent"
+_OFFERED = "refs/llmc/offered"
 _HANDED = "refs/llmc/handed"
 
 
@@ -42,8 +47,25 @@ def send_unsent(root: Path, remote: Remote) -> bool:
     with fault_step("handed.push"):
         said = fence.send(root, remote, *moves)
     if said.ok:
+        for ref, commit in unsent:
+            git.git(root, "update-ref", f"{_OFFERED}{ref.removeprefix(_UNSENT)}", commit)
         _drop(root, unsent)
     return said.ok
+
+
+def offered(root: Path) -> set[str]:
+    """The names of tasks whose work this machine has offered, or will."""
+    return {ref.split("/")[3] for place in (_UNSENT, _OFFERED) for (ref,) in git.refs(root, place, "refname")}
+
+
+def withdraw(root: Path, remote: Remote, names: Collection[str]) -> None:
+    """Remove the work on these tasks from the remote, whoever put it there, and from here."""
+    said = fence.send(
+        root, remote, "--prune", *(fence.nothing_below(f"{remote.work}/{name}") for name in names)
+    )
+    if said.ok:
+        for name in names:
+            _forget(root, name)
 
 
 def newest(root: Path, remote: Remote, task: TaskKey) -> str | None:
@@ -59,8 +81,11 @@ def newest(root: Path, remote: Remote, task: TaskKey) -> str | None:
 
 def forget(root: Path, task: TaskKey) -> None:
     """Drop the refs of a task here; the push that landed it removed them from the remote."""
-    name = name_of(task)
-    for place in (_UNSENT, _HANDED):
+    _forget(root, name_of(task))
+
+
+def _forget(root: Path, name: str) -> None:
+    for place in (_UNSENT, _OFFERED, _HANDED):
         _drop(root, git.refs(root, f"{place}/{name}", "refname", "objectname"))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from llmc.base.clock import monotonic, now_unix
+from llmc.base.clock import monotonic
 from llmc.base.errors import ClaimLost, NotFound, UsageError
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
@@ -404,7 +404,7 @@ class SharedTasks(TaskSource):
             self._enter(rows, "failed" if counts else "released", claim, details)
             books = self._so_far(rows)
             edit = partial(claims.released, claim=claim, hold=books.kept_back(claim.task))
-            wait_s = books.waits_s(claim.task, self._backoff_s, now_unix())
+            wait_s = books.waits_s(claim.task, self._backoff_s, row["now_unix"])
             self._edit(rows, claim.task, self._task(row), edit, wait_s)
 
         self._db.do(work)

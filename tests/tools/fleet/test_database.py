@@ -94,6 +94,20 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
     db.close()
 
 
+def test_a_failed_connection_leaves_the_open_one_alone(postgres: Postgres, database: str) -> None:
+    """Break: close the open one; a thread that waits for it then waits for the next file with its number, for ever."""
+    db = Database(database)
+    db.migrate()
+    server = "select pg_backend_pid() as server"
+    before = db.rows(server)
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    with psycopg.connect(postgres.address("postgres"), autocommit=True) as own:
+        own.execute(f"alter database {name} allow_connections false")
+    Listening(db).close()
+    assert db.rows(server) == before
+    db.close()
+
+
 def test_a_gone_server_is_not_asked_again_at_once(own_server: Postgres) -> None:
     """Break: let every worker of a node wait for the connection in turn."""
     db = Database(own_server.new())

@@ -149,6 +149,25 @@ def holder(ledger: PostgresLedger) -> int:
     return pid
 
 
+def test_who_was_passed_over_takes_a_new_ticket(ledger: PostgresLedger) -> None:
+    """Break: sleep before the new ticket, for as long as -1 tickets take."""
+    landed: list[bool] = []
+
+    def land() -> None:
+        with ledger.other() as own, own.turn(30):
+            landed.append(True)
+
+    with ledger.turn(1):
+        waiting = threading.Thread(target=land)
+        waiting.start()
+        wait_until(lambda: tickets(ledger) == 2)
+        with psycopg.connect(ledger.url, autocommit=True) as db:
+            db.execute("delete from llmc.turn where ticket = (select max(ticket) from llmc.turn)")
+        wait_until(lambda: tickets(ledger) == 2 or not waiting.is_alive())
+    waiting.join()
+    assert landed == [True]
+
+
 def test_the_turn_of_a_killed_process_passes_on_at_once(ledger: PostgresLedger) -> None:
     """Break: wait for its lease to end, though its connection is gone."""
     pid = holder(ledger)

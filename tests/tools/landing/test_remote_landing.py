@@ -16,6 +16,7 @@ from llmc.base.errors import ClaimLost, LlmcError, NotFound, Unreachable
 from llmc.landing import accept_journal, remote, undo
 from llmc.landing.accept import accept
 from llmc.landing.fast_forward import SourceBusy
+from llmc.records.books import Claim
 from llmc.records.landing_entry import Entry
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work, shared
@@ -195,6 +196,21 @@ def test_a_machine_that_slept_past_its_lease_does_not_land(
     other.accept()
     assert bare.log() == ["By other", FIRST]
     assert not [ref for ref in bare.refs() if ref.startswith(bare.remote.work)], "removed with the landing"
+
+
+def test_work_that_is_offered_while_another_lands_the_task_is_withdrawn(bare: BareRemote, one: Node) -> None:
+    """Break: withdraw everything; or what was not sent only."""
+    one.work("By one", task(1))
+    root, commit = one.project.root.path, str(one.project.store.worker(WORKER).commit_sha)
+    for number in (1, 2):
+        assert handed_work.offer(root, bare.remote, task(number), number, commit)
+    handover.withdraw(one.project)
+    assert len(handed_work.offered(root)) == 2
+    source_of(one.project).write("completed", Claim("another", task(1), "other/w1"))
+    handover.withdraw(one.project)
+    left = [ref for ref in bare.refs() if ref.startswith(bare.remote.work)]
+    assert left == [f"{handed_work.place_of(bare.remote, task(2))}/2"]
+    assert handed_work.offered(root) == {handed_work.name_of(task(2))}
 
 
 def test_sigstop_past_the_lease_and_sigcont(

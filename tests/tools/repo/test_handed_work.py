@@ -59,7 +59,7 @@ def test_what_the_remote_does_not_take_is_kept_and_sent_later(
     away.rename(bare.path)
     assert handed_work.send_unsent(one.path, one.remote)
     assert newest(other, TASK) == commit
-    assert one.git("for-each-ref", "refs/llmc") == ""
+    assert one.git("for-each-ref", "refs/llmc/unsent") == ""
 
 
 def test_a_holder_that_goes_on_replaces_what_it_handed_over(one: Machine, other: Machine) -> None:
@@ -67,3 +67,30 @@ def test_a_holder_that_goes_on_replaces_what_it_handed_over(one: Machine, other:
     commit = one.on_top("Second")
     assert offer(one, TASK, 3, commit)
     assert newest(other, TASK) == commit
+
+
+def test_what_is_offered_while_its_task_lands_is_withdrawn(
+    bare: BareRemote, one: Machine, other: Machine
+) -> None:
+    """Break: forget what was offered once it is sent."""
+    commit = other.on_top("Landed")
+    place = handed_work.place_of(other.remote, TASK)
+    assert fence.push(other.path, other.remote, other.look(), commit, removing=place) == Landed()
+    for task in (TASK, OTHER):
+        assert offer(one, task, 3, one.on_top("Late"))
+    names = {handed_work.name_of(task) for task in (TASK, OTHER)}
+    assert handed_work.offered(one.path) == names
+    handed_work.withdraw(one.path, one.remote, {handed_work.name_of(TASK)})
+    assert handed_work.offered(one.path) == {handed_work.name_of(OTHER)}
+    left = [ref for ref in bare.refs() if ref.startswith(one.remote.work)]
+    assert left == [f"{handed_work.place_of(one.remote, OTHER)}/3"]
+    handed_work.withdraw(one.path, one.remote, names)  # one of them is gone already
+    assert one.git("for-each-ref", "refs/llmc") == ""
+    assert [ref for ref in bare.refs() if ref.startswith(one.remote.work)] == []
+
+
+def test_a_remote_that_does_not_answer_keeps_what_is_to_be_withdrawn(bare: BareRemote, one: Machine) -> None:
+    assert offer(one, TASK, 3, one.on_top("Late"))
+    bare.path.rename(bare.path.with_name("away.git"))
+    handed_work.withdraw(one.path, one.remote, {handed_work.name_of(TASK)})
+    assert handed_work.offered(one.path) == {handed_work.name_of(TASK)}

@@ -39,7 +39,7 @@ from llmc.sessions.rules.decide import ABORTED, ANOTHER_MODEL, FOUND_COMMITS
 from tests.support.records import worker
 
 S = Status
-TASK = Assignment(task_id=TaskId("7"), claim="c1", since_unix=100.0)
+TASK = Assignment(task_id=TaskId("7"), claim="c1", since_unix=100.0, last_prompt="task-0")
 NOW = Situation()
 
 
@@ -136,7 +136,10 @@ def test_work_waits_while_the_source_is_in_use() -> None:
     ("last", "expected"),
     [
         (None, Do.DELIVER),
-        (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0), Do.DELIVER),
+        (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0, prompt_id="task-0"), Do.DELIVER),
+        # The clock was set back: before the task was claimed, and after that.
+        (delivery(Outcome.ACKNOWLEDGED, at_unix=700.0, prompt_id="task-0"), Do.DELIVER),
+        (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0), Do.WAIT),
         (delivery(Outcome.PENDING), Do.WAIT),
         (delivery(Outcome.TYPED), Do.WAIT),
         (delivery(Outcome.QUEUED), Do.WAIT),
@@ -165,7 +168,7 @@ def test_a_prompt_that_met_a_person_is_nobodys_failure(obstacle: Obstacle, statu
     assert (next_step(record, NOW) == Do.TELL) == obstacle.is_person
     unsure = replace(last, outcome=Outcome.UNCONFIRMED)
     assert next_step(replace(record, delivery=unsure), NOW) != Do.TELL, "it was typed"
-    earlier = replace(last, at_unix=99.0)
+    earlier = replace(last, prompt_id=PromptId("task-0"))
     assert next_step(replace(record, delivery=earlier), NOW) != Do.TELL, "of the task before"
 
 
@@ -380,7 +383,7 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         waited = situation.base_fails and record.status is S.NEEDS_REVIEW
         assert todo.counts == (not waited and (record.cause != Cause.TMUX or record.status is not S.OFFLINE))
         assert todo.cause not in (Cause.LIMIT, Cause.API) or record.status in (S.ERROR,)
-        told = record.delivery is None or record.delivery.at_unix < TASK.since_unix
+        told = record.delivery is None or record.delivery.prompt_id == TASK.last_prompt
         met = not told and record.delivery is not None and record.delivery.met_a_person
         assert not met or record.status in (S.OFFLINE, S.ERROR), "a person in the way is charged to nobody"
     if isinstance(todo, Stop):

@@ -30,6 +30,16 @@ def test_a_source_in_use_is_tried_ten_times() -> None:
 
 
 @pytest.mark.parametrize(
+    ("now", "over"), [(99.0, True), (100.0, False), (159.0, False), (160.0, True), (760.0, True)]
+)
+def test_a_clock_that_was_set_back_makes_no_wait_longer(now: float, over: bool) -> None:
+    """Break: compare with the end of the wait only. It began at 100."""
+    state = AutoState(source_repo_dirty_retry_after_unix=160.0, source_repo_dirty_backoff_secs=60.0)
+    assert waiting.source_is_due(state, now) is over
+    assert waiting.source_is_due(AutoState(), now)
+
+
+@pytest.mark.parametrize(
     ("cause", "first_s", "waits"),
     [
         (Cause.LIMIT, 300.0, [300, 600, 1200, 2400, 3600, 3600]),

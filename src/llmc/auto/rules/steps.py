@@ -247,14 +247,14 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
 
 def met_a_person(delivery: Delivery | None, task: Assignment) -> bool:
     """Whether a prompt that the task needs was not typed because the user was in the way; not a failure."""
-    if delivery is None or delivery.at_unix < task.since_unix:
+    if delivery is None or delivery.prompt_id == task.last_prompt:
         return False
     return delivery.met_a_person and delivery.prompt_id.startswith(_NEEDED)
 
 
 def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
     delivery = record.delivery
-    if delivery is None or delivery.at_unix < task.since_unix:
+    if delivery is None or delivery.prompt_id == task.last_prompt:
         return Do.DELIVER
     if delivery.outcome is Outcome.REFUSED or delivery.outcome is Outcome.UNCONFIRMED:
         return not_told(delivery.obstacle, delivery.reason or delivery.outcome)

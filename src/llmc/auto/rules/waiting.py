@@ -128,3 +128,9 @@ def dirty(state: AutoState, first_s: float) -> Dirty:
     attempt = state.source_repo_dirty_retry_count + 1
     wait_s = min(DIRTY_CAP_S, first_s * 2.0 ** (attempt - 1))
     return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)
+
+
+def source_is_due(state: AutoState, now: float) -> bool:
+    """Whether to try the source again: it does not wait, its wait is over, or the clock was set back and the wait is unknown."""
+    left_s = state.source_repo_dirty_retry_after_unix - now
+    return not 0 < left_s <= state.source_repo_dirty_backoff_secs
