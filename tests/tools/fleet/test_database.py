@@ -103,7 +103,7 @@ def test_a_failed_connection_leaves_the_open_one_alone(postgres: Postgres, datab
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(postgres.address("postgres"), autocommit=True) as own:
         own.execute(f"alter database {name} allow_connections false")
-    Listening(db).close()
+    Listening(db, [].append).close()
     assert db.rows(server) == before
     db.close()
 
