@@ -187,3 +187,25 @@ def test_a_question_in_a_plan_item_is_answered_wherever_its_worker_is(database: 
         wait_for(two, lambda: "Part 2" in landed(one), 60)
         gate.touch()
         wait_for(one, lambda: landed(one) == ["Part 1", "Part 2", "Task 9"], 60)
+
+
+@pytest.mark.soak
+def test_a_node_without_a_post_accept_command_says_why_nothing_lands(database: str) -> None:
+    """Break: end the command of a lost node without running it; or read the configuration only at the start."""
+    with fleet_of(("one", "two"), database, **QUICK) as nodes:
+        one, two = nodes.values()
+        ran = one.dir / "ran"
+        one.configure({"auto.post_accept_command": f"touch {ran}; {until(one.dir / 'never')}"})
+        add(one, 1)
+        up(one, "--concurrency", "1")
+        wait_for(one, ran.exists)
+        one.kill_daemon()
+        add(two, 2)
+        up(two, "--concurrency", "1")
+        wait_for(two, lambda: "nothing lands: the post-accept command of task 1" in in_root(two, "status"))
+        wait_for(two, lambda: is_landing(two))
+        assert landed(two) == ["Task 1"]
+        in_root(two, "config", "set", "auto.post_accept_command", f"echo $LLMC_TASK_ID >> {ran}")
+        wait_for(two, lambda: ran.read_text().split() == ["1", "2"])
+        assert landed(two) == ["Task 1", "Task 2"]
+        wait_until(lambda: "nothing lands" not in in_root(two, "status"))

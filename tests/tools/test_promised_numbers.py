@@ -104,6 +104,7 @@ def test_a_heartbeat_at_once_and_then_every_5_seconds(
         ThreadPoolExecutor(1),
         lambda _, __: None,
         lambda _: None,
+        lambda: project,
     )
     loop = asyncio.new_event_loop()
     auto.show_life(loop, "i-1")

@@ -130,8 +130,12 @@ class AutoMode:
         pool: ThreadPoolExecutor,
         poke: Callable[[str, float], None],
         end: Callable[[int], None],
+        current: Callable[[], Project],
     ) -> None:
-        """`poke` checks a worker after that many seconds, `end` stops the daemon; both from any thread."""
+        """`poke` checks a worker after that many seconds, `end` stops the daemon; both from any thread.
+
+        `current`: the project with the configuration of now.
+        """
         if not project.config.auto.task_list_id:
             raise queue.no_task_list()
         numbers = range(1, project.config.auto.concurrency + 1)
@@ -141,6 +145,7 @@ class AutoMode:
         self._threads = pool
         self._poke = poke
         self._end = end
+        self._current = current
         self._failed: HardFailure | None = None
         self._run = Run(
             queue=queue.open_queue(project),
@@ -169,12 +174,11 @@ class AutoMode:
     def _as_node(self) -> "Node":
         from llmc.daemon.node import Node
 
-        return Node(
-            self._project, self._run, self._log, self._threads, self._hear_again, self._run_post_accepts
-        )
+        told = self._hear_again, self._current, self._run_post_accepts
+        return Node(self._project, self._run, self._log, self._threads, *told)
 
     def _run_post_accepts(self) -> None:
-        self._guarded(partial(attend.run_due, self._project))
+        self._guarded(partial(attend.run_due, self._current()))
 
     def prepare(self) -> None:
         """Check everything before an agent starts; then set up workers, and settle what a crash left."""

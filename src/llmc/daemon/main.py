@@ -141,7 +141,7 @@ class Daemon:
             self.project = replace(self.project, pinned_agent=self.pinned_agent)
         self.agent_version = agent.version()
         if self.options.auto is not None:
-            told = self._poke_after, self._end_with
+            told = self._poke_after, self._end_with, self._current_project
             self.auto = AutoMode(self.project, self.options.auto, self.log, self.pool, *told)
             self.auto.prepare()
 

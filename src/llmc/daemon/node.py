@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
@@ -14,7 +14,7 @@ from llmc.auto.auto_run import Run
 from llmc.auto.rules.steps import waits_for_answer
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.names import PromptId
+from llmc.base.names import PromptId, TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.fleet import answers, nodes
 from llmc.fleet.answers import Answer
@@ -47,9 +47,13 @@ class Node:
         log: logging.Logger,
         threads: ThreadPoolExecutor,
         heard_again: Callable[[], None],
+        current: Callable[[], Project],
         run_post_accepts: Callable[[], None],
     ) -> None:
-        """`heard_again`: the database answers again, so what was not heard in between has to be looked for."""
+        """`heard_again`: the database answers again, so what was not heard in between has to be looked for.
+
+        `current`: the project with the configuration of now.
+        """
         self._project = project
         self._run = run
         self._log = log
@@ -64,6 +68,7 @@ class Node:
         self._follows = 0.0
         self._is_beating = False
         self._next = 0.0
+        self._current = current
         self._run_post_accepts = run_post_accepts
         #: only one thread at a time runs commands of lost nodes, and one delivers answers
         self._commands = threading.Lock()
@@ -115,7 +120,6 @@ class Node:
         if pulse.expired:
             for task, node in self._tasks.expire():
                 self._run.say(f"task {task} is free again: node {node} did not renew its lease")
-        self._heed_commands(pulse)
         self._list_questions(state, pulse)
         if pulse.answers:
             self._start(self._delivering, self._deliver)
@@ -124,22 +128,27 @@ class Node:
         if self._run.queue.unsettled:  # also while every worker is busy
             self._run.queue.count_ready()
         self._events.send()
+        self._heed_commands(pulse)
 
     def _heed_commands(self, pulse: Pulse) -> None:
         """Run the post-accept command of a node that died; until it has finished, nothing lands."""
-        orphans = set(pulse.due) - {due.task for due in self._project.store.read().auto.due}
-        wanted: dict[str, dict[str, str]] = {}
-        if self._project.config.auto.post_accept_command:
-            for due in post_accept.take_over(self._project, orphans):
+        project, known = self._current(), {due.task for due in self._project.store.read().auto.due}
+        if project.config.auto.post_accept_command:
+            for due in post_accept.take_over(project, {*pulse.due, *pulse.lost} - known):
                 self._run.say(f"task {due.task}: its post-accept command runs here; {due.worker} landed it")
-            if pulse.due:
+            if pulse.due or pulse.lost:
                 self._start(self._commands, self._run_post_accepts)
-        elif orphans:
-            tasks = ", ".join(sorted(map(str, orphans)))
-            text = f"nothing lands: the post-accept command of task {tasks} has not finished, its node is gone, and this node has none"
-            about = {"kind": "post_accept", "severity": "blocked", "who": self._own.node, "text": text}
-            wanted = {COMMAND: {**about, "next": "llmc config set auto.post_accept_command COMMAND"}}
-        raising.sync(self._project, (COMMAND,), wanted)
+        else:
+            for task in set(pulse.due) - known:
+                nodes.end_post_accept(self._own, task)
+        self._tell_lost(() if project.config.auto.post_accept_command else pulse.lost)
+
+    def _tell_lost(self, lost: Collection[TaskKey]) -> None:
+        tasks = ", ".join(map(str, lost))
+        text = f"nothing lands: the post-accept command of task {tasks} has not finished, its node is gone, and this node has none"
+        about = {"kind": "post_accept", "severity": "blocked", "who": self._own.node, "text": text}
+        item = {**about, "next": "llmc config set auto.post_accept_command COMMAND"}
+        raising.sync(self._project, (COMMAND,), {COMMAND: item} if lost else {})
 
     def _list_questions(self, state: State, pulse: Pulse) -> None:
         """A worker that is blocked in a plan item is the goal's to ask about, but only on the node that drives the goals."""

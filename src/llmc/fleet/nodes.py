@@ -236,8 +236,9 @@ class Pulse(Struct, frozen=True):
     used: Used = Used()
     #: the longest park of another node
     park: Park | None = None
-    #: landed tasks whose post-accept command is this node's, or was a lost node's
+    #: landed tasks whose post-accept command has not finished: those of this node, and those of nodes that died
     due: tuple[TaskKey, ...] = ()
+    lost: tuple[TaskKey, ...] = ()
     #: a worker of this node has an answer
     answers: bool = False
     #: this node drives the goals
@@ -283,10 +284,9 @@ class Beating:
         parked = None
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
-        due = tuple(TaskKey(name, TaskId(task)) for name, task in row["due"])
-        return Pulse(
-            row["state"] or "", row["expired"], row["ready"], used, parked, due, row["answers"], row["drives"]
-        )
+        due, lost = (tuple(TaskKey(name, TaskId(task)) for name, task in row[key]) for key in ("due", "lost"))
+        told = {"due": due, "lost": lost, "answers": row["answers"], "drives": row["drives"]}
+        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, **told)
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

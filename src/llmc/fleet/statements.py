@@ -56,7 +56,9 @@ with renewed as (
 select (select state from beat) as state, o.*, p.*,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
-    array(select array[list, task] from llmc.post_accept where node = %(node)s or until < now() order by since) as due,
+    array(select array[list, task] from llmc.post_accept where node = %(node)s order by since) as due,
+    array(select array[list, task] from llmc.post_accept where node <> %(node)s and wanted and until < now()
+        order by since) as lost,
     exists (select from llmc.answer where node = %(node)s and outcome = 'pending') as answers,
     exists (select from llmc.lease where name = 'goals' and node = %(node)s and until > now()) as drives
 from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as cost_today,
@@ -75,18 +77,20 @@ LEAVE = "delete from llmc.node where name = %(node)s returning name"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
 
-# Post-accept commands. A row blocks the landings of all other nodes until the command has finished.
+# Post-accept commands. A landed task has a row until its command has finished; if there is a command, no other node lands.
 
 ADD_POST_ACCEPT = """
-insert into llmc.post_accept (list, task, worker, node, until)
-values (%(list)s, %(id)s, %(worker)s, %(node)s, now() + %(lease)s)
-on conflict (list, task) do update set worker = excluded.worker, node = excluded.node, until = excluded.until"""
+insert into llmc.post_accept (list, task, worker, node, until, wanted)
+values (%(list)s, %(id)s, %(worker)s, %(node)s, now() + %(lease)s, %(wanted)s)
+on conflict (list, task) do update set worker = excluded.worker, node = excluded.node, until = excluded.until,
+    wanted = excluded.wanted"""
 TAKE_POST_ACCEPT = """
-update llmc.post_accept set node = %(node)s, until = now() + %(lease)s
-where list = %(list)s and task = %(task)s and (node = %(node)s or until < now()) returning worker"""
+update llmc.post_accept set node = %(node)s, until = now() + %(lease)s, wanted = true
+where list = %(list)s and task = %(task)s and (node = %(node)s or (wanted and until < now())) returning worker"""
 END_POST_ACCEPT = """
 delete from llmc.post_accept where list = %(list)s and task = %(task)s and node = %(node)s"""
 EXPIRE_POST_ACCEPTS = "update llmc.post_accept set until = now() where node = %(node)s"
+DROP_UNWANTED = "delete from llmc.post_accept where node = %(node)s and not wanted"
 
 #: one node at a time has a lease; who has it keeps it
 LEASE = """
@@ -286,7 +290,8 @@ with kept as (
     where ticket = %(ticket)s and until >= now() returning ticket
 )
 select exists (select from kept) as kept, count(*) as before,
-    (select 'the post-accept command of task ' || task || ' on node ' || node from llmc.post_accept where node <> %(node)s order by since limit 1)
+    (select 'the post-accept command of task ' || task || ' on node ' || node from llmc.post_accept
+        where node <> %(node)s and wanted order by since limit 1)
         as command
 from llmc.turn t
 where remote = %(remote)s and ticket < %(ticket)s and until >= now()

@@ -377,9 +377,9 @@ class SharedTasks(TaskSource):
                 if row is not None:
                     raise self._stale(claim)
             self._enter(rows, "completed", claim, {"commit": commit})
-            if commit and self._post_accept:
-                worker = full_name(self._own.node, claim.worker)
-                rows.execute(statements.ADD_POST_ACCEPT, self._values(claim.task, worker=worker))
+            if commit:
+                about = {"worker": full_name(self._own.node, claim.worker), "wanted": self._post_accept}
+                rows.execute(statements.ADD_POST_ACCEPT, self._values(claim.task, **about))
             if row is not None:
                 task = replace(self._task(row).with_ours(claim=None), status=TaskStatus.COMPLETED, owner="")
                 self._write(rows, claim.task, task, self._so_far(rows), removed=row["removed"])

@@ -199,8 +199,7 @@ def test_the_turn_lasts_while_its_holder_lives_and_passes_on_when_it_sleeps(data
 def test_a_post_accept_command_of_another_node_comes_first(ledger: PostgresLedger) -> None:
     """Break: leave the commands out of KEEP_TICKET; or wait for one while the daemon stops."""
     with psycopg.connect(ledger.url, autocommit=True) as db:
-        add = "insert into llmc.post_accept (list, task, worker, node, until) values ('plan', '1', 'w', %s, now())"
-        db.execute(add, ("test",))
+        db.execute("insert into llmc.post_accept values ('plan', '1', 'w', 'test', now(), true)")
         with ledger.turn(5):  # its own, which it runs itself
             db.execute("update llmc.post_accept set node = 'other'")
         with (

@@ -7,6 +7,8 @@ create table llmc.post_accept (
     -- who runs the command; another node takes it over when the lease has run out
     node text not null,
     until timestamptz not null,
+    -- that node has a command, so nothing lands before it has finished
+    wanted boolean not null,
     since timestamptz not null default now(),
     primary key (list, task)
 );
