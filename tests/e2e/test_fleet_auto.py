@@ -222,7 +222,7 @@ def test_what_needs_a_person_is_seen_from_every_node(database: str) -> None:
             return two.llmc("status", "--fleet", cwd=two.root).out
 
         wait_until(lambda: "one: 1: task 1 failed 3 times" in seen(), 15, lambda: seen() + one.story())
-        assert f"--root {one.root} tasks requeue 1" in seen()
+        assert f"cd {one.root} && llmc tasks requeue 1" in seen()
         view = two.llmc("status", "--fleet", "--json", cwd=two.root).json
         assert {node["name"]: len(node["attention"]) for node in view["nodes"]} == {"one": 1, "two": 0}
 

@@ -1,13 +1,16 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.base.errors import LlmcError
+from llmc.api.said import command_in
+from llmc.base.errors import LlmcError, NotFound, UnknownWorker
 from llmc.fleet import nodes as members
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
-from llmc.fleet.rules import elsewhere as elsewhere
+from llmc.fleet.rules import elsewhere, own_name, where
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import probe
 from llmc.repo.shared import shared_of
@@ -87,6 +90,35 @@ def view(project: Project) -> FleetView:
         return replace(alone, tasks=open_shared(project).counts(), nodes=members.nodes(project))
     except DatabaseGone as error:
         return replace(alone, problem=error.message)
+
+
+def next_on(node: Node, suggestion: str) -> str:
+    """A suggestion of a node, as it is typed here."""
+    command = command_in(suggestion)
+    return suggestion if node.is_own or not command else elsewhere(node, command)
+
+
+def own_worker(given: str | None, name: str) -> str:
+    """NODE/WORKER of this node without the node; any other name as it is."""
+    try:
+        return own_name(members.membership(open_project(given)).node, name)
+    except LlmcError:
+        return name  # the command says why
+
+
+def not_here(given: str | None, error: UnknownWorker, command: Sequence[str]) -> NotFound:
+    """An unknown worker, with the node that has it. Asks the database, in a fleet only."""
+    try:
+        project = open_project(given)
+        if not project.config.fleet.database:
+            return error
+        found = where(error.worker, command, members.nodes(project))
+    except LlmcError as gone:
+        return NotFound(
+            f"no worker {error.worker!r} on this node; the other nodes are unknown: {gone.message}",
+            hint=gone.hint,
+        )
+    return error if found is None else NotFound(found[0], hint=found[1])
 
 
 def names(given: str | None) -> dict[str, str]:

@@ -35,6 +35,12 @@ def command_line(*words: str) -> str:
     return "llmc " + " ".join(shlex.quote(word) for word in words)
 
 
+def command_in(suggestion: str) -> str:
+    """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
+    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
+    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""
+
+
 def failed(command: str, error: LlmcError, at: float) -> Said:
     """An error, with its hint and exit code."""
     first, _, rest = error.message.partition("\n")

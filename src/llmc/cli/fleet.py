@@ -107,7 +107,7 @@ def show(project: Project, as_json: bool) -> int:
     _say_nodes(found.nodes)
     for node in found.nodes:
         for need in node.attention:
-            command = need.next if node.is_own else service.elsewhere(node, need.next)
+            command = service.next_on(node, need.next)
             say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")
             if command:
                 say(f"          next: {command}")

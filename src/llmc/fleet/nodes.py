@@ -53,6 +53,10 @@ class Membership(Struct, frozen=True):
             "lease": timedelta(seconds=self.lease_s),
         }
 
+    def seen(self, row: Mapping[str, Any]) -> Node:
+        """A node, from its row."""
+        return node_of(row, self.instance, self.lease_s, self.place.partition(":")[0])
+
 
 def membership(project: InFleet) -> Membership:
     """This root as the configuration describes it; it need not have joined."""
@@ -113,14 +117,14 @@ def _name_taken(own: Membership) -> Refused:
 def nodes(project: InFleet) -> list[Node]:
     own = membership(project)
     rows = own.database.rows(statements.NODE, {"node": ""})
-    return [node_of(row, own.instance, own.lease_s) for row in rows]
+    return [own.seen(row) for row in rows]
 
 
 def find(own: Membership, name: str) -> Node:
     rows = own.database.rows(statements.NODE, {"node": name})
     if not rows:
         raise NotFound(f"no node {name}", hint="Run `llmc fleet nodes` to see the nodes.")
-    return node_of(rows[0], own.instance, own.lease_s)
+    return own.seen(rows[0])
 
 
 def drain(project: InFleet, name: str, *, undo: bool = False) -> Node:

@@ -1,6 +1,7 @@
 """Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -83,15 +84,42 @@ class Node(Struct, frozen=True):
     attention: list[Need] = []
     #: this root
     is_own: bool = False
+    #: on this machine
+    is_near: bool = False
 
 
 def elsewhere(node: Node, command: str) -> str:
     """A command for another node, as it is typed here."""
     host, _, root = node.place.partition(":")
-    return f"ssh {host} {command.replace('llmc ', f'llmc --root {root} ', 1)}" if command else ""
+    there = f"cd {shlex.quote(root)} && {command}"
+    return there if node.is_near else f"ssh {shlex.quote(host)} -t {shlex.quote(there)}"
 
 
-def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
+def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[str, str] | None:
+    """What to say of a worker that is not here, and the next step; None if no other node has it.
+
+    `worker` may be NODE/WORKER. `command`: the words after `llmc` that named it.
+    """
+    of, _, name = worker.rpartition("/")
+    found = [node for node in nodes if node.name == of or (not of and name in node.workers)]
+    if of and not found:
+        return f"no node {of!r} in the fleet", "Run `llmc fleet nodes` to see the nodes."
+    if not found or found[0].is_own:
+        return None
+    node = found[0]
+    if len(found) > 1:
+        named = [f"{node.name}/{name}" if word == worker else word for word in command]
+        places = ", ".join(node.name for node in found)
+        return f"{name} is not on this node, but on {places}", f"Name one: llmc {shlex.join(named)}"
+    if name not in node.workers and node.workers:
+        return f"node {of} has no worker {name!r}", f"It has {', '.join(node.workers)}."
+    state = "" if node.state == "up" else f"; that node is {node.state}"
+    typed = ["llmc", *(name if word == worker else word for word in command)]
+    said = f"{name} is on node {node.name} ({node.place}), not on this node{state}"
+    return said, f"Run: {elsewhere(node, shlex.join(typed))}"
+
+
+def node_of(row: Mapping[str, Any], instance: str, lease_s: float, host: str) -> Node:
     state = "down"
     if row["runs"]:
         state = "silent" if row["silent_s"] > lease_s else "draining" if row["state"] == "draining" else "up"
@@ -106,4 +134,5 @@ def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
         claims=row["claims"],
         attention=[Need(**need) for need in row["attention"]],
         is_own=row["instance"] == instance,
+        is_near=row["place"].partition(":")[0] == host,
     )
