@@ -1,5 +1,11 @@
 """A fleet as one sees it from one of its nodes: workers that are elsewhere, and the screens."""
 
+import threading
+
+from llmc.api.subscription import Change, FleetSeen, Subscription
+from llmc.api.views import Others
+from llmc.repo.project import open_project
+from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import fleet_of, in_root, up
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
@@ -13,11 +19,10 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         up(two, "--concurrency", "1")
         wait_until(lambda: '"auto-1"' in in_root(one, "fleet", "nodes", "--json"), 15, two.story)
         there = f"cd {two.root} && llmc"
-        for command in ("attach", "peek", "review", "hold", "accept", "logs"):
-            for name in ("auto-1", "two/auto-1"):
-                refused = one.llmc(command, name, cwd=one.root, code=4)
-                assert "auto-1 is on node two (" in refused.err, refused
-                assert f"{there} {command} auto-1" in refused.err, refused
+        for command in ("attach", "review", "accept two/", "hold two/", "logs two/"):
+            refused = one.llmc(*f"{command} auto-1".replace("/ ", "/").split(), cwd=one.root, code=4)
+            assert "auto-1 is on node two (" in refused.err, refused
+            assert f"{there} {command.split()[0]} auto-1" in refused.err, refused
         refused = one.llmc("message", "two/auto-1", "be quick", cwd=one.root, code=4)
         assert f"{there} message auto-1 'be quick'" in refused.err
         assert "auto-1 is on node two" in one.llmc("answer", "auto-1", "yes", cwd=one.root, code=4).err
@@ -29,3 +34,45 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "it is here: no database is asked"
         unknown = one.llmc("hold", "clara", cwd=one.root, code=4)
         assert "the other nodes are unknown: the fleet's database does not answer" in unknown.err
+
+
+def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Postgres) -> None:
+    """Break: leave out the nodes at the heartbeat; or ask the database for each screen."""
+    with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:
+        one, two = nodes.values()
+        in_root(one, "tasks", "add", "Ask", "-d", "@hang")
+        up(two, "--concurrency", "1")
+        up(one, "--concurrency", "1")
+        wait_until(lambda: '"working"' in seen_by(one), 20, two.story)
+        for node in nodes.values():
+            node.configure({"fleet.database": "postgresql://llmc@/gone?host=/nowhere"})
+        others = on_screen(one)
+        assert (others.node, [node.name for node in others.nodes]) == ("one", ["two"])
+        (found,) = others.nodes
+        assert (found.state, found.busy, found.workers) == ("up", 1, 1)
+        (worker,) = found.there
+        assert (worker.who, worker.status) == ("auto-1", "working")
+        assert worker.attach == f"cd {two.root} && llmc attach auto-1"
+
+
+def seen_by(node: Fleet) -> str:
+    path = node.root / ".llmc/nodes.json"
+    return path.read_text() if path.exists() else ""
+
+
+def on_screen(node: Fleet) -> Others:
+    """What a new screen gets first."""
+    told: list[Others] = []
+    came = threading.Event()
+
+    def hear(change: Change) -> None:
+        if isinstance(change, FleetSeen) and change.fleet.others is not None:
+            told.append(change.fleet.others)
+            came.set()
+
+    subscription = Subscription(open_project(str(node.root)), hear).start()
+    try:
+        assert came.wait(20), node.story()
+    finally:
+        subscription.stop()
+    return told[0]

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.api.said import command_in
+from llmc.api.other_nodes import next_on as next_on
 from llmc.base.errors import LlmcError, NotFound, UnknownWorker
 from llmc.fleet import nodes as members
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
-from llmc.fleet.rules import elsewhere, own_name, where
+from llmc.fleet.rules import own_name, where
+from llmc.fleet.rules import told_once as told_once
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import probe
 from llmc.repo.shared import shared_of
@@ -90,12 +91,6 @@ def view(project: Project) -> FleetView:
         return replace(alone, tasks=open_shared(project).counts(), nodes=members.nodes(project))
     except DatabaseGone as error:
         return replace(alone, problem=error.message)
-
-
-def next_on(node: Node, suggestion: str) -> str:
-    """A suggestion of a node, as it is typed here."""
-    command = command_in(suggestion)
-    return suggestion if node.is_own or not command else elsewhere(node, command)
 
 
 def own_worker(given: str | None, name: str) -> str:

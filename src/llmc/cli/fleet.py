@@ -105,7 +105,7 @@ def show(project: Project, as_json: bool) -> int:
     tasks = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in found.tasks.items() if count)
     say(f"tasks     {tasks or 'none'} (list {found.list_name})")
     _say_nodes(found.nodes)
-    for node in found.nodes:
+    for node in service.told_once(sorted(found.nodes, key=lambda node: not node.is_own)):
         for need in node.attention:
             command = service.next_on(node, need.next)
             say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")

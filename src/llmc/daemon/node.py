@@ -12,10 +12,10 @@ from llmc.auto import parks
 from llmc.auto.auto_run import Run
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
-from llmc.fleet import nodes
+from llmc.fleet import nodes, sightings
 from llmc.fleet.database import DatabaseGone
 from llmc.fleet.nodes import Life, Park, Pulse, Used
-from llmc.fleet.rules import Need, beat_s
+from llmc.fleet.rules import Need, Sighting, beat_s
 from llmc.records.state import State
 from llmc.records.worker import Cause, Spent, Tokens
 from llmc.repo.project import Project, agent_for
@@ -91,6 +91,8 @@ class Node:
             self._run.on_change()
         if self._run.queue.unsettled:  # also while every worker is busy
             self._run.queue.count_ready()
+        seen = Sighting(now_unix(), self._own.node, pulse.nodes, pulse.more)
+        sightings.remember(self._project.root, seen)
 
     def _life(self, state: State) -> Life:
         held = [record.assignment.claim for record in state.workers.values() if record.assignment]

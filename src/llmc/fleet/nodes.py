@@ -20,6 +20,9 @@ from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
 from llmc.fleet.rules import Need, Node, node_of
 
+#: how many other nodes a heartbeat brings
+MOST_NODES = 100
+
 
 class InFleet(Protocol):
     """A root with its configuration."""
@@ -204,6 +207,10 @@ class Pulse(Struct, frozen=True):
     used: Used = Used()
     #: the longest park of another node
     park: Park | None = None
+    #: those that need the user first
+    nodes: list[Node] = []
+    #: how many there are besides those
+    more: int = 0
 
 
 class Beating:
@@ -239,13 +246,17 @@ class Beating:
             "parked": timedelta(seconds=park.wait_s) if park else None,
             "parked_cause": park.cause if park else "",
             "parked_reason": park.reason if park else "",
+            "most": MOST_NODES,
         }
         row = self._own.database.rows(statements.BEAT, values)[0]
         used = Used(**{name: row[name] for name in Used.__struct_fields__})
         parked = None
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked)
+        seen = [self._own.seen(node) for node in row["nodes"] or ()]
+        return Pulse(
+            row["state"] or "", row["expired"], row["ready"], used, parked, seen, row["others"] - len(seen)
+        )
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
@@ -86,6 +87,33 @@ class Node(Struct, frozen=True):
     is_own: bool = False
     #: on this machine
     is_near: bool = False
+
+
+class Sighting(Struct, frozen=True):
+    """The other nodes, as a node's daemon saw them with its last heartbeat."""
+
+    at_unix: float
+    #: the node that saw them
+    node: str
+    nodes: list[Node]
+    #: how many more there are
+    more: int = 0
+
+
+def told_once(nodes: Iterable[Node], known: Iterable[tuple[str, str]] = ()) -> list[Node]:
+    """The nodes, without what another one needs the user for too: tasks and goals are of all nodes.
+
+    `known`: who and text of what was told already.
+    """
+    told = set(known)
+    found = []
+    for node in nodes:
+        new = [
+            need for need in node.attention if need.who in node.workers or (need.who, need.text) not in told
+        ]
+        told |= {(need.who, need.text) for need in new}
+        found.append(replace(node, attention=new))
+    return found
 
 
 def elsewhere(node: Node, command: str) -> str:

@@ -197,6 +197,9 @@ class Moving(Frame):
         if entry is not None:
             text = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
             text = command_in(text) or (entry.landed.commit if entry.landed else "")
+            if entry.node is not None:
+                there = entry.there
+                text = (there.next or there.attach) if there is not None else entry.node.command
         if text:
             self.copy_to_clipboard(text)
         self._say("", f"copied: {text}" if text else "nothing to copy here", PLAIN)
