@@ -7,11 +7,15 @@ from llmc.api.views import LOOKS, OtherNode, Others, There, look_of_status
 from llmc.fleet import sightings
 from llmc.fleet.rules import Need, Node, Sighting, elsewhere, told_once
 from llmc.records.items import counts
-from llmc.records.statuses import AT_WORK
+from llmc.records.statuses import AT_WORK, Status
 from llmc.repo.project import Project
 
 #: of a node that does not simply work
 _LOOKS = {"draining": "held", "silent": "broken", "down": "offline"}
+
+
+#: statuses that say what a worker waits for
+WAITING = (Status.NEEDS_INPUT, Status.NEEDS_REVIEW)
 
 
 def others(project: Project, now: float, known: Iterable[tuple[str, str]]) -> Others | None:
@@ -56,11 +60,11 @@ def _node(node: Node, at_unix: float) -> OtherNode:
 
 def _need(node: Node, need: Need) -> There:
     status = node.workers.get(need.who, "")
-    look = LOOKS["broken" if need.severity == "blocked" else "asks"]
+    look = LOOKS["broken" if need.severity == "blocked" else "notice"]
     return There(
         who=need.who,
         status=status,
-        look=look_of_status(status) if status == "needs_review" else look,
+        look=look_of_status(status) if status in WAITING else look,
         sentence=need.text,
         next=next_on(node, need.next),
         attach=_attach(node, need.who) if status else "",

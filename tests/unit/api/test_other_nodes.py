@@ -45,6 +45,17 @@ def test_a_task_of_all_nodes_needs_the_user_once() -> None:
     assert [len(one.there) for one in alike.nodes] == [1, 2]
 
 
+def test_what_needs_the_user_looks_as_it_does_at_home() -> None:
+    """Break: draw a question as an error because it blocks."""
+    blocked = Need("blocked", "auto-1", "auto-1 waits", "llmc attach auto-1")
+    looks = {"needs_input": "asks", "needs_review": "review", "error": "broken"}
+    for status, look in looks.items():
+        (one,) = others_of(seen(node("far", {"auto-1": status}, blocked)), NOW, 60).nodes
+        assert one.there[0].look.name == look
+    (one,) = others_of(seen(node("far", {}, TASK)), NOW, 60).nodes
+    assert one.there[0].look.name == "notice"
+
+
 def test_a_notice_does_not_need_the_user() -> None:
     (one,) = others_of(
         seen(node("far", {}, Need("notice", "disk", "the disk is filling", ""))), NOW, 60
