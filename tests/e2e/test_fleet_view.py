@@ -1,6 +1,7 @@
 """A fleet as one sees it from one of its nodes: workers that are elsewhere, and the screens."""
 
 import threading
+from contextlib import closing
 
 from llmc.api.subscription import Change, FleetSeen, Subscription
 from llmc.api.views import Others
@@ -8,6 +9,7 @@ from llmc.repo.project import open_project
 from tests.support.fleet import Fleet
 from tests.support.fleet_nodes import fleet_of, in_root, up
 from tests.support.postgres import Postgres
+from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 
@@ -53,6 +55,12 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
         (worker,) = found.there
         assert (worker.who, worker.status) == ("auto-1", "working")
         assert worker.attach == f"cd {two.root} && llmc attach auto-1"
+        with closing(Terminal(one, "ui", columns=80, rows=24)) as screen:
+            screen.sees("OTHER NODES 1", "up, 1/1 busy", "auto-1       working")
+            screen.press(">", "m")
+            screen.sees("it is on node two; press Enter")
+            screen.press("Enter")
+            screen.sees("Another node", "attach, from here:", "llmc attach auto-1", "client   2.1")
 
 
 def seen_by(node: Fleet) -> str:

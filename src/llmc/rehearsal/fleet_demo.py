@@ -76,7 +76,7 @@ class Machine(Show):
 def run(count: int) -> None:
     """Land `count` tasks on three machines; nothing is left behind, also after Ctrl-C."""
     driver()
-    with _interruptible(), _directory() as directory, _server() as server:
+    with _interruptible(), _server() as server, _directory() as directory:
         machines = [Machine(directory, name) for name in MACHINES]
         with _stopped_at_the_end(machines):
             _tell(machines, server, directory, count)
