@@ -122,7 +122,7 @@ def _check(user: Show, remote: Path, count: int) -> None:
     pull = ["git", "pull", "--quiet", "--ff-only", str(remote), "main"]
     user.run(pull, shlex.join(pull))
     user.run([sys.executable, *shlex.split(sample.VALIDATE)[1:]], sample.VALIDATE)
-    subjects = git.git(user.source, "log", "--format=%s", "main").stdout.splitlines()[:-1]
+    subjects = git.git(user.source, "log", "-z", "--format=%s", "main").stdout.strip("\0").split("\0")[:-1]
     merges = git.git(user.source, "rev-list", "--merges", "main").stdout.split()
     if len(set(subjects)) != count or len(subjects) != count or merges:
         raise LlmcError(f"the remote has {len(subjects)} commits and {len(merges)} merges for {count} tasks")
