@@ -169,3 +169,21 @@ def test_each_command_loads_only_its_own_module(root: Path) -> None:
         "llmc.cli.arguments",
         "llmc.cli.output",
     }
+
+
+def test_a_screen_of_a_fleet_does_not_load_the_driver(root: Path) -> None:
+    """Break: import psycopg where a module begins; the first frame of every screen would wait for it."""
+    (root / "config.toml").write_text(
+        '[repo]\nsource = "/none"\n[fleet]\ndatabase = "postgresql://llmc@/x?host=/nowhere"\n'
+    )
+    script = (
+        "import sys; from llmc.api.subscription import Subscription; from llmc.api.other_nodes import others; "
+        "from llmc.repo.project import open_project; "
+        "print(others(open_project(sys.argv[1]), 1.0, ())); "
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(root)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
+    assert "psycopg" not in done.stderr.split()

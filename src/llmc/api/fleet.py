@@ -1,11 +1,12 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, NotFound, UnknownWorker
 from llmc.base.names import PromptId
 from llmc.fleet import answers as sent
 from llmc.fleet import events as sent_events
@@ -14,7 +15,8 @@ from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node
 from llmc.fleet.rules import command_for as command_for
-from llmc.fleet.rules import needs_of as needs_of
+from llmc.fleet.rules import full_name, own_name, where
+from llmc.fleet.rules import told_once as told_once
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import first_commits, probe
@@ -125,9 +127,33 @@ def view(project: Project) -> FleetView:
 
 
 def events(project: Project, since: float, worker: str | None = None) -> list[dict[str, Any]]:
-    """The main events of all nodes, oldest first; of a worker, by its full name."""
-    rows = sent_events.since(members.membership(project), since)
-    return [row for row in rows if worker in (None, row["worker"])]
+    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named."""
+    own = members.membership(project)
+    wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)
+    return [row for row in sent_events.since(own, since) if wanted in (None, row["worker"])]
+
+
+def own_worker(given: str | None, name: str) -> str:
+    """NODE/WORKER of this node without the node; any other name as it is."""
+    try:
+        return own_name(members.membership(open_project(given)).node, name)
+    except LlmcError:
+        return name  # the command says why
+
+
+def not_here(given: str | None, error: UnknownWorker, command: Sequence[str]) -> NotFound:
+    """An unknown worker, with the node that has it. Asks the database, in a fleet only."""
+    try:
+        project = open_project(given)
+        if not project.config.fleet.database:
+            return error
+        found = where(error.worker, command, members.nodes(project))
+    except LlmcError as gone:
+        return NotFound(
+            f"no worker {error.worker!r} on this node; the other nodes are unknown: {gone.message}",
+            hint=gone.hint,
+        )
+    return error if found is None else NotFound(found[0], hint=found[1])
 
 
 def names(given: str | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from llmc.base.errors import LlmcError
+from llmc.records.items import command_in as command_in
 
 #: how an outcome is coloured
 GOOD, BAD, PLAIN = "good", "bad", "plain"

@@ -17,7 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.api import seeing, views
-from llmc.api.views import Fleet, Landed
+from llmc.api.status_view import Page
+from llmc.api.views import Fleet, Landed, Others
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.given import number, text
@@ -254,11 +255,23 @@ class Subscription:
     def _fleet(self) -> None:
         page = seeing.status_for_people(self._project, self._known)
         fleet = views.fleet_of(
-            page.view, page.now, self._landings(), self._changed_lines(page.view["workers"])
+            page.view,
+            page.now,
+            self._landings(),
+            self._changed_lines(page.view["workers"]),
+            self._others(page),
         )
         self._say_trouble("")
         self._workers = tuple(fleet.rows)
         self._tell(FleetSeen(fleet))
+
+    def _others(self, page: Page) -> Others | None:
+        if not self._project.config.fleet.database:
+            return None
+        from llmc.api.other_nodes import others  # few roots are in a fleet
+
+        here = {item["key"] for item in page.view["attention"]}
+        return others(self._project, page.now, here)
 
     def _say_trouble(self, text: str) -> None:
         if text != self._trouble:

@@ -124,6 +124,59 @@ class Counts(Struct, frozen=True):
     offline: int = 0
 
 
+class There(Struct, frozen=True):
+    """A worker of another node, or something there that needs the user."""
+
+    who: str
+    #: of a worker; "" if it is none
+    status: str
+    look: Look
+    #: why it needs the user; "" if it does not
+    sentence: str
+    #: commands as they are typed here; "" if there is none
+    next: str
+    attach: str
+
+
+class OtherNode(Struct, frozen=True):
+    """Another node of the fleet."""
+
+    name: str
+    #: host and path of its root
+    place: str
+    #: `up`, `draining`, `down` or `silent`
+    state: str
+    look: Look
+    #: when it was last heard
+    seen_unix: float
+    #: of llmc and of the client
+    version: str
+    client: str
+    #: how many workers it has, and how many of them are at work
+    workers: int
+    busy: int
+    #: what needs the user first, then those at work
+    there: tuple[There, ...]
+    need: int
+    #: opens its screen, as it is typed here
+    command: str
+
+
+class Others(Struct, frozen=True):
+    """The other nodes, as this node's daemon last saw them."""
+
+    #: this node
+    node: str
+    at_unix: float
+    #: this was long ago: what they do now is unknown
+    stale: bool
+    nodes: tuple[OtherNode, ...]
+    #: how many nodes there are besides those
+    more: int
+    #: how many things there need the user
+    need: int
+
+
 class Fleet(Struct, frozen=True):
     """The whole fleet."""
 
@@ -140,6 +193,8 @@ class Fleet(Struct, frozen=True):
     working: tuple[str, ...]
     idle: tuple[str, ...]
     landed: tuple[Landed, ...]
+    #: None: this root works alone
+    others: Others | None = None
     version: int = VERSION
 
 
@@ -148,6 +203,7 @@ def fleet_of(
     now: float,
     landed: Sequence[Landed] = (),
     changed: Mapping[str, tuple[int, int]] | None = None,
+    others: Others | None = None,
 ) -> Fleet:
     """The fleet from `status --json` for people. `changed`: lines added and deleted, by commit."""
     names = {worker["name"] for worker in view["workers"]}
@@ -181,6 +237,7 @@ def fleet_of(
         working=working,
         idle=rest,
         landed=tuple(landed),
+        others=others,
     )
 
 
@@ -230,13 +287,16 @@ def look_of(worker: Raw, item: Item | None) -> Look:
         return LOOKS["landing"]
     if worker["held"] or worker["attached"]:
         return LOOKS["held"]
-    if worker["status"] in AT_WORK:
+    return look_of_status(worker["status"])
+
+
+def look_of_status(status: str) -> Look:
+    """The look of a worker of which only the status is known."""
+    if status in AT_WORK:
         return LOOKS["works"]
-    if worker["status"] in FREE:
+    if status in FREE:
         return LOOKS["idle"]
-    if worker["status"] == "offline":
-        return LOOKS["offline"]
-    return LOOKS["review" if worker["status"] == "needs_review" else "asks"]
+    return LOOKS[{"offline": "offline", "needs_review": "review"}.get(status, "asks")]
 
 
 def _is_at_work(row: Row) -> bool:

@@ -55,6 +55,14 @@ class NotFound(LlmcError):
     exit_code = Exit.NOT_FOUND
 
 
+class UnknownWorker(NotFound):
+    """This root has no worker of that name; another node of its fleet may have one."""
+
+    def __init__(self, worker: str, *, hint: str) -> None:
+        super().__init__(f"no worker {worker!r}", hint=hint)
+        self.worker = worker
+
+
 class LockTimeout(LlmcError):
     exit_code = Exit.LOCK_TIMEOUT
 

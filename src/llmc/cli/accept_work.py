@@ -27,7 +27,7 @@ def dispatch(argv: list[str]) -> int | None:
     """Run `accept WORKER [--json] [--yes]`; None for any other command line, or if an agent calls."""
     flags = {word for word in argv[1:] if word.startswith("-")}
     names = [word for word in argv[1:] if word not in flags]
-    if len(names) != 1 or not names[0].isascii() or not flags <= {"--json", "--yes", "-y"}:
+    if len(names) != 1 or not names[0].isascii() or "/" in names[0] or not flags <= {"--json", "--yes", "-y"}:
         return None
     if roots.caller().kind is not roots.Kind.PERSON:
         return None

@@ -6,13 +6,13 @@ from llmc.api import acceptance
 from llmc.api.roots import Project
 from llmc.base.text import some_files
 from llmc.cli.accept_work import land
-from llmc.cli.arguments import complete_worker, confirm, pass_project, worker_argument, yes_option
+from llmc.cli.arguments import WORKER, confirm, pass_project, worker_argument, yes_option
 from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines, say_or_json
 
 
 @click.command("accept")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.option(
     "--yes",
     "-y",

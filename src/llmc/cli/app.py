@@ -10,7 +10,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from llmc import __version__
 from llmc.api.roots import Kind, caller
-from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
+from llmc.base.errors import Exit, LlmcError, Refused, StateError, UnknownWorker, UsageError
 from llmc.base.files import explain
 from llmc.base.text import did_you_mean
 from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
@@ -103,12 +103,17 @@ def report(error: Exception, argv: list[str]) -> int:
         import traceback  # slow to import, and only this needs it
 
         say_lines("".join(traceback.format_exception(error)), err=True, nl=False)
-    shown = _for_people(error)
+    shown = _for_people(error, argv)
     print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv, shown.details)
     return shown.exit_code
 
 
-def _for_people(error: Exception) -> LlmcError:
+def _for_people(error: Exception, argv: list[str]) -> LlmcError:
+    if isinstance(error, UnknownWorker):
+        from llmc.api.fleet import not_here  # most workers are here
+
+        root, command = _parts(argv)
+        return not_here(root, error, command)
     if isinstance(error, LlmcError):
         return error
     from llmc.api.seeing import Unreadable  # most commands end without an error
@@ -126,6 +131,18 @@ def _for_people(error: Exception) -> LlmcError:
         f"internal error: {type(error).__name__}: {error}",
         hint="This is a bug in llmc. Run the command again with `llmc --debug ...` and report the output.",
     )
+
+
+def _parts(argv: list[str]) -> tuple[str | None, list[str]]:
+    """The root that a command line names, and the words from the command on."""
+    root = None
+    while argv and argv[0].startswith("-"):
+        name, _, value = argv[0].partition("=")
+        takes_next = name == "--root" and not value
+        if name == "--root":
+            root = value or "".join(argv[1:2])
+        argv = argv[2 if takes_next else 1 :]
+    return root, argv
 
 
 def refuse_agents(ctx: click.Context) -> None:

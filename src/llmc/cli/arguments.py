@@ -52,12 +52,28 @@ def root_of(ctx: click.Context) -> Root:
     return roots.locate_root(ctx.find_root().obj["root"])
 
 
-def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    names = roots.statuses((ctx.find_root().params or {}).get("root"))
-    return [completion(name, help=status) for name, status in names.items() if name.startswith(incomplete)]
+class WorkerName(click.types.StringParamType):
+    """A worker: completed, and in a fleet also as NODE/WORKER."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if ctx is None or not _WITH_NODE.fullmatch(value):
+            return value
+        from llmc.api.fleet import own_worker  # few roots are in one
+
+        return own_worker(ctx.find_root().obj["root"], value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names = roots.statuses((ctx.find_root().params or {}).get("root"))
+        return [
+            completion(name, help=status) for name, status in names.items() if name.startswith(incomplete)
+        ]
 
 
-worker_argument = click.argument("worker", shell_complete=complete_worker)
+_WITH_NODE = re.compile(r"[\w.-]+/[a-z][a-z0-9-]*")
+WORKER = WorkerName()
+worker_argument = click.argument("worker", type=WORKER)
 since_option = click.option(
     "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
 )

@@ -12,9 +12,9 @@ from llmc.api.removals import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import (
+    WORKER,
     Group,
     Row,
-    complete_worker,
     confirm,
     on_each,
     pass_project,
@@ -26,7 +26,7 @@ from llmc.config.durations import format_duration
 
 
 @click.command("reset")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
 @click.option("--yes", "-y", is_flag=True, help="With --all, do not ask for confirmation")
 @json_option
@@ -61,7 +61,7 @@ def _say_reset(row: Row) -> None:
 
 
 @click.command("nuke")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.option("--all", "every", is_flag=True, help="Remove every worker")
 @yes_option
 @json_option

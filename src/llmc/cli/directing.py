@@ -9,7 +9,7 @@ from llmc.api import roots, workers
 from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.base.text import fitted
-from llmc.cli.arguments import complete_worker, pass_project, show_receipt, text_to_send, worker_argument
+from llmc.cli.arguments import WORKER, pass_project, show_receipt, text_to_send, worker_argument
 from llmc.cli.output import (
     json_option,
     note,
@@ -21,14 +21,13 @@ from llmc.cli.output import (
     say_or_json,
     screen_width,
 )
+from llmc.config.options import is_auto_name
 
 
 @click.command("start")
 @click.option("--prompt", "-p", metavar="TEXT", help="Text of the task [default: open $EDITOR]")
 @click.option("--prompt-file", "-f", metavar="FILE", help="Read the task from FILE (- for standard input)")
-@click.option(
-    "--worker", "-w", shell_complete=complete_worker, help="Worker to use [default: the first idle worker]"
-)
+@click.option("--worker", "-w", type=WORKER, help="Worker to use [default: the first idle worker]")
 @click.option(
     "--self-review/--no-self-review",
     default=None,
@@ -87,7 +86,7 @@ def message(project: Project, worker: str, text: str | None, file: str | None, a
 
 
 @click.command("answer")
-@click.argument("asker", metavar="WORKER|ID", shell_complete=complete_worker)
+@click.argument("asker", metavar="WORKER|ID", type=WORKER)
 @click.argument("text", required=False)
 @click.option("--goal", "goal_id", default="", help="Goal that the plan item ID belongs to")
 @json_option
@@ -144,7 +143,8 @@ def _answer_elsewhere(project: Project, node: str, worker: str, text: str | None
 def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:
     from llmc.cli.goal_verbs import answer_question  # slow to import
 
-    if not goal_id and not any(sign.isdigit() for sign in question_id):  # every plan item ID has a digit
+    is_name = "/" in question_id or is_auto_name(question_id)
+    if not goal_id and (is_name or not any(map(str.isdigit, question_id))):  # every plan item ID has a digit
         roots.require_worker(project, question_id)
     if text is None:
         raise UsageError(

@@ -105,10 +105,11 @@ def show(project: Project, as_json: bool) -> int:
     tasks = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in found.tasks.items() if count)
     say(f"tasks     {tasks or 'none'} (list {found.list_name})")
     _say_nodes(found.nodes)
-    for node, need in service.needs_of(found.nodes):
-        say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")
-        if command := service.command_for(node, need):
-            say(f"          next: {command}")
+    for node in service.told_once(sorted(found.nodes, key=lambda node: not node.is_own)):
+        for need in node.attention:
+            say(f"{need.severity:<8}  {node.name}: {need.who}: {need.text}")
+            if command := service.command_for(node, need):
+                say(f"          next: {command}")
     for one in found.answers:
         age = format_duration(round(one.age_s))
         why = f": {one.reason}" if one.reason else ""

@@ -14,8 +14,8 @@ from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli import goal_show, goal_verbs
 from llmc.cli.arguments import (
+    WORKER,
     Group,
-    complete_worker,
     project_of,
 )
 from llmc.cli.goal_show import draw, goal_argument, goal_line, note_settled, note_undriven, warn
@@ -106,7 +106,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--from-session",
     default="",
-    shell_complete=complete_worker,
+    type=WORKER,
     help="Worker whose session the goal came from",
 )
 @click.option(

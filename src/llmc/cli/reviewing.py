@@ -14,9 +14,9 @@ from llmc.api import commenting, reviews, roots
 from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
-from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.errors import Refused, UnknownWorker, UsageError
 from llmc.base.text import in_line, printable, some_files, visible
-from llmc.cli.arguments import Row, complete_worker, pass_project, show_receipt, text_to_send
+from llmc.cli.arguments import WORKER, Row, pass_project, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
     has_colours,
@@ -36,7 +36,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
 
 
 @click.command("review")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.option(
     "--interface",
     "-i",
@@ -268,18 +268,18 @@ def _text(value: Any) -> Any:
 
 
 #: one word may be a misspelled worker name, so it is not sent as feedback
-_ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_ONE_WORD = re.compile(r"([\w.-]+/)?[a-z][a-z0-9-]{0,30}")
 
 
 @click.command("reject")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.argument("message", required=False)
 @click.option(
     "--worker",
     "-w",
     "named",
     metavar="WORKER",
-    shell_complete=complete_worker,
+    type=WORKER,
     help="Worker to send the message to",
 )
 @click.option(
@@ -337,8 +337,8 @@ def _whom_and_what(
     last = reviews.reviewed_last(project)
     if given and _ONE_WORD.fullmatch(given[0]):
         meant = last or "WORKER"
-        raise NotFound(
-            f"no worker {given[0]!r}",
+        raise UnknownWorker(
+            given[0],
             hint=f"If this is the message, run: llmc reject {meant} {given[0]}",
         )
     if last is None:

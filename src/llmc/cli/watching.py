@@ -15,7 +15,7 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import complete_worker, parse_since, pass_project, project_of, root_of, since_option
+from llmc.cli.arguments import WORKER, parse_since, pass_project, project_of, root_of, since_option
 from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
@@ -86,7 +86,7 @@ TASKS_POLL_S = 0.2
 
 
 @click.command("wait")
-@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("worker", required=False, type=WORKER)
 @click.option("--status", "statuses", metavar="S[,S]", help="Statuses to wait for")
 @click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
@@ -166,7 +166,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 @click.command("events")
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
 @since_option
-@click.option("--worker", "-w", shell_complete=complete_worker, help="Show only this worker's events")
+@click.option("--worker", "-w", type=WORKER, help="Show only this worker's events")
 @click.option("--fleet", is_flag=True, help="Show the main events of all nodes of the fleet")
 @json_option
 @click.pass_context
@@ -201,11 +201,11 @@ _IN_THE_LINE = ("ts", "level", "logger", "message", "traceback")
 
 def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     others = [completion(name) for name in OTHERS if name.startswith(incomplete)]
-    return complete_worker(ctx, param, incomplete) + others
+    return WORKER.shell_complete(ctx, param, incomplete) + others
 
 
 @click.command("logs")
-@click.argument("name", default=DAEMON, shell_complete=complete_log)
+@click.argument("name", default=DAEMON, type=WORKER, shell_complete=complete_log)
 @click.option(
     "--follow", "-F", is_flag=True, help="Keep printing new lines; wait for the file if it does not exist"
 )

@@ -50,6 +50,8 @@ class Root(Struct, frozen=True):
     #: when the user last read the digest
     looked = _Place(root_layout.LOOKED)
     heartbeat = _Place(root_layout.HEARTBEAT)
+    #: the other nodes of the fleet, as the daemon last saw them
+    nodes = _Place(root_layout.NODES)
     #: result of the last canary
     canary = _Place(root_layout.CANARY)
     #: the price list from `llmc prices update`

@@ -19,6 +19,8 @@ PROMPTS = ".llmc/prompts"
 TASKS_LEDGER = ".llmc/tasks.jsonl"
 TASK_POOL = ".llmc/task_pool"
 HEARTBEAT = ".llmc/auto.heartbeat"
+#: the other nodes of the fleet, as the daemon last saw them
+NODES = ".llmc/nodes.json"
 CANARY = ".llmc/canary.json"
 PRICES = ".llmc/prices.json"
 CANARIES = ".llmc/canary"

@@ -16,12 +16,12 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import PromptId, TaskKey
 from llmc.base.proc import ShuttingDown
-from llmc.fleet import answers, nodes
+from llmc.fleet import answers, nodes, sightings
 from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
 from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
-from llmc.fleet.rules import ANSWER, Need, beat_s, question_for
+from llmc.fleet.rules import ANSWER, Need, Sighting, beat_s, question_for
 from llmc.landing import post_accept
 from llmc.records.state import State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
@@ -129,6 +129,7 @@ class Node:
             self._run.queue.count_ready()
         self._events.send()
         self._heed_commands(pulse)
+        sightings.remember(self._project.root, Sighting(now_unix(), self._own.node, pulse.nodes, pulse.more))
 
     def _heed_commands(self, pulse: Pulse) -> None:
         """Run the post-accept command of a node that died; until it has finished, nothing lands."""

@@ -21,6 +21,9 @@ from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
 from llmc.fleet.rules import Need, Node, node_of, own_name
 
+#: how many other nodes a heartbeat brings
+MOST_NODES = 100
+
 
 class InFleet(Protocol):
     """A root with its configuration."""
@@ -53,6 +56,10 @@ class Membership(Struct, frozen=True):
             "version": __version__,
             "lease": timedelta(seconds=self.lease_s),
         }
+
+    def seen(self, row: Mapping[str, Any]) -> Node:
+        """A node, from its row."""
+        return node_of(row, self.instance, self.lease_s, self.place.partition(":")[0])
 
 
 def membership(project: InFleet) -> Membership:
@@ -131,14 +138,14 @@ def _name_taken(own: Membership) -> Refused:
 def nodes(project: InFleet) -> list[Node]:
     own = membership(project)
     rows = own.database.rows(statements.NODE, {"node": ""})
-    return [node_of(row, own.instance, own.lease_s) for row in rows]
+    return [own.seen(row) for row in rows]
 
 
 def find(own: Membership, name: str) -> Node:
     rows = own.database.rows(statements.NODE, {"node": name})
     if not rows:
         raise NotFound(f"no node {name}", hint="Run `llmc fleet nodes` to see the nodes.")
-    return node_of(rows[0], own.instance, own.lease_s)
+    return own.seen(rows[0])
 
 
 def drain(project: InFleet, name: str, *, undo: bool = False) -> Node:
@@ -243,6 +250,10 @@ class Pulse(Struct, frozen=True):
     answers: bool = False
     #: this node drives the goals
     drives: bool = False
+    #: those that need the user first
+    nodes: list[Node] = []
+    #: how many there are besides those
+    more: int = 0
 
 
 class Beating:
@@ -278,6 +289,7 @@ class Beating:
             "parked": timedelta(seconds=park.wait_s) if park else None,
             "parked_cause": park.cause if park else "",
             "parked_reason": park.reason if park else "",
+            "most": MOST_NODES,
         }
         row = self._own.database.rows(statements.BEAT, values)[0]
         used = Used(**{name: row[name] for name in Used.__struct_fields__})
@@ -285,8 +297,10 @@ class Beating:
         if row["parked_node"]:
             parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
         due, lost = (tuple(TaskKey(name, TaskId(task)) for name, task in row[key]) for key in ("due", "lost"))
+        seen = [self._own.seen(node) for node in row["nodes"] or ()]
         told = {"due": due, "lost": lost, "answers": row["answers"], "drives": row["drives"]}
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, **told)
+        others = {"nodes": seen, "more": row["others"] - len(seen)}
+        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, **told, **others)
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}

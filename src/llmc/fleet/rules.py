@@ -1,12 +1,14 @@
 """Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from llmc.records.items import OF_FLEET
+from llmc.records.items import OF_FLEET, command_in
 
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
@@ -94,21 +96,36 @@ class Node(Struct, frozen=True):
     attention: list[Need] = []
     #: this root
     is_own: bool = False
+    #: on this machine
+    is_near: bool = False
 
 
-def needs_of(nodes: Iterable[Node]) -> Iterator[tuple[Node, Need]]:
-    """What needs the user on all nodes; tasks and goals, which all of them list, once."""
-    seen: set[str] = set()
+class Sighting(Struct, frozen=True):
+    """The other nodes, as a node's daemon saw them with its last heartbeat."""
+
+    at_unix: float
+    #: the node that saw them
+    node: str
+    nodes: list[Node]
+    #: how many more there are
+    more: int = 0
+
+
+def told_once(nodes: Iterable[Node], known: Collection[str] = ()) -> list[Node]:
+    """The nodes, without what another one lists too: tasks and goals are of all nodes. `known`: keys of what is told already."""
+    told = set(known)
+    found = []
     for node in nodes:
-        for need in node.attention:
-            if need.kind not in OF_FLEET or need.key not in seen:
-                seen.add(need.key)
-                yield node, need
+        new = [need for need in node.attention if need.kind not in OF_FLEET or need.key not in told]
+        told |= {need.key for need in new}
+        found.append(replace(node, attention=new))
+    return found
 
 
 def command_for(node: Node, need: Need) -> str:
-    """The command for something that a node needs, as it is typed here. Tasks and goals are the same on all nodes."""
-    return need.next if node.is_own or need.kind in OF_FLEET else elsewhere(node, need.next)
+    """What a node suggests, as it is typed here. Tasks and goals are the same on all nodes."""
+    command = command_in(need.next)
+    return need.next if node.is_own or need.kind in OF_FLEET or not command else elsewhere(node, command)
 
 
 def elsewhere(node: Node, command: str) -> str:
@@ -117,7 +134,8 @@ def elsewhere(node: Node, command: str) -> str:
         asker = command.removeprefix(ANSWER).partition(" ")[0]
         return command.replace(asker, f"{node.name}/{asker}", 1) if asker in node.workers else command
     host, _, root = node.place.partition(":")
-    return f"ssh {host} {command.replace('llmc ', f'llmc --root {root} ', 1)}" if command else ""
+    there = f"cd {shlex.quote(root)} && {command}"
+    return there if node.is_near else f"ssh {shlex.quote(host)} -t {shlex.quote(there)}"
 
 
 def question_for(worker: str, needs: Iterable[Need]) -> str:
@@ -134,7 +152,31 @@ def storable_json(value: object) -> str:
     return storable(json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd"))
 
 
-def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
+def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[str, str] | None:
+    """What to say of a worker that is not here, and the next step; None if no other node has it.
+
+    `worker` may be NODE/WORKER. `command`: the words after `llmc` that named it.
+    """
+    of, _, name = worker.rpartition("/")
+    found = [node for node in nodes if node.name == of or (not of and name in node.workers)]
+    if of and not found:
+        return f"no node {of!r} in the fleet", "Run `llmc fleet nodes` to see the nodes."
+    if not found or found[0].is_own:
+        return None
+    node = found[0]
+    if len(found) > 1:
+        named = [f"{node.name}/{name}" if word == worker else word for word in command]
+        places = ", ".join(node.name for node in found)
+        return f"{name} is not on this node, but on {places}", f"Name one: llmc {shlex.join(named)}"
+    if name not in node.workers and node.workers:
+        return f"node {of} has no worker {name!r}", f"It has {', '.join(node.workers)}."
+    state = "" if node.state == "up" else f"; that node is {node.state}"
+    typed = ["llmc", *(name if word == worker else word for word in command)]
+    said = f"{name} is on node {node.name} ({node.place}), not on this node{state}"
+    return said, f"Run: {elsewhere(node, shlex.join(typed))}"
+
+
+def node_of(row: Mapping[str, Any], instance: str, lease_s: float, host: str) -> Node:
     state = "down"
     if row["runs"]:
         state = "silent" if row["silent_s"] > lease_s else "draining" if row["state"] == "draining" else "up"
@@ -149,4 +191,5 @@ def node_of(row: Mapping[str, Any], instance: str, lease_s: float) -> Node:
         claims=row["claims"],
         attention=[Need(**need) for need in row["attention"]],
         is_own=row["instance"] == instance,
+        is_near=row["place"].partition(":")[0] == host,
     )

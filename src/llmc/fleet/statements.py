@@ -26,11 +26,12 @@ insert into llmc.node as n (name, instance, place, version) values (%(node)s, %(
 on conflict (name) do update set place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
     where n.instance = %(instance)s and (n.place = %(place)s or n.daemon = '' or n.seen < now() - %(lease)s)
 returning name"""
-NODE = """
+_NODE = """
 select name, instance, place, state, version, client, workers, attention, daemon <> '' as runs,
-    extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from now())::float8 as now_unix,
+    extract(epoch from now() - seen)::float8 as silent_s,
     (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
-from llmc.node n where name = %(node)s or %(node)s = '' order by name"""
+from llmc.node n where"""
+NODE = f"{_NODE} name = %(node)s or %(node)s = '' order by name"
 REPOSITORY = "select first_commit, address from llmc.repository"
 ADD_REPOSITORY = """
 insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
@@ -39,6 +40,7 @@ START = """
 update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
 where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
 returning name"""
+#: with the nodes that need the user first, for the screens
 _BEAT = """
 with renewed as (
     update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
@@ -53,7 +55,8 @@ with renewed as (
         parked_until = now() + %(parked)s, parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
     where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
 )
-select (select state from beat) as state, o.*, p.*,
+select (select state from beat) as state, o.*, p.*, (select count(*) from llmc.node where name <> %(node)s) as others,
+    (select json_agg(n) from ({nodes} name <> %(node)s order by attention::text = '[]', name limit %(most)s) n) as nodes,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
     array(select array[list, task] from llmc.post_accept where node = %(node)s order by since) as due,
@@ -151,7 +154,7 @@ CLOCK = "select extract(epoch from now())::float8 as now_unix"
 READY = """status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
     and (not_before is null or not_before <= now())"""
 _NEEDS = "array(select needs from llmc.dependency d where (d.list, d.task) = (t.list, t.id) order by needs)"
-BEAT = _BEAT.format(ready=READY)
+BEAT = _BEAT.format(ready=READY, nodes=_NODE)
 COLUMNS = f"""t.list, t.id, t.subject, t.description, t.status, t.metadata, t.owner, t.claim, t.removed, t.waits, extract(epoch from t.written)::float8 as written_unix, extract(epoch from now())::float8 as now_unix, {_NEEDS} as needs"""
 TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and not removed"
 SOME_TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and id = any(%(ids)s) and not removed"

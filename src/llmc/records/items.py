@@ -196,3 +196,9 @@ class Facts(NamedTuple):
 
     def seen(self, worker: str) -> Seen:
         return self.workers.get(worker, Seen())
+
+
+def command_in(suggestion: str) -> str:
+    """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
+    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
+    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, NotFound, StateError
+from llmc.base.errors import LlmcError, NotFound, StateError, UnknownWorker
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, explain, private_dir, read_given, write_atomic
 from llmc.base.locks import Rank, lock
@@ -360,13 +360,8 @@ def _printable(value: Any) -> Any:
 def _worker(state: State, name: str) -> WorkerRecord:
     record = state.workers.get(WorkerName(name))
     if record is None:
-        raise unknown_worker(name, state)
+        raise UnknownWorker(name, hint=did_you_mean(name, state.workers, f"Add it with `llmc add {name}`."))
     return record
-
-
-def unknown_worker(name: str, state: State) -> NotFound:
-    hint = did_you_mean(name, state.workers, f"Add it with `llmc add {name}`.")
-    return NotFound(f"no worker {name!r}", hint=hint)
 
 
 def _with_derived(state: State) -> State:

@@ -18,13 +18,18 @@ FILES = {
     ),
     ".gitignore": "__pycache__/\n",
 }
+NAME, EMAIL = "Sam Sample", "sam@example.com"
+#: for git in a clone, which has no user of its own
+IDENTITY = f"-c user.name='{NAME}' -c user.email={EMAIL}"
+#: the command that must pass before work lands
+VALIDATE = "python3 -m unittest -q"
 
 
 def create(path: Path) -> None:
     path.mkdir(parents=True)
     git.git(path, "init", "--quiet", "-b", "main")
-    git.git(path, "config", "user.name", "Sam Sample")
-    git.git(path, "config", "user.email", "sam@example.com")
+    git.git(path, "config", "user.name", NAME)
+    git.git(path, "config", "user.email", EMAIL)
     for name, text in FILES.items():
         (path / name).write_text(text)
     git.git(path, "add", "--all")
@@ -169,3 +174,25 @@ def prompt(name: str) -> str:
     if name == "farewell":
         text += f"@on-reject {_FAREWELL_TEST} && git add -A && git commit -q --amend --no-edit\n"
     return text
+
+
+#: for a plan of any length up to this many tasks
+LANGUAGES = {
+    "Arabic": "Marhaban", "Basque": "Kaixo", "Bulgarian": "Zdravei", "Catalan": "Hola", "Croatian": "Bok",
+    "Czech": "Ahoj", "Danish": "Hej", "Dutch": "Hoi", "Estonian": "Tere", "Finnish": "Moi", "French": "Bonjour",
+    "German": "Hallo", "Greek": "Geia", "Hawaiian": "Aloha", "Hebrew": "Shalom", "Hindi": "Namaste",
+    "Hungarian": "Szia", "Icelandic": "Halló", "Indonesian": "Halo", "Irish": "Dia duit", "Italian": "Ciao",
+    "Japanese": "Konnichiwa", "Korean": "Annyeong", "Latvian": "Sveiki", "Lithuanian": "Labas", "Maori": "Kia ora",
+    "Norwegian": "Hei", "Polish": "Czesc", "Swahili": "Jambo", "Turkish": "Merhaba",
+}  # fmt: skip
+
+
+def write_languages(folder: Path, count: int) -> None:
+    """A plan of `count` tasks, a greeting each; every fifth one waits for the one five before it."""
+    folder.mkdir()
+    for number, (language, greeting) in enumerate(list(LANGUAGES.items())[:count], start=1):
+        after = f"---\nafter: {number - 5:02}\n---\n" if number > 5 and number % 5 == 0 else ""
+        script = f"mkdir -p greetings && echo '{greeting}' > greetings/{language.lower()}.txt"
+        commit = f"git add -A && git {IDENTITY} commit -q -m 'Greet in {language}'"
+        text = f"{after}# Greet in {language}\n\nAdd a greeting in {language}.\n\n@sh {script} && {commit}\n"
+        (folder / f"{number:02}.md").write_text(text)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from llmc.base.clock import now_unix
 from llmc.fleet import events, nodes
-from llmc.fleet.rules import Node, command_for, needs_of
+from llmc.fleet.rules import Node, command_for, told_once
 from llmc.records.items import OF_FLEET, Item
 from llmc.repo.project import Project
 from llmc.reports.digest import completed, held_up_by_questions, list_tasks, since_last_look
@@ -37,7 +37,8 @@ def report(project: Project, since: float | None) -> Digest:
 
 def items(members: list[Node]) -> Iterator[Item]:
     """The attention lists of all nodes as one."""
-    for node, need in needs_of(members):
+    needs = ((node, need) for node in told_once(members) for need in node.attention)
+    for node, need in needs:
         if need.kind in OF_FLEET:
             key, who, said = need.key, need.who, need.text
         else:

@@ -147,6 +147,8 @@ class Acting(Reviewing):
             self.do_unfold()
         elif entry.landed is not None:
             self._show_commit(entry.landed.commit)
+        elif entry.node is not None:
+            self._open("node")  # nothing acts on it from here
         elif (
             entry.item is not None
             and entry.item.kind in ("question", "goal_question")

@@ -11,10 +11,10 @@ from msgspec import Struct
 from rich.style import Style
 from rich.text import Text
 
-from llmc.api.views import LOOKS, Fleet, Landed, Row
+from llmc.api.views import LOOKS, Fleet, Landed, OtherNode, Others, Row, There
 from llmc.base.text import age as age_of
 from llmc.base.text import cells, printable, shortened
-from llmc.tui.list_store import IDLE, LANDED, NEEDS, SECTIONS, TITLES, Entry, Spot, Store
+from llmc.tui.list_store import IDLE, LANDED, NEEDS, NODES, SECTIONS, TITLES, Entry, Spot, Store
 from llmc.tui.theme import Theme, glyph_of
 
 
@@ -95,9 +95,8 @@ def header(
     if health.parked_until_unix:
         until = clock(health.parked_until_unix) if health.parked_until_unix > now else "a retry succeeds"
         left.append(f"{dot}parked until {until}", style=brush.look("held"))
-    need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
     right = Text()
-    right.append(need, style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
+    right.append(needs_you(counts.need), style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
     offline = f"{dot}{counts.offline} offline" if counts.offline else ""
     rest = f"{dot}{counts.working} working{dot}{counts.idle} idle{offline}  {clock(now)} "
     is_wrong = bool(trouble) or not health.daemon
@@ -125,13 +124,15 @@ def list_lines(store: Store, now: float, width: int, brush: Brush, *, wide: bool
     """The list, from top to bottom. `wide`: what needs you has a second line with its sentence."""
     if store.fleet is None:
         return []
-    if not store.fleet.rows and not store.shown(NEEDS):
+    if not store.fleet.rows and not store.shown(NEEDS) and not store.shown(NODES):
         return _no_workers(store, width, brush)
     frozen = not store.fleet.health.daemon
     lines: list[Line] = []
     for section in SECTIONS:
+        if section == NODES and store.fleet.others is None:
+            continue
         entries = store.shown(section)
-        lines.append(_title(store, section, width, brush, entries))
+        lines.append(_title(store, section, now, width, brush, entries))
         for entry in entries:
             if entry.spot.kind != "section":
                 lines += _entry_lines(entry, now, width, brush, wide=wide, frozen=frozen)
@@ -142,8 +143,7 @@ def tiny_lines(store: Store, width: int) -> list[Line]:
     """For a terminal too small for the list: how many need you, and who."""
     if store.fleet is None:
         return [Line(Text("loading ..."))]
-    count = store.fleet.counts.need
-    lines = [Line(Text("1 needs you" if count == 1 else f"{count} need you", style="bold"))]
+    lines = [Line(Text(needs_you(store.fleet.counts.need), style="bold"))]
     for entry in store.shown(NEEDS):
         who = entry.item.who if entry.item else entry.spot.id
         lines.append(Line(Text(printable(who)[:width]), entry.spot))
@@ -159,11 +159,15 @@ def _no_workers(store: Store, width: int, brush: Brush) -> list[Line]:
     return lines + landed
 
 
-def _title(store: Store, section: str, width: int, brush: Brush, entries: Sequence[Entry]) -> Line:
+def _title(
+    store: Store, section: str, now: float, width: int, brush: Brush, entries: Sequence[Entry]
+) -> Line:
     theme = brush.theme
     text = Text(f" {TITLES[section]} {store.count(section)}", style=f"bold {theme.muted}")
     if apart := store.apart(section):
         text.append(f" ({apart})")
+    if section == NODES and store.fleet is not None and store.fleet.others is not None:
+        _tell_of_nodes(text, store.fleet.others, now, brush)
     spot = None
     if section == NEEDS and not entries and not store.filter:
         text.append("  nothing needs you", style=theme.muted)
@@ -184,6 +188,10 @@ def _entry_lines(
 ) -> list[Line]:
     if entry.landed is not None:
         return [Line(_landed(entry.landed, width, brush), entry.spot)]
+    if entry.node is not None:
+        there = entry.there
+        line = _there(there, width, brush) if there is not None else _node(entry.node, now, width, brush)
+        return [Line(line, entry.spot)]
     if entry.row is None:
         assert entry.item is not None
         look, since = entry.item.look.name, entry.item.since_unix
@@ -211,6 +219,81 @@ def _entry_lines(
         under = Text("      " + shortened(printable(said), width - 7), style=brush.theme.muted)
         lines.append(Line(under, entry.spot, first=False))
     return lines
+
+
+def _tell_of_nodes(text: Text, others: Others, now: float, brush: Brush) -> None:
+    """What the title says of all of them."""
+    if others.need:
+        text.append(f" ({needs_you(others.need)})", style=brush.look("asks"))
+    if others.more:
+        text.append(f" and {others.more} more")
+    if others.stale:
+        text.append(f"  as of {age(now - others.at_unix)} ago", style=brush.theme.error)
+
+
+#: a list that is narrower leaves the client's version to the pane
+NODE_CELLS = 60
+
+
+def needs_you(count: int) -> str:
+    return "1 needs you" if count == 1 else f"{count} need you"
+
+
+def _node(node: OtherNode, now: float, width: int, brush: Brush) -> Text:
+    busy = f"{node.busy}/{node.workers} busy" if node.workers else ""
+    told = ", ".join(filter(None, (node.state, needs_you(node.need) if node.need else "", busy)))
+    client = node.client.partition(" ")[0] if width >= NODE_CELLS else ""
+    old = age(now - node.seen_unix)
+    return _row(node.look.name, node.name, old, told, client, width, brush)
+
+
+def _there(there: There, width: int, brush: Brush) -> Text:
+    theme = brush.theme
+    text = Text("    ")
+    text.append(brush.glyph(there.look.name), style=brush.look(there.look.name))
+    text.append(f" {_padded(middle(printable(there.who), NAME_CELLS), NAME_CELLS)} ", style=theme.text)
+    told = printable(there.sentence or there.status)
+    text.append(told, style=theme.text if there.sentence else theme.muted)
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def about(entry: Entry | None, now: float, width: int, brush: Brush) -> list[Text]:
+    """What the pane shows of an entry that is no worker of this root."""
+    if entry is not None and entry.item is not None:
+        return plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
+    if entry is not None and entry.landed is not None:
+        one = entry.landed
+        told = f"{one.subject}\n\n{one.commit}\nlanded {clock(one.at_unix)} by {one.worker}"
+        return plain_lines(f"{told}\n\nPress Enter to show the commit", width)
+    if entry is not None and entry.node is not None:
+        return _about_node(entry.node, entry.there, now, width, brush)
+    return [Text("")]
+
+
+def _about_node(node: OtherNode, there: There | None, now: float, width: int, brush: Brush) -> list[Text]:
+    """All that is known of another node, or of what is on it, with the commands to type here."""
+    facts = {
+        "node": f"{node.name} ({node.state})",
+        "place": node.place,
+        "heard": f"{age(now - node.seen_unix)} ago",
+        "llmc": node.version,
+        "client": node.client or "unknown",
+        "workers": f"{node.workers}, {node.busy} busy",
+    }
+    commands = {"open its screen": node.command}
+    lines = []
+    if there is not None:
+        lines = plain_lines(
+            there.sentence or f"{there.who}: {there.status}", width, f"bold {brush.theme.text}"
+        )
+        commands = {"next": there.next, "attach": there.attach}
+    for name, command in commands.items():
+        if command:
+            lines += [Text(""), Text(f"{name}, from here:", style=brush.theme.muted)]
+            lines += plain_lines(command, width, brush.theme.text)
+    told = [f"{name:<8} {value}" for name, value in facts.items()]
+    return [*lines, Text(""), *(one for text in told for one in plain_lines(text, width, brush.theme.muted))]
 
 
 def _fact(row: Row) -> str:

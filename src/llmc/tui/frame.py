@@ -312,22 +312,17 @@ class Frame(App[str | None]):
             )
             content.reveal(self.roots.cursor)
             return
-        lines = self.page_lines if self.view or self.tab != "screen" else self._screen_lines(width)
+        is_page = self.view != "node" and (self.view or self.tab != "screen")
+        lines = self.page_lines if is_page else self._screen_lines(width)
         content.show(len(lines), lambda index, size: lines[index].copy())
         if self.tab == "screen" and not self.view and not self.in_pane:
-            content.begin_at(len(lines))  # what the agent wrote last is at the end
+            # What an agent wrote last is at the end.
+            content.begin_at(len(lines) if self.store.worker else 0)
 
     def _screen_lines(self, width: int) -> list[Text]:
         worker, muted = self.store.worker, self.brush.theme.muted
         if not worker:
-            entry = self.store.entry
-            if entry is not None and entry.item is not None:
-                return drawing.plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
-            if entry is not None and entry.landed is not None:
-                one = entry.landed
-                told = f"{one.subject}\n\n{one.commit}\nlanded {drawing.clock(one.at_unix)} by {one.worker}"
-                return drawing.plain_lines(f"{told}\n\nPress Enter to show the commit", width)
-            return [Text("")]
+            return drawing.about(self.store.entry, now_unix(), width, self.brush)
         if self.shown is None or self.shown.worker != worker:
             return [Text("...", style=muted)]
         lines = drawing.screen_text(self.shown.lines, width)
@@ -476,7 +471,10 @@ class Frame(App[str | None]):
 
     def _worker_or_say(self, what: str) -> str:
         name = self.store.worker
-        if not name:
+        entry = self.store.entry
+        if entry is not None and entry.node is not None:
+            self._say("", f"it is on node {entry.node.name}; press Enter to see how to {what}", PLAIN)
+        elif not name:
             self._say("", f"no worker is selected; select one to {what}", PLAIN)
         return name
 

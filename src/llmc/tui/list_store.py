@@ -8,11 +8,17 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from llmc.api.views import Fleet, Item, Landed, Row
+from llmc.api.views import Fleet, Item, Landed, OtherNode, Row, There
 
-NEEDS, WORKING, IDLE, LANDED = "needs", "working", "idle", "landed"
-SECTIONS = (NEEDS, WORKING, IDLE, LANDED)
-TITLES = {NEEDS: "NEEDS YOU", WORKING: "WORKING", IDLE: "IDLE", LANDED: "LANDED TODAY"}
+NEEDS, WORKING, IDLE, NODES, LANDED = "needs", "working", "idle", "nodes", "landed"
+SECTIONS = (NEEDS, WORKING, IDLE, NODES, LANDED)
+TITLES = {
+    NEEDS: "NEEDS YOU",
+    WORKING: "WORKING",
+    IDLE: "IDLE",
+    NODES: "OTHER NODES",
+    LANDED: "LANDED TODAY",
+}
 #: sections that start folded: one line with the names, or the latest entry
 FOLDED = frozenset({IDLE})
 #: how many landings an open section shows
@@ -22,7 +28,7 @@ MOST_LANDED = 30
 class Spot(Struct, frozen=True):
     """What the cursor stands on."""
 
-    #: `worker`, `item`, `landed`, or `section` for a folded one
+    #: `worker`, `item`, `node`, `there`, `landed`, or `section` for a folded one
     kind: str
     id: str
 
@@ -35,6 +41,9 @@ class Entry(Struct, frozen=True):
     row: Row | None = None
     item: Item | None = None
     landed: Landed | None = None
+    #: another node, and what is on it
+    node: OtherNode | None = None
+    there: There | None = None
     #: for a folded section: what is in it
     names: tuple[str, ...] = ()
 
@@ -101,7 +110,7 @@ class Store(Struct):
         if not found:
             return []
         if section in self.folded and not self.filter:
-            names = tuple(map(_name, found.values()))
+            names = tuple(_name(entry) for entry in found.values() if entry.there is None)
             first = next(iter(found.values()))
             return [Entry(Spot("section", section), section, landed=first.landed, names=names)]
         order = _kept(self.order.get(section, []), list(found))
@@ -109,6 +118,8 @@ class Store(Struct):
 
     def count(self, section: str) -> int:
         """How many are under the title of a section; what was undone did not land."""
+        if section == NODES:
+            return sum(entry.there is None for entry in self._matching(section))
         return len(self._matching(section)) - (self._undone if section == LANDED else 0)
 
     def apart(self, section: str) -> str:
@@ -141,7 +152,19 @@ class Store(Struct):
                 return [_worker(fleet, name, section) for name in fleet.working]
             case "idle":
                 return [_worker(fleet, name, section) for name in fleet.idle]
+            case "nodes":
+                return self._nodes(fleet)
         return self._landed(MOST_LANDED)
+
+    def _nodes(self, fleet: Fleet) -> list[Entry]:
+        found: dict[Spot, Entry] = {}
+        for node in fleet.others.nodes if fleet.others is not None else ():
+            spot = Spot("node", node.name)
+            found[spot] = Entry(spot, NODES, node=node)
+            for one in node.there:
+                spot = Spot("there", f"{node.name}/{one.who}")
+                found.setdefault(spot, Entry(spot, NODES, node=node, there=one))
+        return list(found.values())
 
     def _needs(self, fleet: Fleet) -> list[Entry]:
         found: dict[Spot, Entry] = {}
@@ -175,8 +198,9 @@ class Store(Struct):
         self._go(spots[max(0, min(len(spots) - 1, at + by))])
 
     def next_that_needs(self) -> bool:
-        """Go to the next entry that needs the user, and around; returns whether there is one."""
-        spots = [entry.spot for entry in self.shown(NEEDS)]
+        """Go to the next entry that needs the user, here or on another node, and around; returns whether there is one."""
+        there = [entry for entry in self.shown(NODES) if entry.there is not None and entry.there.sentence]
+        spots = [entry.spot for entry in (*self.shown(NEEDS), *there)]
         if not spots:
             return False
         at = spots.index(self.cursor) + 1 if self.cursor in spots else 0
@@ -247,6 +271,10 @@ def _matches(entry: Entry, words: str) -> bool:
         texts += [entry.row.worker, entry.row.task, entry.row.status, entry.row.subject, entry.row.look.word]
     if entry.item is not None:
         texts += [entry.item.who, entry.item.sentence, entry.item.kind]
+    if entry.node is not None:
+        texts += [entry.node.name, entry.node.place, entry.node.state]
+    if entry.there is not None:
+        texts += [entry.there.who, entry.there.status, entry.there.sentence]
     if entry.landed is not None:
         texts += [entry.landed.worker, entry.landed.subject, entry.landed.commit]
     return any(words in text.lower() for text in texts)

@@ -1,15 +1,9 @@
 """Keys that move the cursor, turn the pane and open later.pages. Nothing here changes the fleet."""
 
-from llmc.api.said import PLAIN
+from llmc.api.said import PLAIN, command_in
 from llmc.tui import later
 from llmc.tui.frame import TABS, Frame
 from llmc.tui.lines import Lines
-
-
-def command_in(suggestion: str) -> str:
-    """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
-    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
-    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""
 
 
 class Moving(Frame):
@@ -203,6 +197,9 @@ class Moving(Frame):
         if entry is not None:
             text = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
             text = command_in(text) or (entry.landed.commit if entry.landed else "")
+            if entry.node is not None:
+                there = entry.there
+                text = (there.next or there.attach) if there is not None else entry.node.command
         if text:
             self.copy_to_clipboard(text)
         self._say("", f"copied: {text}" if text else "nothing to copy here", PLAIN)

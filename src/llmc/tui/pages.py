@@ -23,6 +23,7 @@ TITLES = {
     "help": "Keys",
     "log": "This session's commands",
     "commit": "Landed commit",
+    "node": "Another node; y copies the command",
 }
 
 

@@ -4,6 +4,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from llmc.api.roots import Project
 from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
 from llmc.api.views import Fleet
@@ -11,6 +13,30 @@ from llmc.base import proc
 from llmc.tui.typed import Typed
 
 HELP = "Type the number of an item, a command such as `accept adam`, `list` or `quit`."
+
+
+class Need(Struct, frozen=True):
+    """What needs the user, here or on another node."""
+
+    key: str
+    who: str
+    sentence: str
+    next: str
+
+
+def needs(fleet: Fleet) -> list[Need]:
+    here = [
+        Need(item.key, item.who, item.sentence, item.next)
+        for item in fleet.items
+        if item.severity != "notice"
+    ]
+    there = [
+        Need(f"{node.name}/{one.who}", f"{node.name}/{one.who}", one.sentence, one.next)
+        for node in (fleet.others.nodes if fleet.others else ())
+        for one in node.there
+        if one.sentence
+    ]
+    return here + there
 
 
 class Plain:
@@ -47,7 +73,7 @@ class Plain:
                 self._say(f"error: {change.text}")
 
     def _say_news(self, fleet: Fleet, first: bool) -> None:
-        now = {item.key: f"{item.who}: {item.sentence}" for item in fleet.items if item.severity != "notice"}
+        now = {need.key: f"{need.who}: {need.sentence}" for need in needs(fleet)}
         before, self._said = self._said, now
         if first:
             self._list()
@@ -73,9 +99,11 @@ class Plain:
         for name in fleet.working:
             row = fleet.rows[name]
             self._say(f"{name} {row.look.word}: {row.task}")
+        for node in fleet.others.nodes if fleet.others else ():
+            self._say(f"node {node.name} {node.state}: {node.busy} of {node.workers} workers busy")
 
     def _do(self, line: str) -> None:
-        items = [item for item in self._fleet.items if item.severity != "notice"] if self._fleet else []
+        items = needs(self._fleet) if self._fleet else []
         if not line or line == "list":
             self._list()
         elif line in ("help", "?"):

@@ -8,7 +8,8 @@ import pytest
 from llmc.base.errors import Refused
 from llmc.fleet import nodes, statements
 from llmc.fleet.database import Database
-from llmc.fleet.nodes import Beating, Life, Membership, Park, Pulse, Used
+from llmc.fleet.nodes import Beating, Life, Membership, Park, Used
+from llmc.fleet.rules import Need
 
 OpenNode = Callable[[str], Membership]
 
@@ -53,7 +54,8 @@ def test_a_heartbeat_keeps_leases_and_an_end_gives_them_back(member: OpenNode, d
     assert nodes.has_lease(one, "goals")
     with psycopg.connect(database) as db:
         db.execute("update llmc.lease set until = now() + interval '1 second'")
-    assert beating.beat(Life(workers={"auto-1": "idle"})) == Pulse("joined", False, False, drives=True)
+    pulse = beating.beat(Life(workers={"auto-1": "idle"}))
+    assert (pulse.state, pulse.expired, pulse.ready, pulse.drives) == ("joined", False, False, True)
     with psycopg.connect(database) as db:
         left = db.execute("select until - now() > interval '50 seconds' from llmc.lease").fetchone()
     assert left == (True,)
@@ -136,3 +138,25 @@ def test_a_park_is_told_to_the_others_while_it_lasts(member: OpenNode, database:
 def _moved(own: Membership) -> Membership:
     """A copy of the root, elsewhere."""
     return Membership(own.database, own.node, own.instance, "host:/copy", own.lease_s)
+
+
+def test_a_heartbeat_brings_the_other_nodes(member: OpenNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: bring this node too; or those first that need nobody."""
+    one, *others = (Beating(member(name), "plan") for name in ("one", "alone", "asks", "off"))
+    for beating in (one, *others):
+        beating.start()
+    need = Need("waiting", "auto-1", "auto-1 asks", "llmc answer auto-1")
+    others[0].beat(Life(client="2.1", workers={"auto-1": "working"}))
+    others[1].beat(Life(workers={"auto-1": "needs_input"}, attention=[need]))
+    others[2].stop()
+    pulse = one.beat(Life())
+    assert [(node.name, node.state) for node in pulse.nodes] == [
+        ("asks", "up"),
+        ("alone", "up"),
+        ("off", "down"),
+    ]
+    assert (pulse.nodes[0].attention, pulse.nodes[1].workers) == ([need], {"auto-1": "working"})
+    assert (pulse.nodes[1].client, pulse.more) == ("2.1", 0)
+    monkeypatch.setattr(nodes, "MOST_NODES", 1)
+    pulse = one.beat(Life())
+    assert ([node.name for node in pulse.nodes], pulse.more) == (["asks"], 2)

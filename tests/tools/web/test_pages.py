@@ -3,9 +3,14 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.api import goal_views
+from llmc.api.other_nodes import others_of
+from llmc.api.subscription import FleetSeen
+from llmc.base.clock import now_unix
 from llmc.base.text import visible
+from llmc.fleet.rules import Need, Node, Sighting
 from tests.support.repos import Mold, project_at
 from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
 
@@ -253,3 +258,23 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
         assert [web.get(link).status_code for link in links] == [200]
         moved = web.post(f"{address}w/w1/hold").headers["location"]
         assert web.get(moved).status_code == 200
+
+
+def test_the_board_shows_the_other_nodes(web: Web) -> None:
+    """Break: leave out the commands; or take a node's word for markup."""
+    asks = Need("waiting", "auto-2", "auto-2 asks: <pwn-el>?", "llmc answer auto-2")
+    node = Node("far", "far.lan:/home/me/far", "up", 1.0, "1.2", "2.1", {"auto-2": "needs_input"}, 0, [asks])
+    others = others_of(Sighting(now_unix(), "here", [node], more=3), now_unix(), 60)
+    live = web.place.live
+    assert live.fleet.others is None
+    assert "Other nodes" not in web.get("/board").text, "this root works alone"
+    assert web.portal is not None
+    web.portal.call(live._apply, FleetSeen(replace(live.fleet, others=others)))
+    shown = web.get("/board").text
+    assert faults(shown) == []
+    told = Read(shown).text
+    assert "Other nodes 1 and 3 more" in told
+    assert "auto-2 asks: <pwn-el>?" in told
+    assert "ssh far.lan -t 'cd /home/me/far && llmc answer auto-2'" in told
+    assert "ssh far.lan -t 'cd /home/me/far && llmc attach auto-2'" in told
+    assert "1 more on other nodes" in Read(web.get("/").text).text

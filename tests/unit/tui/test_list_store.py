@@ -3,13 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.api.other_nodes import others_of
 from llmc.api.views import Fleet, Landed, fleet_of
-from llmc.tui.list_store import IDLE, NEEDS, SECTIONS, WORKING, Spot, Store
+from llmc.fleet.rules import Need, Node, Sighting
+from llmc.tui.list_store import IDLE, NEEDS, NODES, SECTIONS, WORKING, Spot, Store
 
 NAMES = [f"w{number}" for number in range(6)]
 
 
-def fleet(statuses: dict[str, str], landed: int = 0, others: int = 0) -> Fleet:
+def fleet(
+    statuses: dict[str, str], landed: int = 0, others: int = 0, nodes: dict[str, str] | None = None
+) -> Fleet:
+    """`nodes`: the other nodes, each with the status of its worker w0."""
     rows = [row(name, status) for name, status in statuses.items()]
     needs = [item("review", name) for name, status in statuses.items() if status == "needs_review"]
     needs += [item("question", name) for name, status in statuses.items() if status == "needs_input"]
@@ -21,7 +26,17 @@ def fleet(statuses: dict[str, str], landed: int = 0, others: int = 0) -> Fleet:
         "workers": rows,
         "attention": needs,
     }
-    return fleet_of(view, 100.0, [Landed(float(n), "w0", f"c{n}", f"S{n}", "") for n in range(landed)])
+    landings = [Landed(float(n), "w0", f"c{n}", f"S{n}", "") for n in range(landed)]
+    seen = None
+    if nodes is not None:
+        there = [node(name, status) for name, status in nodes.items()]
+        seen = others_of(Sighting(99.0, "here", there), 100.0, 60)
+    return fleet_of(view, 100.0, landings, others=seen)
+
+
+def node(name: str, status: str) -> Node:
+    asks = [Need("waiting", "w0", "w0 asks", "llmc answer w0")] if status == "needs_input" else []
+    return Node(name, f"{name}.lan:/{name}", "up", 1.0, "1.2", "2.1 (Claude Code)", {"w0": status}, 0, asks)
 
 
 def row(name: str, status: str) -> dict[str, object]:
@@ -53,6 +68,7 @@ FLEETS = st.builds(
     ),
     st.integers(0, 3),
     st.integers(0, 2),
+    st.none() | st.dictionaries(st.sampled_from(["n0", "n1"]), st.sampled_from(["working", "needs_input"])),
 )
 
 
@@ -139,7 +155,27 @@ def test_a_filter_narrows_every_section() -> None:
     store = Store()
     store.update(fleet({"anna": "idle", "bert": "working", "carl": "needs_review"}, landed=2))
     store.narrow("AN")
-    assert [names(store, section) for section in SECTIONS] == [[], [], ["anna"], []]
+    assert [names(store, section) for section in SECTIONS] == [[], [], ["anna"], [], []]
     assert store.worker == "anna"
     store.narrow("")
     assert len(store.entries()) == 5
+
+
+def test_another_node_stands_in_a_section_of_its_own() -> None:
+    """Break: take a worker of another node for the one of that name here."""
+    store = Store()
+    store.update(fleet({"w0": "working"}, nodes={"n0": "working", "n1": "needs_input"}))
+    assert names(store, WORKING) == ["w0"]
+    assert names(store, NODES) == ["n0", "n0/w0", "n1", "n1/w0"]
+    assert store.count(NODES) == 2
+    assert store.next_that_needs()
+    assert store.cursor == Spot("there", "n1/w0")
+    assert store.worker == "", "no key acts on it as on a worker of this root"
+    store.fold(folded=True)
+    assert store.shown(NODES)[0].names == ("n0", "n1")
+
+
+def test_without_a_fleet_there_are_no_nodes() -> None:
+    store = Store()
+    store.update(fleet({"w0": "working"}))
+    assert store.shown(NODES) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.tui.moving import command_in
+from llmc.api.said import command_in
 
 
 @pytest.mark.parametrize(

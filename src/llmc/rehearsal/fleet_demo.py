@@ -1,0 +1,199 @@
+"""llmc demo --fleet: three machines on this one, with a PostgreSQL and a git remote of their own."""
+
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError
+from llmc.base.log_reader import LogReader
+from llmc.cli.output import note, paint, say
+from llmc.config.edit import set_value
+from llmc.fleet.database import driver
+from llmc.records.event_log import rows_of
+from llmc.rehearsal import sample
+from llmc.rehearsal.postgres import Postgres
+from llmc.rehearsal.show import Show, tell, title
+from llmc.repo import git
+
+MACHINES = ("laptop", "server-1", "server-2")
+WORKERS = 2
+#: short, so that `status --fleet` is of now
+LEASE_S = 12
+LOOK_S = 0.25
+LIMIT_S = 300.0
+WAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: short: it becomes part of socket and session names
+PREFIX = "llmc-demo-"
+
+
+class Machine(Show):
+    """A root with a daemon of its own, that plays a machine."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        super().__init__(directory / "greeter", directory / name, machine=name)
+        # The registry of roots is in the directory too, and goes with it.
+        self.env["XDG_STATE_HOME"] = str(directory / "state")
+        self.landed: list[str] = []
+        self._log = LogReader(str(self.root / "logs/events.jsonl"))
+
+    def join(self, remote: Path, database: str) -> None:
+        """Create the root, and let it join; the first machine sets up the database, and shows how all of this is done."""
+        is_first = self.machine == MACHINES[0]
+        run = self.llmc if is_first else self.output
+        place = ["--source", str(remote), "--target", str(self.root)]
+        run("init", *place, "--agent", self.agent, "--validate", sample.VALIDATE)
+        settings = {
+            "fleet.database": database,
+            "fleet.node": self.machine,
+            "fleet.lease_secs": str(LEASE_S),
+            "auto.task_list_id": "greetings",
+        }
+        for key, value in settings.items():
+            if is_first:
+                self.llmc("config", "set", key, value)
+            else:
+                set_value(self.root / "config.toml", key, value)
+        self.llmc("fleet", "init" if is_first else "join")
+
+    def follow(self) -> None:
+        """Tell the new events of this machine."""
+        for event in rows_of(self._log.lines()):
+            tell({**event, "worker": f"{self.machine}/{event.get('worker')}"})
+            if event["action"] == "task_completed":
+                self.landed.append(str(event["task_id"]))
+            if event["action"] == "auto_failed":
+                raise LlmcError(f"auto mode stopped on {self.machine} before all tasks were completed")
+
+
+def run(count: int) -> None:
+    """Land `count` tasks on three machines; nothing is left behind, also after Ctrl-C."""
+    driver()
+    with _interruptible(), _server() as server, _directory() as directory:
+        machines = [Machine(directory, name) for name in MACHINES]
+        with _stopped_at_the_end(machines):
+            _tell(machines, server, directory, count)
+
+
+def _tell(machines: Sequence[Machine], server: Postgres, directory: Path, count: int) -> None:
+    first = machines[0]
+    remote = directory / "greeter.git"
+    sample.create(first.source)
+    git.git(directory, "clone", "--quiet", "--bare", str(first.source), str(remote))
+    title("Three machines get a root each, on one git remote and one PostgreSQL")
+    for machine in machines:
+        machine.join(remote, server.address("postgres"))
+    title(f"Each machine starts {WORKERS} auto workers")
+    for machine in machines:
+        machine.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
+    title(f"{first.machine} adds {count} tasks to the queue; all machines work on them")
+    sample.write_languages(directory / "plan", count)
+    first.llmc("tasks", "import", "../plan")
+    _watch(machines, count)
+    title("Every machine sees the whole fleet")
+    machines[-1].llmc("status", "--fleet")
+    title("What landed, and where")
+    for machine in machines:
+        numbers = ", ".join(sorted(machine.landed, key=int)) or "none"
+        say(f"{machine.machine:<8}  {len(machine.landed):>2} landed: {numbers}")
+    _check(Show(first.source, directory), remote, count)
+
+
+def _watch(machines: Sequence[Machine], count: int) -> None:
+    """Print events until every task is completed."""
+    deadline = monotonic() + LIMIT_S
+    while (done := len({task for machine in machines for task in machine.landed})) < count:
+        for machine in machines:
+            machine.follow()
+        if monotonic() > deadline:
+            raise LlmcError(f"only {done} of {count} tasks were completed within {LIMIT_S:g} s")
+        time.sleep(LOOK_S)
+
+
+def _check(user: Show, remote: Path, count: int) -> None:
+    """The remote has each task once, in a line; a checkout of it passes its tests."""
+    pull = ["git", "pull", "--quiet", "--ff-only", str(remote), "main"]
+    user.run(pull, shlex.join(pull))
+    user.run([sys.executable, *shlex.split(sample.VALIDATE)[1:]], sample.VALIDATE)
+    subjects = git.git(user.source, "log", "-z", "--format=%s", "main").stdout.strip("\0").split("\0")[:-1]
+    merges = git.git(user.source, "rev-list", "--merges", "main").stdout.split()
+    if len(set(subjects)) != count or len(subjects) != count or merges:
+        raise LlmcError(f"the remote has {len(subjects)} commits and {len(merges)} merges for {count} tasks")
+    say(paint(f"{count} tasks, {count} commits on one line; each task landed once.", "green", bold=True))
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Removed at the end; kept for a look if something failed."""
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        yield directory
+    except KeyboardInterrupt:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    except BaseException:
+        note(f"the demo did not finish; its files are in {directory}")
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _server() -> Iterator[Postgres]:
+    with _uninterrupted():  # half a server cannot be stopped
+        server = Postgres()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def _stopped_at_the_end(machines: Sequence[Machine]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _stop_undisturbed()
+        with ThreadPoolExecutor(len(machines)) as threads:
+            list(threads.map(Machine.stop, machines))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """A signal to end is a Ctrl-C."""
+    before = {way: signal.signal(way, _interrupt) for way in WAYS}
+    try:
+        yield
+    finally:
+        for way, handler in before.items():
+            signal.signal(way, handler)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A signal to end waits until this has ended."""
+    pressed: list[object] = []
+    for way in WAYS:
+        signal.signal(way, lambda *_: pressed.append(True))
+    yield
+    for way in WAYS:
+        signal.signal(way, _interrupt)
+    if pressed:
+        _interrupt()
+
+
+def _interrupt(*_: object) -> None:
+    _stop_undisturbed()
+    raise KeyboardInterrupt
+
+
+def _stop_undisturbed() -> None:
+    """From now on a signal changes nothing: what was started is being stopped."""
+    for way in WAYS:
+        signal.signal(way, lambda *_: None)

@@ -1,0 +1,68 @@
+"""llmc demo --fleet: three machines, a PostgreSQL and a remote of its own; nothing is left of them."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support import zygote
+from tests.support.fleet import Fleet, in_soak
+from tests.support.postgres import Postgres
+from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize("tasks", [3, *in_soak(30)])
+def test_three_machines_land_the_tasks_and_leave_nothing(
+    scripted: Fleet, postgres: Postgres, tasks: int
+) -> None:
+    """Break: leave a daemon or the server running; count a task that another machine landed too."""
+    done = scripted.llmc("demo", "--fleet", "--tasks", str(tasks), timeout=300, TMPDIR=place(scripted))
+    assert f"{tasks} tasks, {tasks} commits on one line; each task landed once." in done.out
+    landed = re.findall(r"(?m)^(\S+) +(\d+) landed: (.*)$", done.out)
+    assert [name for name, _, _ in landed] == ["laptop", "server-1", "server-2"]
+    numbers = [number for _, count, told in landed if count != "0" for number in told.split(", ")]
+    assert sorted(numbers, key=int) == [str(number) for number in range(1, tasks + 1)]
+    assert f"tasks     {tasks} completed (list greetings)" in done.out
+    assert left_behind(scripted) == ([], [])
+
+
+@pytest.mark.parametrize("moment", ["laptop$ llmc fleet init", *in_soak("server-1$ llmc up", "landed task")])
+def test_after_ctrl_c_nothing_is_left(scripted: Fleet, postgres: Postgres, moment: str) -> None:
+    """Break: stop the first machine only; or remove the directory of a server that still runs."""
+    said = scripted.dir / "said"
+    env = {**scripted.env, "TMPDIR": place(scripted)}
+    begun = zygote.spawn(["demo", "--fleet"], cwd=scripted.source, env=env, output=said)
+    wait_until(lambda: said.exists() and moment in said.read_text(), 60)
+    os.kill(begun.pid, signal.SIGINT)
+    assert begun.wait(60) == 130, said.read_text()
+    assert left_behind(scripted) == ([], [])
+
+
+def test_it_goes_with_no_other_demo(scripted: Fleet) -> None:
+    refused = scripted.llmc("demo", "--fleet", "--keep", code=2)
+    assert "--fleet can only be used with --tasks" in refused.err
+
+
+def place(fleet: Fleet) -> str:
+    """A directory for temporary files that PostgreSQL's user can pass too."""
+    fleet.dir.chmod(0o711)
+    found = fleet.dir / "tmp"
+    found.mkdir()
+    found.chmod(0o711)
+    return str(found)
+
+
+def left_behind(fleet: Fleet) -> tuple[list[str], list[str]]:
+    """Files, and the command lines of processes, that still know the directory of the demo."""
+    found = fleet.dir / "tmp"
+    commands = [_command(path) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [path.name for path in found.iterdir()], [text for text in commands if str(found) in text]
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text().replace("\0", " ")
+    except OSError:  # it has ended
+        return ""
