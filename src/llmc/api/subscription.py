@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from llmc.api import seeing, views
-from llmc.api.status_view import Page
 from llmc.api.views import Fleet, Landed, Others
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
@@ -29,6 +29,9 @@ from llmc.base.wake import Watch, open_watch
 from llmc.records.event_log import EventLog, Row, rows_of
 from llmc.repo import git
 from llmc.repo.project import Project, subjects
+
+if TYPE_CHECKING:
+    from llmc.api.status_view import Page
 
 #: changes within this time are one change
 GATHER_S = 0.08
@@ -265,7 +268,7 @@ class Subscription:
         self._workers = tuple(fleet.rows)
         self._tell(FleetSeen(fleet))
 
-    def _others(self, page: Page) -> Others | None:
+    def _others(self, page: "Page") -> Others | None:
         if not self._project.config.fleet.database:
             return None
         from llmc.api.other_nodes import others  # few roots are in a fleet
