@@ -10,6 +10,7 @@ function age(seconds) {
 }
 
 function refresh() {
+  hear();
   if (document.body.classList.contains("lost")) return; // an age would claim that the state is still known
   const now = Date.now() / 1000;
   for (const one of document.querySelectorAll("time[data-since]")) {
@@ -130,7 +131,24 @@ document.addEventListener("htmx:before:swap", (event) => {
 // The connection. htmx renews one that was there; the first one is tried again here.
 const AGAIN_MS = 5000;
 document.addEventListener("htmx:sse:error", (event) => lost(event.detail?.status === 401 ? "signed out" : "lost"));
-document.addEventListener("htmx:sse:after:connection", () => lost(""));
+document.addEventListener("htmx:sse:after:connection", (event) => {
+  connection = event.detail.connection;
+  heard = Date.now();
+  lost("");
+});
+
+// A line that was cut somewhere on its way looks open from here, but the server says something every 20 seconds.
+const QUIET_MS = 45000;
+let connection = null;
+let heard = 0;
+document.addEventListener("htmx:sse:before:message", () => (heard = Date.now()));
+addEventListener("offline", () => hear(0));
+
+function hear(most = QUIET_MS) {
+  if (!connection?.reader || document.hidden || Date.now() - heard < most) return;
+  lost("lost");
+  connection.reader.cancel(); // htmx connects again
+}
 
 function connectAgain(status) {
   lost(status === 401 ? "signed out" : "lost");
