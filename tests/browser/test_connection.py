@@ -1,6 +1,8 @@
 """A page that stays true: the daemon, the server or the line goes away, and comes back."""
 
+import os
 import re
+import signal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -90,6 +92,29 @@ def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
         route.continue_()
     fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
     expect(page.locator("#w-adam")).to_contain_text("review")
+
+
+def test_a_line_that_is_cut_on_its_way_is_told(fleet: Fleet, web: Web, browser: Browser) -> None:
+    """It looks open, but nothing comes. Break: believe in a connection until it ends."""
+    with visiting(web, browser, DESKTOP) as visitor:
+        visitor.page.clock.install()
+        page = visitor.go("/board")
+        lost = page.locator("#health p.lost")
+        page.clock.fast_forward(30_000)
+        expect(lost).to_be_hidden()
+        os.kill(web.pid, signal.SIGSTOP)
+        try:
+            page.clock.fast_forward(60_000)
+            expect(lost).to_contain_text("Connection lost")
+        finally:
+            os.kill(web.pid, signal.SIGCONT)
+        expect(lost).to_be_hidden()
+        fleet.llmc("hold", "adam")
+        expect(page.locator("#w-adam")).to_contain_text("held")
+        visitor.context.set_offline(True)
+        expect(lost).to_contain_text("Connection lost")
+        visitor.context.set_offline(False)
+        expect(lost).to_be_hidden()
 
 
 class Thief(BaseHTTPRequestHandler):

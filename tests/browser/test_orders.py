@@ -127,7 +127,12 @@ def test_a_task_is_added_and_approved(fleet: Fleet, visitor: Visitor) -> None:
     visitor.go("/tasks")
     page.get_by_role("button", name="Approve").click()
     expect(page.locator("#said")).to_contain_text("approved task")
-    expect(page.locator(f"#task-{task['id']}")).to_contain_text("ready")
+    row = page.locator(f"#task-{task['id']}")
+    expect(row).to_contain_text("ready")
+    row.get_by_label("Priority").select_option("0")
+    row.get_by_role("button", name="Set").click()
+    expect(page.locator("#said")).to_contain_text("has priority 0")
+    assert fleet.llmc("tasks", "list", "--json").json["tasks"][0]["priority"] == 0
 
 
 def test_a_refused_order_says_why(fleet: Fleet, visitor: Visitor) -> None:
@@ -165,3 +170,89 @@ def test_an_order_that_the_server_does_not_take_is_told(fleet: Fleet, visitor: V
     page.get_by_label("Name of a new worker").fill(name)
     page.get_by_role("button", name="Add").click()
     expect(page.locator("#said .bad")).to_contain_text("name is empty")
+
+
+def test_a_text_stays_until_it_has_arrived(fleet: Fleet, visitor: Visitor) -> None:
+    """A refused message is still there, over a reload too; one that arrived is not. Break: forget it with the answer."""
+    fleet.llmc("hold", "adam")
+    page = visitor.go("/w/adam")
+    field = page.get_by_label("Message to adam")
+    field.fill("Typed for ten minutes")
+    field.press("Control+Enter")
+    expect(page.locator("#said .bad")).to_contain_text("on hold")
+    expect(field).to_have_value("Typed for ten minutes")
+    page.reload()
+    expect(field).to_have_value("Typed for ten minutes")
+    page.get_by_role("button", name="Release").click()
+    expect(page.locator("#said")).to_contain_text("released")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#said")).to_contain_text("acknowledged")
+    expect(field).to_have_value("")
+    page.reload()
+    expect(field).to_have_value("")
+
+
+def test_a_started_task_leaves_its_form(fleet: Fleet, visitor: Visitor) -> None:
+    """And one that is not started yet stays in it. Break: a field without `data-keep`."""
+    page = visitor.go("/board")
+    page.get_by_text("Start a task").click()
+    field = page.get_by_label("Task for the next idle worker")
+    field.fill("Half a ta")
+    page.reload()
+    page.get_by_text("Start a task").click()
+    expect(field).to_have_value("Half a ta")
+    field.fill(write_code())
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#said")).to_contain_text("acknowledged")
+    expect(field).to_have_value("")
+
+
+def test_the_last_order_covers_nothing(fleet: Fleet, visitor: Visitor) -> None:
+    """A long outcome leaves the end of a page in reach, and can be put away until there is another one.
+
+    Break: a line that is fixed over the page; one that comes back with each change.
+    """
+    fleet.llmc("hold", "adam")
+    page = visitor.go("/w/adam")
+    said, send = page.locator("#said"), page.get_by_role("button", name="Send")
+    page.get_by_label("Message to adam").fill("A message that is longer than a line of a phone " * 4)
+    send.click()
+    expect(said.locator(".bad")).to_contain_text("on hold")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    for last in (send, page.locator("#job p").last):
+        assert last.evaluate(
+            "(one) => one.getBoundingClientRect().bottom <= document.getElementById('said').getBoundingClientRect().top"
+        )
+    said.get_by_role("button", name="Hide").click()
+    expect(said).to_be_hidden()
+    fleet.llmc("release", "adam")
+    expect(page.get_by_role("button", name="Hold")).to_be_visible()
+    expect(said).to_be_hidden()
+    page.reload()
+    expect(said).to_be_hidden()
+    page.get_by_role("button", name="Hold").click()
+    expect(said).to_contain_text("on hold")
+
+
+def test_a_question_is_answered_on_the_workers_page(fleet: Fleet, visitor: Visitor) -> None:
+    """Where a message is refused because of it. Break: the question on the list alone."""
+    fleet.llmc("start", "--worker", "baker", "--prompt", "Pick one\n@ask Which colour?\n@say Fine.")
+    page = visitor.go("/w/baker")
+    head = page.locator("#worker_head")
+    expect(head).to_contain_text("Which colour?")
+    head.get_by_label("Another answer").fill("dark green")
+    head.get_by_role("button", name="Send").click()
+    expect(page.locator("#said")).to_contain_text("acknowledged")
+    expect(head).not_to_contain_text("Which colour?")
+
+
+def test_a_stale_page_orders_what_its_button_says(fleet: Fleet, visitor: Visitor) -> None:
+    """Hold is no release, whatever happened meanwhile. Break: one order for both."""
+    page = visitor.go("/w/adam")
+    page.locator("#live").evaluate("(one) => one.remove()")  # it hears of nothing any more
+    fleet.llmc("hold", "adam")
+    page.get_by_role("button", name="Hold").click()
+    wait_until(lambda: fleet.events("web_ordered"))
+    visitor.go("/w/adam")
+    expect(page.locator("#said")).to_contain_text("already on hold")
+    assert fleet.status("adam")["held"]

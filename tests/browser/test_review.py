@@ -94,6 +94,42 @@ def test_a_half_written_comment_survives_a_reload(fleet: Fleet, web: Web, visito
     assert drafts(fleet) == []
 
 
+def test_a_line_has_one_form_and_escape_closes_it(fleet: Fleet, visitor: Visitor) -> None:
+    """A second click goes to the form that is open; the field is above what covers the page; nothing typed is lost.
+
+    Break: a form for each click; a draft that is gone when nothing was changed in it.
+    """
+    in_review(fleet)
+    fleet.llmc("hold", "baker")
+    page = visitor.go("/w/baker")
+    page.get_by_role("button", name="Release").click()  # a line of an order at the bottom
+    expect(page.locator("#said")).to_contain_text("released")
+    visitor.go("/w/adam/review")
+    forms, field = page.locator("form.comment"), page.locator("form.comment textarea")
+    visitor.begin_comment("f0r2")
+    assert field.evaluate(
+        "(one) => one.getBoundingClientRect().bottom <= document.getElementById('said').getBoundingClientRect().top"
+    )
+    page.locator("tr#f0r2 .plus").evaluate("(one) => { one.click(); one.click(); }")
+    page.get_by_role("button", name="Comment on the whole change").dblclick()
+    expect(forms).to_have_count(2)
+    page.keyboard.press("Escape")
+    expect(forms).to_have_count(1)
+    field.fill("Kept by Escape")
+    field.press("Escape")
+    expect(forms).to_have_count(0)
+    comment = page.locator("tr#f0r2 + tr.notes .comment", has_text="Kept by Escape")
+    expect(comment).to_be_visible()
+    assert drafts(fleet) == ["Kept by Escape"]
+    for key in ("Escape", "Control+Enter"):
+        comment.get_by_role("button", name="Edit").click()
+        expect(field).to_be_focused()
+        field.press(key)
+        expect(forms).to_have_count(0)
+        expect(comment).to_be_visible()
+    assert drafts(fleet) == ["Kept by Escape"]
+
+
 def test_a_text_typed_just_before_leaving_is_kept(fleet: Fleet, visitor: Visitor) -> None:
     """The last keys are sent when the page goes. Break: no `pagehide`."""
     in_review(fleet)

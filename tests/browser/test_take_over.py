@@ -47,6 +47,20 @@ def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> N
     wait_until(lambda: not fleet.status("adam")["attached"])
 
 
+def test_a_worker_that_cannot_be_taken_is_not_held(fleet: Fleet, visitor: Visitor) -> None:
+    """The page says so, and why. Break: claim it before the terminal is there, or after it ended."""
+    page = visitor.page
+    held = page.get_by_text("You hold adam.")
+    page.goto(f"{visitor.url}/w/adam/take")
+    expect(held).to_be_visible()
+    fleet.tmux("kill-server")
+    expect(page.locator("#state")).to_contain_text("Given back")
+    expect(held).to_be_hidden()
+    page.reload()
+    expect(page.locator("#state")).to_contain_text("Not taken: the agent of adam is not running")
+    expect(held).to_be_hidden()
+
+
 def test_the_view_is_fitted_and_the_pane_keeps_its_size(fleet: Fleet, visitor: Visitor) -> None:
     """Break: a resize of the pane; a view that is cut off."""
     before = window(fleet)

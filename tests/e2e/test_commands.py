@@ -1,6 +1,7 @@
 """The commands as a person uses them, on the scripted agent where the agent does not matter."""
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -284,6 +285,43 @@ def test_demo_by_hand(scripted: Fleet) -> None:
     assert "acknowledged" in out
     assert "Greet by name" in out
     assert "llmc init" in out
+    assert not list(scripted.dir.glob("llmc-demo-*"))
+
+
+@pytest.mark.soak
+def test_demo_in_a_browser_has_a_change_to_review(scripted: Fleet) -> None:
+    """Also after every task of the plan has landed; Ctrl-C ends it and leaves nothing.
+
+    Break: give the worker a task of the plan: an auto worker lands it first.
+    """
+    argv = [sys.executable, "-m", "llmc", "demo", "--web"]
+    env = {**scripted.env, "TMPDIR": str(scripted.dir)}
+    demo = subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert demo.stdout is not None
+    try:
+        said = ""
+        while "/login?link=" not in said:
+            line = demo.stdout.readline()
+            assert line, said
+            said += line
+        (root,) = map(str, scripted.dir.glob("llmc-demo-*/root"))
+        wait_until(
+            lambda: (
+                {
+                    task["state"]
+                    for task in scripted.llmc("--root", root, "tasks", "list", "--json").json["tasks"]
+                }
+                == {"completed"}
+            ),
+            60,
+        )
+        assert "+def good_night" in scripted.llmc("--root", root, "review", "adam", "--interface", "diff").out
+    finally:
+        os.killpg(demo.pid, signal.SIGINT)
+        rest, _ = demo.communicate(timeout=60)
+    assert "Now try your own repository" in rest
     assert not list(scripted.dir.glob("llmc-demo-*"))
 
 

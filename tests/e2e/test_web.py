@@ -18,6 +18,8 @@ from urllib.parse import urlencode, urlsplit
 import psutil
 import pytest
 
+from llmc.base.locks import Rank, lock
+from llmc.config.paths import Root
 from llmc.web import run
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -218,15 +220,14 @@ def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> N
         assert server.ask("GET", "/w/adam").status == 200
         assert "adam" in server.text("/")
         assert "not running" in _ordered(server, "/w/adam/message", text="hello")
-        state = scripted.root / "state.json"
-        good = state.read_bytes()
+        good = (scripted.root / "state.json").read_bytes()
         for bad in (b"garbage", b"", b"{}", b'{"workers": 1}'):
-            _put(state, bad)
+            _put(scripted.root, bad)
             wait_until(lambda: "state.json" in _health(server))
             told = server.ask("GET", "/w/adam/review")
             assert (told.status, "state.json" in told.text) == (503, True)
             assert server.ask("POST", "/w/adam/hold", body="").status == 303
-        _put(state, good)
+        _put(scripted.root, good)
         wait_until(lambda: "state.json" not in _health(server))
         assert "adam" in server.text("/board")
         assert "on hold" in _ordered(server, "/w/baker/hold")
@@ -260,10 +261,12 @@ def _health(server: Server) -> str:
     return server.text("/board").partition('id="health"')[2].partition("</div>")[0]
 
 
-def _put(path: Path, data: bytes) -> None:
-    new = path.with_name("new-state")
-    new.write_bytes(data)
-    os.replace(new, path)
+def _put(root: Path, data: bytes) -> None:
+    """Replace the state, between two writes: the page itself notes what became of the agents, over whatever is there."""
+    with lock(Root(root).lock("state"), Rank.STATE):
+        new = root / "new-state"
+        new.write_bytes(data)
+        os.replace(new, root / "state.json")
 
 
 def _ordered(server: Server, path: str, **fields: str) -> str:

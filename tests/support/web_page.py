@@ -65,6 +65,10 @@ class Web:
         """Another browser's link."""
         return str(self.fleet.llmc("web", "--link", "--json").json["url"])
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stop(self) -> str:
         """Ends the server; returns what it complained about."""
         self._process.terminate()

@@ -12,6 +12,7 @@ from llmc.records.event_log import EventLog, Row
 from llmc.records.statuses import AT_WORK
 from llmc.repo.project import Project
 from llmc.reports import digest
+from llmc.reports.digest import clock_of as clock_of
 from llmc.reports.rules.digest_parts import Digest
 
 #: a period is drawn in the first of these steps, in seconds, that is not too short for it

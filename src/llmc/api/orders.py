@@ -51,14 +51,16 @@ def answer(project: Project, name: str, text: str) -> tuple[str, Act]:
     return command, guarded(command, act)
 
 
-def hold(project: Project, name: str) -> tuple[str, Act]:
-    """Put it on hold or release it, whichever it is not now: what the screen shows may be a moment old."""
-    command = command_line("hold", name)
+def hold(project: Project, name: str, held: bool | None = None) -> tuple[str, Act]:
+    """Put it on hold or release it; None: whichever it is not now, for a key that stands for both."""
+    command = command_line("release" if held is False else "hold", name)
 
     def act(show: Show) -> Said:
-        held = workers.switch_hold(project, name)
-        word = "on hold" if held else "released"
-        return Said(command_line("hold" if held else "release", name), f"{name}: {word}", now_unix(), GOOD)
+        now = workers.switch_hold(project, name, held)
+        if now is None:
+            return Said(command, f"{name}: {'already' if held else 'not'} on hold", now_unix(), PLAIN)
+        word = "on hold" if now else "released"
+        return Said(command_line("hold" if now else "release", name), f"{name}: {word}", now_unix(), GOOD)
 
     return command, guarded(command, act)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llmc.base.given import number, text
 from llmc.landing.accept_journal import STEPS
-from llmc.records.items import Raw, counts
+from llmc.records.items import UP, UP_AUTO, Raw, counts
 from llmc.records.statuses import AT_WORK, FREE
 
 #: of every view here; a field that changes its meaning raises it
@@ -107,6 +107,8 @@ class Health(Struct, frozen=True):
 
     daemon: bool
     pid: int | None
+    #: the command that starts the daemon as it last ran
+    start: str
     #: "": auto mode never ran; else `running` or `stopped`
     auto: str
     auto_workers: int
@@ -332,6 +334,7 @@ def _health(view: Raw) -> Health:
     return Health(
         daemon=bool(view["daemon"]["running"]),
         pid=view["daemon"]["pid"],
+        start=UP_AUTO if auto.get("wanted") else UP,
         auto="" if not view["auto"] else "running" if auto.get("running") else "stopped",
         auto_workers=auto.get("workers") or 0,
         parked_until_unix=auto.get("parked_until_unix"),

@@ -100,7 +100,16 @@ def tell_by_hand(show: Show) -> None:
     show.llmc("status")
 
 
-#: what needs you on the web page: a review and a question
+#: what needs you on the web page: a review of what no task of the plan does, and a question
+REVIEWED = """\
+Say good night
+
+In night.py, add good_night(), which says good night by name.
+
+@sh printf 'def good_night(name="world"):\\n    return f"Good night, {name}!"\\n' > night.py
+@sh git add -A && git commit -q -m "Say good night"
+@on-reject printf '\\n\\nif __name__ == "__main__":\\n    print(good_night())\\n' >> night.py && git add -A && git commit -q --amend --no-edit
+"""
 ASKS = "Choose the color of the greeting\n@ask Which color should the greeting have?"
 
 
@@ -114,7 +123,7 @@ def tell_web(show: Show) -> None:
     for worker in ("adam", "baker"):
         show.llmc("add", worker)
     show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
-    for worker, text in (("adam", sample.prompt("warmer")), ("baker", ASKS)):
+    for worker, text in (("adam", REVIEWED), ("baker", ASKS)):
         (show.source.parent / f"{worker}.md").write_text(text)
         show.llmc("start", "--worker", worker, "--prompt-file", f"../{worker}.md")
     title("The web page shows the fleet; press Ctrl-C to end the demo")

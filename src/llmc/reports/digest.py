@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -95,11 +95,16 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
 
 def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
     """A digest as text, in local time."""
+    return render(found, width, paint or (lambda text, style: text), clock_of(found))
+
+
+def clock_of(found: Digest) -> Callable[[float], str]:
+    """How a time of this period is written: the hour, with its day where the period has more than one."""
     same_day = _day(found.since_unix) == _day(found.until_unix)
     form = "%H:%M" if same_day else "%a %H:%M"
     if found.until_unix - found.since_unix > 6 * 86400:
         form = "%Y-%m-%d %H:%M"
-    return render(found, width, paint or (lambda text, style: text), lambda at: _local(at).strftime(form))
+    return lambda at: _local(at).strftime(form)
 
 
 def _rows(project: Project, state: State | None, since: float) -> Iterator[dict[str, Any]]:

@@ -56,8 +56,12 @@ def answer(project: Project, worker: str, form: Form) -> Order:
 
 
 def hold(project: Project, worker: str, form: Form) -> Order:
-    """It takes no lock of the worker, and so waits for nothing."""
-    return Order(f"hold of {worker}", *orders.hold(project, worker))
+    """It takes no lock of the worker, and so waits for nothing. What the button said: a page may be a moment old."""
+    return Order(f"hold of {worker}", *orders.hold(project, worker, True))
+
+
+def release(project: Project, worker: str, form: Form) -> Order:
+    return Order(f"hold of {worker}", *orders.hold(project, worker, False))
 
 
 def start(project: Project, worker: str, form: Form) -> Order:
@@ -70,6 +74,7 @@ OF_WORKER: dict[str, Callable[[Project, str, Form], Order]] = {
     "hold": hold,
     "message": message,
     "reject": reject,
+    "release": release,
     "start": start,
 }
 
@@ -158,6 +163,21 @@ def approve_task(project: Project, form: Form) -> Order:
     return _simple(f"task {task_id}", words, lambda: f"approved task {tasks.approve(project, task_id).id}")
 
 
+def edit_task(project: Project, form: Form) -> Order:
+    task_id, priority = _text(form, "task"), form.get("priority", "")
+    if priority not in map(str, tasks.PRIORITIES):
+        raise UsageError(
+            f"{priority[:20]!r} is not a priority",
+            hint=f"Choose {tasks.PRIORITIES.start} (highest) to {tasks.PRIORITIES.stop - 1}.",
+        )
+    words = ("tasks", "edit", task_id, "--priority", priority)
+    return _simple(
+        f"task {task_id}",
+        words,
+        lambda: f"task {tasks.prioritise(project, task_id, int(priority)).id} has priority {priority}",
+    )
+
+
 def requeue_task(project: Project, form: Form) -> Order:
     task_id = _text(form, "task")
     words = ("tasks", "requeue", task_id)
@@ -180,5 +200,6 @@ def _of_command(command: str, act: Act) -> Order:
 OF_TASKS: dict[str, Callable[[Project, Form], Order]] = {
     "add": add_task,
     "approve": approve_task,
+    "edit": edit_task,
     "requeue": requeue_task,
 }

@@ -1,11 +1,10 @@
 """The charts of a night as shapes: where each bar and each span stands. The numbers are the digest's own. Pure."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from llmc.api.night_view import Night
+from llmc.api.night_view import Night, clock_of
 
 WIDTH, HEIGHT = 960, 160
 #: a bar is not wider, however few there are
@@ -43,6 +42,8 @@ class Lane(Struct, frozen=True):
 
 
 class NightCharts(Struct, frozen=True):
+    #: writes a time of the period
+    clock: Callable[[float], str]
     landed: Chart
     cost: Chart
     outcomes: Chart
@@ -52,7 +53,8 @@ class NightCharts(Struct, frozen=True):
 
 def of_night(night: Night) -> NightCharts:
     digest = night.digest
-    times = [_hour(at) for at in night.starts]
+    clock = clock_of(digest)
+    times = [clock(at) for at in night.starts]
     landed = len(digest.accepted)
     rate = digest.runs.tasks_per_hour
     speed = f", {rate:.1f} per hour" if rate is not None else ""
@@ -67,6 +69,7 @@ def of_night(night: Night) -> NightCharts:
     }
     waits = {cause: seconds for cause, seconds in waits.items() if seconds}
     return NightCharts(
+        clock=clock,
         landed=_over_time(
             "landed", f"Landed: {landed}{undone}{speed}", times, night.landed, night.undone, "{:g}"
         ),
@@ -136,6 +139,7 @@ def _by_name(name: str, title: str, values: dict[str, float], form: str) -> Char
 
 
 def _lanes(night: Night) -> tuple[Lane, ...]:
+    clock = clock_of(night.digest)
     begin, end = night.digest.since_unix, night.digest.until_unix
     scale = WIDTH / max(1.0, end - begin)
     return tuple(
@@ -147,7 +151,7 @@ def _lanes(night: Night) -> tuple[Lane, ...]:
                     0,
                     max(0.5, (span.end_unix - span.start_unix) * scale),
                     LANE,
-                    f"{worker} {span.state} {_hour(span.start_unix)} to {_hour(span.end_unix)}",
+                    f"{worker} {span.state} {clock(span.start_unix)} to {clock(span.end_unix)}",
                     span.state,
                 )
                 for span in spans
@@ -155,7 +159,3 @@ def _lanes(night: Night) -> tuple[Lane, ...]:
         )
         for worker, spans in night.lanes.items()
     )
-
-
-def _hour(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%H:%M")

@@ -3,6 +3,7 @@
 A context is made in a thread of its own, since most read files or ask git.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -91,24 +92,27 @@ def attention(live: Live, query: Query) -> Page:
 def _card(project: Project, fleet: Fleet, item: Item) -> Card:
     row = fleet.rows.get(item.worker) if item.worker else None
     link = f"/w/{item.worker}" if item.worker else ""
-    question = None
+    question = _question(project, item)
     actions: tuple[Action, ...] = ()
     if item.kind == "review" and row is not None:
         branch = project.config.repo.default_branch
         actions = (Action("accept", "Accept", f"Land {row.commit[:9]} on {branch}? Takes back: llmc undo"),)
         link = f"/w/{item.worker}/review"
-    elif item.kind in ("question", "input", "dialog") and item.worker:
-        try:
-            question = workers.question(project, item.worker)
-        except LlmcError:  # it cannot be answered from here; the item says how
-            question = None
     elif item.kind == "held" and item.worker:
-        actions = (Action("hold", "Release"),)
+        actions = (Action("release", "Release"),)
     elif item.kind == "goal_question":
         link = "/goals"
     elif item.kind in ("proposed", "task_question", "parked_task"):
         link = "/tasks"
     return Card(item, row, actions, question, link)
+
+
+def _question(project: Project, item: Item) -> workers.Question | None:
+    """The question of an item that can be answered on a page."""
+    if item.worker and item.kind in ("question", "input", "dialog"):
+        with contextlib.suppress(LlmcError):  # it cannot be answered from here; the item says how
+            return workers.question(project, item.worker)
+    return None
 
 
 def board(live: Live, query: Query) -> Page:
@@ -128,8 +132,10 @@ def worker(live: Live, name: str, query: Query) -> Page:
         raise NotFound(f"no tab {tab[:20]!r}", hint=f"Tabs: {', '.join(TABS)}")
 
     def context() -> Context:
+        asked = (_question(live.project, item) for item in fleet_of(live).items if item.worker == name)
         return {
             "row": row_of(live, name),
+            "question": next(filter(None, asked), None),
             "tab": tab,
             "tabs": TABS,
             "screen": live.screens.get(name),
@@ -204,7 +210,7 @@ def task_list(live: Live, query: Query) -> Page:
     def context() -> Context:
         found = tasks.board(live.project, recent=50)
         rows = [found.view(task) for task in found.found.tasks.values()]
-        return {"tasks": rows, "picture": graph.picture(rows)}
+        return {"tasks": rows, "priorities": tasks.PRIORITIES, "picture": graph.picture(rows)}
 
     return Page("tasks", context, ("tasks",), frozenset({"fleet", "events"}))
 

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from llmc.api import commenting, orders
 from llmc.api.roots import Project
-from llmc.api.said import command_line, failed
+from llmc.api.said import BAD, command_line, failed
 from llmc.api.sign_ins import KEPT_S, SignIns
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
@@ -36,6 +36,8 @@ Found = TypeVar("Found")
 THREADS = 12
 #: fields of a form
 MOST_FIELDS = 100
+#: the latest orders, whose outcome every page knows
+SHOWN_JOBS = 20
 #: the parts that every page has
 COMMON = ("nav", "health", "said")
 #: what else fails (git, a lock) may work the next time
@@ -76,7 +78,13 @@ class Site:
                     *inner,
                 ],
                 middleware=[Middleware(GZipMiddleware, minimum_size=1000)],
-                exception_handlers={LlmcError: self._error, TooLarge: _too_large, 404: self._unknown},
+                exception_handlers={
+                    LlmcError: self._error,
+                    TooLarge: _too_large,
+                    404: self._unknown,
+                    405: self._no_page,
+                    500: self._broken,
+                },
                 lifespan=self._lifespan,
             ),
             sign_ins,
@@ -144,12 +152,13 @@ class Site:
             }
             for other in self.lives.values()
         ]
-        said = live.jobs.recent(1)
+        jobs = live.jobs.recent(SHOWN_JOBS)
         return {
             **pages.shared(live, page, home, read_only=self.read_only),
             "roots": roots,
             "unserved": self.unserved,
-            "last_job": said[0] if said else None,
+            "last_job": jobs[0] if jobs else None,
+            "done_jobs": [job.id for job in jobs if job.said is not None and job.said.tone != BAD],
         }
 
     # Pages, and their streams.
@@ -213,7 +222,7 @@ class Site:
             context |= page.context()
             names = (*COMMON, *page.parts)
         except LlmcError as error:  # such as a worker that is gone: the rest of the page goes on
-            context["trouble"] = error.message
+            context["trouble"] = f"{error.message}. {error.hint}" if error.hint else error.message
         return {name: render(f"parts/{name}.html", context) for name in names}
 
     async def night_data(self, request: Request) -> Response:
@@ -230,8 +239,10 @@ class Site:
         form = await form_of(request)
         by = named(request.scope["browser"], request.client.host if request.client else "")
         hx, home = "hx-request" in request.headers, request.scope["home"]
+        command = ""
         try:
             order = await self.in_thread(make, live.project, form)
+            command = order.command
 
             def noted(show: Callable[[str], None]) -> Any:
                 orders.note(live.project, worker, order.command, by)
@@ -241,13 +252,14 @@ class Site:
         except LlmcError as error:
             if not hx:
                 raise
-            said = failed(f"llmc {request.path_params.get('verb', '')} {worker}".strip(), error, now_unix())
+            said = failed(command, error, now_unix())
             return HTMLResponse(
                 render("parts/said.html", {**self._shared(live, "", home), "refused": said}), 200
             )
         live.changed("job")
         if hx:
-            return HTMLResponse(render("parts/said.html", self._shared(live, "", home)), 202)
+            shown = render("parts/said.html", {**self._shared(live, "", home), "last_job": job})
+            return HTMLResponse(shown, 202, {"x-job": job.id})
         return RedirectResponse(f"{home}{pages.address(live)}/jobs/{job.id}", 303)
 
     async def order_worker(self, request: Request) -> Response:
@@ -441,24 +453,31 @@ class Site:
 
     async def _error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, LlmcError)
-        status = _STATUS.get(error.exit_code, 503)
+        return self._problem(request, _STATUS.get(error.exit_code, 503), error.message, error.hint)
+
+    def _problem(self, request: Request, status: int, message: str, hint: str = "") -> Response:
+        """What is wrong, as a page with a way back; as a line of the page for what htmx asked."""
         template = "parts/problem.html" if "hx-request" in request.headers else "error.html"
-        return HTMLResponse(
-            render(
-                template,
-                {
-                    "message": error.message,
-                    "hint": error.hint,
-                    "status": status,
-                    "home": request.scope["home"],
-                },
-            ),
-            status,
-        )
+        live = self.lives.get(request.path_params.get("root", ""))
+        back = request.scope["home"] + (pages.address(live) if live else "")
+        shown = {"message": message, "hint": hint, "status": status, "back": f"{back}/"}
+        return HTMLResponse(render(template, shown), status)
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
-        shown = {"message": f"no page {request.url.path[:80]}", "hint": "", "status": 404}
-        return HTMLResponse(render("error.html", {**shown, "home": request.scope["home"]}), 404)
+        return self._problem(request, 404, f"no page {request.url.path[:80]}")
+
+    async def _no_page(self, request: Request, error: Exception) -> Response:
+        """Such as the address of an order, reloaded or opened from the history."""
+        return self._problem(request, 405, f"{request.url.path[:80]} is not a page", "Nothing was done.")
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        """The server has the traceback; who asked gets a page with a way back."""
+        return self._problem(
+            request,
+            500,
+            f"unexpected error: {type(error).__name__}",
+            "The output of `llmc web` has the details.",
+        )
 
 
 async def _too_large(request: Request, error: Exception) -> Response:

@@ -17,8 +17,8 @@ Make = Callable[[], Awaitable[dict[str, str]]]
 
 #: stands for a browser's home in the elements that all browsers share; no text can guess it
 HOME = f"/{secrets.token_hex(16)}"
-#: without news, it keeps proxies from closing the connection
-COMMENT = b": alive\n\n"
+#: without news, it keeps proxies from closing the connection, and the page from taking it for lost
+ALIVE_EVENT = b"event: alive\ndata:\n\n"
 
 
 class Feed:
@@ -143,7 +143,7 @@ class Stream:
             sent.update(news)
             if news or alive != self._live.revisions[ALIVE]:
                 alive = self._live.revisions[ALIVE]
-                body = message(news, self._home) if news else COMMENT
+                body = message(news, self._home) if news else ALIVE_EVENT
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         feed.raise_failure()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

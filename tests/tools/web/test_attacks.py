@@ -388,3 +388,14 @@ def test_a_method_that_is_not_there(hostile: Web) -> None:
         if method == "GET":
             for odd in ("PATCH", "OPTIONS", "TRACE", "FOO"):
                 assert hostile.request(odd, path).status_code in (404, 405), (odd, path)
+
+
+def test_the_address_of_an_order_is_no_page(hostile: Web) -> None:
+    """Opened from the history, say: a page with a way back, and nothing is done. Break: starlette's own answer."""
+    known = every(hostile)
+    with changes_nothing(hostile):
+        for method, path in known:
+            if method == "POST" and ("GET", path) not in known:
+                shown = hostile.get(path)
+                assert (shown.status_code, faults(shown.text)) in ((404, []), (405, [])), path
+                assert "Back to the list" in shown.text, path

@@ -30,7 +30,20 @@ WORDS = st.one_of(
         ]
     ),
     st.sampled_from(
-        ["screen", "log", "split", "yes", "no", "12h", "job_page", "worker", "review", "night", "hold"]
+        [
+            "screen",
+            "log",
+            "split",
+            "yes",
+            "no",
+            "12h",
+            "99999999d",
+            "job_page",
+            "worker",
+            "review",
+            "night",
+            "hold",
+        ]
     ),
     st.text(max_size=20),
 )

@@ -16,6 +16,8 @@ from tests.support.web import COOKIE, Read, Web, faults
 #: all but those that start an agent (tests/e2e/test_web_orders.py does)
 ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/w/w1/hold", {}, "llmc hold w1", "w1: on hold"),
+    ("/w/w1/hold", {}, "llmc hold w1", "w1: already on hold"),
+    ("/w/w1/release", {}, "llmc release w1", "w1: released"),
     ("/w/w1/message", {"text": "hello"}, "llmc message w1 hello", "status is offline"),
     ("/w/w1/answer", {"text": "2"}, "llmc answer w1 2", "w1"),
     ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no", "w1"),
@@ -23,6 +25,12 @@ ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/fleet/add", {"name": "w9"}, "llmc add w9", "added w9"),
     ("/tasks/add", {"text": "A task\r\nwith detail"}, "llmc tasks add 'A task\nwith detail'", "added task 1"),
     ("/tasks/approve", {"task": "7"}, "llmc tasks approve 7", "no task 7"),
+    (
+        "/tasks/edit",
+        {"task": "1", "priority": "0"},
+        "llmc tasks edit 1 --priority 0",
+        "task 1 has priority 0",
+    ),
     ("/tasks/requeue", {"task": "7"}, "llmc tasks requeue 7", "no task 7"),
     ("/goals/answer", {"question": "S1.1.1", "text": "yes"}, "llmc answer S1.1.1 yes", "S1.1.1"),
     (
@@ -74,6 +82,8 @@ def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
         ("/fleet/nothing", {}, 404, "no order"),
         ("/tasks/nothing", {}, 404, "no order"),
         ("/w/nobody/hold", {}, 404, "no worker"),
+        ("/tasks/edit", {"task": "1", "priority": "99"}, 400, "'99' is not a priority"),
+        ("/tasks/edit", {"task": "1"}, 400, "'' is not a priority"),
         ("/w/..%2f..%2fx/hold", {}, 404, ""),
         ("/w/w1/message", {f"field{n}": "x" for n in range(101)}, 400, "more than 100 fields"),
     ],
@@ -90,6 +100,25 @@ def test_what_cannot_be_ordered_is_said_and_makes_no_job(
     short = web.post(path, data=fields, headers={"hx-request": "true"})
     assert says in Read(short.text).text
     assert faults(short.text) == []
+    assert "<code>llmc" not in short.text  # no command was made of it
+
+
+def test_a_page_knows_its_order_and_whether_it_ended_well(web: Web) -> None:
+    """So that a text is forgotten only when it has arrived. Break: the newest order for the one that was given."""
+    done = []
+    for path, fields in (
+        ("/w/w1/hold", {}),
+        ("/w/w1/message", {"text": "hello"}),
+        ("/fleet/add", {"name": "w9"}),
+    ):
+        answer = web.post(path, data=fields, headers={"hx-request": "true"})
+        assert answer.status_code == 202
+        job = web.ended(answer.headers["x-job"])
+        assert job.command.split()[-1] in (*fields.values(), "w1")
+        done = [job.id, *done] if job.said.tone != "bad" else done
+    assert len(done) == 2
+    (said,) = [one for tag, one in Read(web.get("/tasks").text).tags if one.get("id") == "said"]
+    assert said["data-done"].split() == done
 
 
 class Slow:

@@ -11,6 +11,7 @@ from llmc.api.subscription import FleetSeen
 from llmc.base.clock import now_unix
 from llmc.base.text import visible
 from llmc.fleet.rules import Need, Node, Sighting
+from llmc.web import pages
 from tests.support.repos import Mold, project_at
 from tests.support.web import Place, Read, Web, faults, hostile_root, plain_root, routes
 
@@ -165,6 +166,41 @@ def test_a_number_that_is_none(hostile: Web, path: str) -> None:
     assert hostile.get(path).status_code in (400, 404)
 
 
+@pytest.mark.parametrize("since", ["20000d", "99999999d"])
+def test_a_night_of_any_length(hostile: Web, since: str) -> None:
+    """And its times say their day. Break: the hour alone; a time before the calendar."""
+    shown = hostile.get(f"/night?since={since}")
+    assert (shown.status_code, faults(shown.text)) == (200, [])
+    assert re.search(r"From \d{4}-\d\d-\d\d \d\d:\d\d to \d{4}-", Read(shown.text).text)
+
+
+def test_what_breaks_is_a_page(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a way back, and without the text of the error. Break: starlette's own answer."""
+
+    def broken(*args: object, **more: object) -> object:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr(pages.tasks, "board", broken)
+    shown = web.get("/tasks")
+    assert (shown.status_code, faults(shown.text)) == (500, [])
+    assert "unexpected error: ValueError" in Read(shown.text).text
+    assert "Back to the list" in shown.text
+    assert "a secret" not in shown.text
+    assert web.get("/board").status_code == 200
+
+
+def test_a_removed_worker_is_told_with_where_it_is(web: Web) -> None:
+    """On the page that still shows it. Break: the error without its hint."""
+    web.get("/w/w1")
+    live = web.place.live
+    live.fleet = replace(live.fleet, rows={})
+    page = pages.Page("worker", lambda: {"row": pages.row_of(live, "w1")}, ("worker_head",))
+    assert (
+        "no worker 'w1'. It may have been removed: llmc trash list"
+        in Read(web.place.site._made_parts(live, page)["health"]).text
+    )
+
+
 def test_only_the_take_over_page_allows_styles_of_its_own(hostile: Web) -> None:
     """xterm.js needs them; a worker may be called `take`. Break: decide by the end of the path."""
     policies = {
@@ -256,6 +292,9 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
         assert (other.status_code, faults(other.text)) == (200, [])
         links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}
         assert [web.get(link).status_code for link in links] == [200]
+        for wrong in ("nothing", "w/nobody", "w/w1/hold"):
+            (back,) = (one["href"] for tag, one in Read(web.get(address + wrong).text).tags if tag == "a")
+            assert back == address, wrong
         moved = web.post(f"{address}w/w1/hold").headers["location"]
         assert web.get(moved).status_code == 200
 
@@ -275,6 +314,6 @@ def test_the_board_shows_the_other_nodes(web: Web) -> None:
     told = Read(shown).text
     assert "Other nodes 1 and 3 more" in told
     assert "auto-2 asks: <pwn-el>?" in told
-    assert "ssh far.lan -t 'cd /home/me/far && llmc answer auto-2'" in told
+    assert "llmc answer far/auto-2" in told
     assert "ssh far.lan -t 'cd /home/me/far && llmc attach auto-2'" in told
     assert "1 more on other nodes" in Read(web.get("/").text).text

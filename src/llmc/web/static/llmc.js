@@ -10,6 +10,7 @@ function age(seconds) {
 }
 
 function refresh() {
+  hear();
   if (document.body.classList.contains("lost")) return; // an age would claim that the state is still known
   const now = Date.now() / 1000;
   for (const one of document.querySelectorAll("time[data-since]")) {
@@ -26,6 +27,8 @@ localStorage.setItem("llmc home", home);
 
 function prepare() {
   for (const field of document.querySelectorAll("[data-keep]")) keep(field);
+  forgetWhatArrived();
+  putAway();
   placeComments();
   refresh();
 }
@@ -43,9 +46,10 @@ htmx.registerExtension("llmc", {
     !(oldNode.tagName === "TIME" && oldNode.dataset.since && oldNode.dataset.since === newNode.dataset?.since),
 });
 
-// Text of a message, an answer or a task that was typed and not sent stays in this browser, over a reload and when its form
-// is gone for a moment.
+// Typed text stays in this browser until the order that carries it has ended well: over a reload, when its form is gone for a
+// moment, and when the order is refused.
 const kept = new WeakSet();
+const SENT = "llmc sent ";
 
 function keep(field) {
   const key = `llmc ${location.pathname.slice(home.length)} ${field.dataset.keep}`;
@@ -61,8 +65,34 @@ function keep(field) {
 document.addEventListener("htmx:after:request", (event) => {
   const form = event.target.closest?.("form");
   if (!form || event.detail?.ctx?.response?.status !== 202) return;
-  for (const field of form.querySelectorAll("[data-keep]")) localStorage.removeItem(keep(field));
-  if ("reset" in form.dataset) form.reset();
+  const job = event.detail.ctx.response.headers.get("x-job");
+  const texts = [...form.querySelectorAll("[data-keep]")].map((field) => [keep(field), field.value]);
+  if (job && texts.length) sessionStorage.setItem(SENT + job, JSON.stringify(texts));
+  forgetWhatArrived();
+});
+
+function forgetWhatArrived() {
+  for (const job of document.getElementById("said")?.dataset.done?.split(" ") ?? []) {
+    const texts = new Map(JSON.parse(sessionStorage.getItem(SENT + job) ?? "[]"));
+    sessionStorage.removeItem(SENT + job);
+    for (const [key, text] of texts) if (localStorage.getItem(key) === text) localStorage.removeItem(key);
+    for (const field of document.querySelectorAll("[data-keep]")) {
+      if (texts.get(keep(field)) === field.value) field.value = "";
+    }
+  }
+}
+
+// The line of the last order can be put away; another order, or more of this one, brings it back.
+function putAway() {
+  const said = document.getElementById("said");
+  if (said) said.hidden = Boolean(said.dataset.job) && sessionStorage.getItem("llmc away") === said.dataset.job;
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("#said .away")) return;
+  sessionStorage.setItem("llmc away", document.getElementById("said").dataset.job);
+  putAway();
+  document.getElementById("main").focus({ preventScroll: true });
 });
 
 // An order that could not be sent, or that the server did not take, says so where its outcome would be.
@@ -70,7 +100,10 @@ function say(text) {
   const line = document.createElement("p");
   line.className = "bad";
   line.textContent = text;
-  document.getElementById("said")?.replaceChildren(line);
+  const said = document.getElementById("said");
+  delete said?.dataset.job; // it is about no order, and so not put away with one
+  said?.replaceChildren(line);
+  putAway();
 }
 
 document.addEventListener("htmx:response:error", (event) => {
@@ -98,7 +131,24 @@ document.addEventListener("htmx:before:swap", (event) => {
 // The connection. htmx renews one that was there; the first one is tried again here.
 const AGAIN_MS = 5000;
 document.addEventListener("htmx:sse:error", (event) => lost(event.detail?.status === 401 ? "signed out" : "lost"));
-document.addEventListener("htmx:sse:after:connection", () => lost(""));
+document.addEventListener("htmx:sse:after:connection", (event) => {
+  connection = event.detail.connection;
+  heard = Date.now();
+  lost("");
+});
+
+// A line that was cut somewhere on its way looks open from here, but the server says something every 20 seconds.
+const QUIET_MS = 45000;
+let connection = null;
+let heard = 0;
+document.addEventListener("htmx:sse:before:message", () => (heard = Date.now()));
+addEventListener("offline", () => hear(0));
+
+function hear(most = QUIET_MS) {
+  if (!connection?.reader || document.hidden || Date.now() - heard < most) return;
+  lost("lost");
+  connection.reader.cancel(); // htmx connects again
+}
 
 function connectAgain(status) {
   lost(status === 401 ? "signed out" : "lost");
@@ -173,6 +223,21 @@ addEventListener("pagehide", () => {
   for (const form of document.querySelectorAll("form[data-drafts]")) saveDraft(form);
 });
 
+// One form for each place: a second click goes to the one that is open.
+document.addEventListener("htmx:before:request", (event) => {
+  const path = event.target.matches?.(".plus, #overall .add button") && event.target.getAttribute("hx-get");
+  if (!path) return;
+  const row = new URL(path, location).searchParams.get("row");
+  const line = event.target.closest("tr");
+  let open = line ? null : document.querySelector("#overall > form[data-drafts]");
+  for (let next = line?.nextElementSibling; next?.matches("tr.notes"); next = next.nextElementSibling) {
+    if (next.dataset.row === row) open ??= next.querySelector("form[data-drafts]");
+  }
+  if (!open) return;
+  event.preventDefault();
+  open.querySelector("textarea").focus();
+});
+
 async function saveDraft(form) {
   clearTimeout(timers.get(form));
   while (form.saving) await form.saving;
@@ -241,6 +306,7 @@ function finish(form, comment) {
     htmx.process(comment);
   } else {
     (line ?? form).remove();
+    placeComments(); // a draft that was not changed is shown again
   }
   (comment?.querySelector("button") ?? opener)?.focus();
 }
@@ -307,6 +373,9 @@ document.addEventListener("change", (event) => {
 const pages = { b: "board", t: "tasks", g: "goals", N: "night", e: "events" };
 
 document.addEventListener("keydown", (event) => {
+  const sends = event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea");
+  const closes = event.key === "Escape" && event.target.closest("form[data-drafts]");
+  if (sends || closes) return event.target.form?.requestSubmit();
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
   const dialog = document.getElementById("keys");
   if (event.key === "?" && dialog && !dialog.open) {

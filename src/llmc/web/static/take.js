@@ -44,10 +44,18 @@ socket.onmessage = (event) => {
     draw();
     terminal.focus();
     state.textContent = "connected";
+    hold(true);
     return;
   }
   terminal.write(new Uint8Array(event.data));
 };
 socket.onclose = (event) => {
-  state.textContent = `closed ${event.reason || ""}: ${place.dataset.socket.split("/").at(-2)} was given back`;
+  const why = event.reason || "the connection was closed";
+  state.textContent = terminal ? `Given back: ${why}` : `Not taken: ${why}`;
+  hold(false);
 };
+
+function hold(isHeld) {
+  document.getElementById("held").hidden = !isHeld;
+  document.body.classList.toggle("taken", isHeld);
+}
