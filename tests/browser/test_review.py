@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.conftest import write_code
 from tests.support.fleet import Fleet
@@ -138,6 +138,23 @@ def test_a_text_typed_just_before_leaving_is_kept(fleet: Fleet, visitor: Visitor
     page.keyboard.type("Typed and gone")
     page.goto("about:blank")
     wait_until(lambda: drafts(fleet) == ["Typed and gone"])
+
+
+def test_a_text_typed_while_a_save_is_on_its_way_is_kept(fleet: Fleet, visitor: Visitor) -> None:
+    """Break: wait for the save before the next one; or make a second draft of it."""
+    in_review(fleet)
+    page = visitor.go("/w/adam/review")
+    on_its_way: list[Route] = []
+    page.route("**/drafts", lambda route: route.continue_() if on_its_way else on_its_way.append(route))
+    visitor.begin_comment("f0r2")
+    page.keyboard.type("Typed")
+    wait_until(lambda: page.wait_for_timeout(20) or on_its_way)
+    page.keyboard.type(" and gone")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    wait_until(lambda: page.wait_for_timeout(20) or drafts(fleet) == ["Typed and gone"])
+    on_its_way[0].continue_()
+    page.goto("about:blank")
+    assert drafts(fleet) == ["Typed and gone"]
 
 
 @pytest.mark.parametrize("view", ["unified", "split"])

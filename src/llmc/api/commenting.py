@@ -25,6 +25,7 @@ from llmc.reviews.rules.diff_rows import files_of
 from llmc.reviews.rules.talk import Comment as Comment
 from llmc.reviews.rules.talk import Placed as Placed
 from llmc.reviews.rules.talk import Round as Round
+from llmc.reviews.rules.talk import Save as Save
 from llmc.reviews.rules.talk import Talk
 from llmc.reviews.rules.unchanged import gap_before as gap_before
 from llmc.sessions.submit import Receipt
@@ -111,16 +112,37 @@ def file_lines(shown: Page, file: DiffFile) -> list[str]:
     return git.file_text(shown.review.worktree, shown.review.result, file.path).split("\n")
 
 
-def add(project: Project, name: str, file: DiffFile | None, row: int | None, text: str) -> Comment:
+def add(
+    project: Project,
+    name: str,
+    file: DiffFile | None,
+    row: int | None,
+    text: str,
+    save: Save = talk.ELSEWHERE,
+) -> Comment:
     """A draft on a row of a file, on a whole file, or on the whole change."""
     anchor = None
     if file is not None:
         anchor = anchors.anchor_at(file, row) if row is not None else anchors.of_file(file)
-    return _changed(project, name, lambda said: talk.drafted(said, anchor, text, now_unix())).comments[-1]
+    made: list[str] = []
+
+    def draft(said: Talk) -> Talk:
+        changed, comment_id = talk.drafted(said, anchor, text, now_unix(), save)
+        made.append(comment_id)
+        return changed
+
+    return _changed(project, name, draft).comment(made[-1])
 
 
-def edit(project: Project, name: str, comment_id: str, text: str, rev: int | None = None) -> Comment:
-    said = _changed(project, name, lambda said: talk.edited(said, comment_id, text, now_unix(), rev))
+def edit(
+    project: Project,
+    name: str,
+    comment_id: str,
+    text: str,
+    rev: int | None = None,
+    save: Save = talk.ELSEWHERE,
+) -> Comment:
+    said = _changed(project, name, lambda said: talk.edited(said, comment_id, text, now_unix(), rev, save))
     return said.comment(comment_id)
 
 

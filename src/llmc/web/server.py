@@ -321,7 +321,7 @@ class Site:
             row = number_of(form, "row") if form.get("row") else None
             if file is not None and row is not None and row >= len(file.rows):
                 raise NotFound("the file has fewer lines now", hint="Reload the page.")
-            return commenting.add(live.project, worker, file, row, form.get("text", ""))
+            return commenting.add(live.project, worker, file, row, form.get("text", ""), save_of(form))
 
         comment = await self.in_thread(save)
         return self._comment(request, live, commenting.Placed(comment, comment.anchor))
@@ -342,7 +342,8 @@ class Site:
         form = await form_of(request)
         rev = number_of(form, "rev")
         text = form.get("text", "")
-        comment = await self.in_thread(commenting.edit, live.project, worker, comment_id, text, rev)
+        save = save_of(form)
+        comment = await self.in_thread(commenting.edit, live.project, worker, comment_id, text, rev, save)
         return self._comment(request, live, commenting.Placed(comment, comment.anchor))
 
     async def close_comment(self, request: Request) -> Response:
@@ -502,6 +503,11 @@ async def form_of(request: Request) -> dict[str, str]:
         raise UsageError(f"the form has more than {MOST_FIELDS} fields") from error
     # A browser sends every line end of a text as two characters.
     return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+def save_of(fields: Mapping[str, str]) -> commenting.Save:
+    """Which save of which form this is; a browser numbers them."""
+    return commenting.Save(fields.get("form", "")[:64], number_of(fields, "step") if "step" in fields else 0)
 
 
 def number_of(fields: Mapping[str, str], name: str) -> int:

@@ -1,10 +1,13 @@
 """What became of a comment: what git shows, and what the agent says."""
 
+import itertools
+
 import pytest
 
+from llmc.base.errors import Refused
 from llmc.reviews.rules import anchors, talk
 from llmc.reviews.rules.diff_rows import files_of
-from llmc.reviews.rules.talk import Placed, Round, Talk
+from llmc.reviews.rules.talk import Placed, Round, Save, Talk
 
 BEFORE = """diff --git a/g.py b/g.py
 new file mode 100644
@@ -24,7 +27,7 @@ def sent(*places: int | None) -> Talk:
     said = Talk()
     for row in places:
         anchor = None if row is None else anchors.of_file(file) if row < 0 else anchors.anchor_at(file, row)
-        said = talk.drafted(said, anchor, "Change it", 1.0)
+        said, _ = talk.drafted(said, anchor, "Change it", 1.0)
     begun = Round(number=1, base="b", head="h", ref="r", at_unix=10.0, prompt_id="p")
     return talk.arrived(talk.sending(said, begun))
 
@@ -58,7 +61,7 @@ def test_only_what_was_said_after_the_request_counts() -> None:
 
 
 def test_a_draft_and_a_closed_comment_say_so() -> None:
-    said = talk.drafted(sent(2), None, "More", 2.0)
+    said, _ = talk.drafted(sent(2), None, "More", 2.0)
     said = talk.closed(said, "c1")
     shown = talk.placed_in(said, files_of(AFTER), [(11.0, "Addressed: c1, c2")])
     assert [(one.standing, one.is_doubtful) for one in shown] == [("closed", False), ("draft", False)]
@@ -86,3 +89,19 @@ def test_a_request_asks_for_the_claim() -> None:
     text = talk.request_text(sent(2, 3).comments)
     assert text.endswith("names the comments you addressed, for example:\nAddressed: c1, c2")
     assert "Addressed" not in talk.request_text(sent(None).comments)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((1, 2, 3))))
+def test_saves_of_one_form_are_one_draft_whatever_order_they_arrive_in(order: tuple[int, ...]) -> None:
+    """Break: make a draft for each; or let the one that arrives last win."""
+    said, known = Talk(), ""
+    for step in order:
+        said, known = talk.drafted(said, None, f"text {step}", 1.0, Save("a", step))
+    assert [one.text for one in said.comments] == ["text 3"]
+    said = talk.edited(said, known, "text 4", 1.0, rev=1, save=Save("a", 4))
+    assert said.comment(known).text == "text 4", "the form knows its own changes"
+    said = talk.edited(said, known, "of another form", 1.0, save=Save("b", 1))
+    with pytest.raises(Refused, match="changed elsewhere"):
+        talk.edited(said, known, "text 5", 1.0, rev=1, save=Save("a", 5))
+    said, another = talk.drafted(said, None, "text 6", 1.0, Save("a", 6))
+    assert another != known

@@ -18,6 +18,17 @@ CLAIM = "Addressed:"
 _CLAIMED = re.compile(rf"^\W*{CLAIM}(?P<ids>.*)$", re.MULTILINE | re.IGNORECASE)
 
 
+class Save(Struct, frozen=True):
+    """One of several saves of a text from one form: they may arrive in any order, and the last one counts."""
+
+    form: str = ""
+    step: int = 0
+
+
+#: a text that comes from no form of a browser
+ELSEWHERE = Save()
+
+
 class Comment(Struct, frozen=True, kw_only=True):
     """A comment on a line or a file of a diff, or on the whole of it."""
 
@@ -33,6 +44,8 @@ class Comment(Struct, frozen=True, kw_only=True):
     round: int = 0
     #: closed by the user
     closed: bool = False
+    #: what its text came with
+    save: Save = ELSEWHERE
 
 
 class Round(Struct, frozen=True, kw_only=True):
@@ -79,23 +92,35 @@ class Talk(Struct, frozen=True, kw_only=True):
         return found
 
 
-def drafted(talk: Talk, anchor: Anchor | None, text: str, now: float) -> Talk:
-    """With a new draft."""
+def drafted(
+    talk: Talk, anchor: Anchor | None, text: str, now: float, save: Save = ELSEWHERE
+) -> tuple[Talk, str]:
+    """With a new draft, or another text of the one that the same form made; and its id."""
+    made_by_it = (
+        one.id for one in talk.comments if not one.round and save.form and one.save.form == save.form
+    )
+    if (known := next(made_by_it, None)) is not None:
+        return edited(talk, known, text, now, save=save), known
     made = talk.made + 1
-    comment = Comment(id=f"c{made}", anchor=anchor, text=_checked(text), at_unix=now)
-    return replace(talk, comments=(*talk.comments, comment), made=made)
+    comment = Comment(id=f"c{made}", anchor=anchor, text=_checked(text), at_unix=now, save=save)
+    return replace(talk, comments=(*talk.comments, comment), made=made), comment.id
 
 
-def edited(talk: Talk, comment_id: str, text: str, now: float, rev: int | None = None) -> Talk:
-    """With another text of a draft; `rev`: the revision that the writer saw."""
+def edited(
+    talk: Talk, comment_id: str, text: str, now: float, rev: int | None = None, save: Save = ELSEWHERE
+) -> Talk:
+    """With another text of a draft; `rev`: the revision that the writer saw, if it was not the same form's."""
     old = talk.comment(comment_id)
     _refuse_sent(old)
-    if rev is not None and rev != old.rev:
+    is_same = bool(save.form) and save.form == old.save.form
+    if is_same and save.step <= old.save.step:
+        return talk
+    if rev is not None and rev != old.rev and not is_same:
         raise Refused(
             f"cannot save comment {comment_id}: it was changed elsewhere after you opened it",
             hint="Check the current text of the comment, then edit it again.",
         )
-    return _with(talk, replace(old, text=_checked(text), at_unix=now, rev=old.rev + 1))
+    return _with(talk, replace(old, text=_checked(text), at_unix=now, rev=old.rev + 1, save=save))
 
 
 def removed(talk: Talk, comment_id: str) -> Talk:

@@ -217,10 +217,10 @@ document.addEventListener("submit", async (event) => {
   if (await saveDraft(form)) finish(form, form.made);
 });
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) for (const form of document.querySelectorAll("form[data-drafts]")) saveDraft(form);
+  if (document.hidden) for (const form of document.querySelectorAll("form[data-drafts]")) saveAtOnce(form);
 });
 addEventListener("pagehide", () => {
-  for (const form of document.querySelectorAll("form[data-drafts]")) saveDraft(form);
+  for (const form of document.querySelectorAll("form[data-drafts]")) saveAtOnce(form);
 });
 
 // One form for each place: a second click goes to the one that is open.
@@ -252,9 +252,22 @@ async function saveDraft(form) {
   }
 }
 
+// The page may be gone in a moment: a save that is on its way is not waited for. The server orders them.
+function saveAtOnce(form) {
+  const text = form.querySelector("textarea").value;
+  if (!form.saving) saveDraft(form);
+  else if (text.trim() && text !== form.sending) put(form, text);
+}
+
+function put(form, text) {
+  const known = form.dataset.comment;
+  form.sending = text;
+  return ask(form, known ? "PUT" : "POST", known, { text, rev: form.dataset.rev ?? "", ...place(form) });
+}
+
 async function sendDraft(form, text) {
   const known = form.dataset.comment;
-  let answer = await ask(form, known ? "PUT" : "POST", known, { text, rev: form.dataset.rev ?? "", ...place(form) });
+  let answer = await put(form, text);
   let note = "saved as a draft";
   if (known && [404, 409].includes(answer?.status)) {
     answer = await ask(form, "POST", "", { text, ...place(form) });
@@ -274,7 +287,9 @@ async function sendDraft(form, text) {
 
 async function ask(form, method, id, fields) {
   const url = form.dataset.drafts + (id ? `/${id}` : "");
-  const body = new URLSearchParams(fields);
+  form.key ??= crypto.getRandomValues(new Uint32Array(4)).join("-");
+  form.step = (form.step ?? 0) + 1;
+  const body = new URLSearchParams({ ...fields, form: form.key, step: form.step });
   try {
     return await fetch(url, { method, body, headers: { "HX-Request": "true" }, keepalive: true });
   } catch {
