@@ -263,6 +263,7 @@ class Node:
 
     def stop(self) -> None:
         with contextlib.suppress(LlmcError):
+            raising.sync(self._project, (COMMAND, QUESTION), {})  # nothing here waits for them now
             self._beating.stop()
 
     def tell_last_events(self) -> None:

@@ -167,6 +167,7 @@ def leave(project: InFleet, name: str) -> Node:
         )
     ends = (
         statements.EXPIRE_NODE,
+        statements.DROP_UNWANTED,
         statements.EXPIRE_POST_ACCEPTS,
         statements.REFUSE_ANSWERS,
         statements.LEAVE,
