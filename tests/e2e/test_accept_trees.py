@@ -88,6 +88,7 @@ def is_kept(fleet: Fleet, commit: str) -> bool:
     return bool(fleet.git("for-each-ref", "--contains", commit, "refs/llmc/trash", cwd=fleet.root))
 
 
+@pytest.mark.soak
 def test_pick_and_accept_take_what_a_merge_commit_changed(fleet: Fleet) -> None:
     """Breaks when they rebase: the merge commit, and what was mended in it, is left out without a word."""
     tip = merge_by_hand(fleet)
@@ -206,6 +207,7 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
     assert listed() == [], "whoever looked at it, or has it back, knows"
 
 
+@pytest.mark.soak
 def test_git_gc_between_two_steps_costs_nothing(alone: Fleet) -> None:
     """Breaks when the commit has no ref before it lands: accept would fail for ever."""
     before = alone.log()

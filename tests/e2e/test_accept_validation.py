@@ -195,6 +195,7 @@ def test_files_changed_during_validation_are_seen(set_up: SetUp, shared: Fleet, 
         assert list(fleet.root.glob(".llmc/trash/adam-*/mine"))
 
 
+@pytest.mark.soak
 def test_what_happens_to_an_auto_worker_meanwhile(scripted: Fleet) -> None:
     """It makes another commit, and then a person has a message for it: neither costs it a round, and all of it lands.
 
@@ -230,6 +231,7 @@ def validated_in_auto_mode(fleet: Fleet) -> str:
     return next(iter(auto.at_work(fleet)))
 
 
+@pytest.mark.soak
 def test_the_branch_moves_while_it_is_validated(set_up: SetUp, shared: Fleet) -> None:
     """It is merged again, and validated again where that makes another tree: not for an empty commit."""
     fleet = set_up("slot", waiting(shared))

@@ -29,6 +29,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
+@pytest.mark.soak
 def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     """Break: leave release_task_of out of reset.cancel; the task stays claimed by nobody."""
     fleet = set_up(scripted)

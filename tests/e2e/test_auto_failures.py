@@ -109,6 +109,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
 
 
 @pytest.mark.req("0-051", "0-052", "0-055", "4-064")
+@pytest.mark.soak
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is.
 

@@ -259,6 +259,7 @@ def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
     assert "your own shell" in told
 
 
+@pytest.mark.soak
 def test_a_window_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> None:
     """Break: take every process below llmc's tmux server for an agent's; LLMC_WORKER in the console's variables;
     refuse below an llmc command."""

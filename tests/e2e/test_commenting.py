@@ -83,6 +83,7 @@ def test_a_request_that_is_refused_leaves_drafts(fleet: Fleet, project: Project)
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_comments_belong_to_their_task(fleet: Fleet, project: Project) -> None:
     """Break: keep the comments of the last task on the next one."""
     (file,) = commenting.page(project, "adam").files

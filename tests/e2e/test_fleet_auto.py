@@ -66,6 +66,7 @@ def test_two_nodes_work_off_one_queue(database: str) -> None:
         assert {row["state"] for row in one.llmc("fleet", "nodes", "--json", cwd=one.root).json} == {"down"}
 
 
+@pytest.mark.soak
 def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
     """Break: leave out the lease; the task would wait for its node for ever."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
@@ -111,7 +112,7 @@ def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
         wait_for(two, lambda: all_done(database), 30)
 
 
-@pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after", "accept.verify:after")])
+@pytest.mark.parametrize("kill", in_soak("remote.push:after", "remote.enter:after", "accept.verify:after"))
 def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: str, kill: str) -> None:
     """Break: start a claimed task without asking what its earlier holder landed."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.timeout(400)  # 30 tasks on a busy machine
-@pytest.mark.parametrize("tasks", [3, *in_soak(30)])
+@pytest.mark.parametrize("tasks", in_soak(3, 30))
 def test_three_machines_land_the_tasks_and_leave_nothing(
     scripted: Fleet, postgres: Postgres, tasks: int
 ) -> None:

@@ -16,7 +16,7 @@ from llmc.goals.model import Assignment, Dispatch, Result
 from llmc.goals.store.goal_store import GoalStore
 from tests.support import goals
 from tests.support.auto import Daemon, at_work, wait_for
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.goal_faults import SENDING
 from tests.support.goals import leaf, plan
 from tests.support.plans import COMMIT, task_files
@@ -108,9 +108,7 @@ EVERY_LANDING = [
 
 
 @pytest.mark.req("3-X15", "3-X22", "3-122")
-@pytest.mark.parametrize(
-    "cases", [LANDING, pytest.param(EVERY_LANDING, marks=pytest.mark.soak)], ids=["some", "all"]
-)
+@pytest.mark.parametrize("cases", in_soak(LANDING, EVERY_LANDING), ids=["some", "all"])
 def test_what_is_taken_back_while_it_lands(scripted: Fleet, cases: list[tuple[str, str]]) -> None:
     """Break: start a worker over whose work is about to land (`_let_go` without its look at `record.accept`)."""
     fleet = goals.set_up(scripted, **{"auto.concurrency": "1"})

@@ -93,6 +93,7 @@ def test_the_budget_of_a_run_is_told(scripted: Fleet, hook: Webhook) -> None:
 
 
 @pytest.mark.req("7-006", "7-007", "7-012", "7-013")
+@pytest.mark.soak
 def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, hook: Webhook) -> None:
     """Break: tell of needs_review unasked; or exit 0 when a channel failed."""
     assert "llmc config set" in scripted.set_up("adam", "eve").llmc("notify", "test", code=3).err

@@ -68,6 +68,7 @@ def landed(fleet: Fleet, subject: str) -> None:
 
 
 @pytest.mark.req("1-113")
+@pytest.mark.soak
 def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
     """Break: leave refuse_files_in_the_way out of the check: the validation runs before git finds the files."""
     work(

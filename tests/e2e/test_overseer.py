@@ -134,6 +134,7 @@ def overseen_twice(overseen: Start) -> str:
 
 
 @pytest.mark.req("0-105", "0-110", "0-121", "0-150", "0-152", "0-154")
+@pytest.mark.soak
 def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen: Start) -> None:
     """Break: end when the daemon dies before it registers, leave the other daemon, or start beside a file that asks."""
     fleet = set_up(scripted, **{**QUICK, "overseer.restart_cooldown_secs": "0.001"})
@@ -194,6 +195,7 @@ def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> N
 
 
 @pytest.mark.req("0-093", "0-113", "0-120", "0-133", "0-152")
+@pytest.mark.soak
 def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: Start) -> None:
     """Break: write the record of a stuck lane at INFO, or remediate what only a person can fix."""
     fleet = set_up(scripted, **QUICK)

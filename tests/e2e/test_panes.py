@@ -87,6 +87,7 @@ def test_a_dead_pane_in_front_of_the_agent(fleet: Fleet) -> None:
 
 
 @clients_in_soak
+@pytest.mark.soak
 def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet) -> None:
     """Break: as above, the other way round. A dead agent was `needs_input` as long as the shell was in front."""
     agent, shells = ready(fleet), []
@@ -245,6 +246,7 @@ def test_another_tmux_server_has_the_same_pane_ids(fleet: Fleet) -> None:
     assert stranger.lives
 
 
+@pytest.mark.soak
 def test_what_a_person_opened_stays(scripted: Fleet) -> None:
     """Break: kill-session in `sessions.end`, or kill-server in `close_server`."""
     agent = ready(scripted, "adam", "baker")

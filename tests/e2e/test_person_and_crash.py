@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from llmc.base.processes import is_alive
-from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, REAL_IN_SOAK, Fleet
 from tests.support.people import attached
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ def test_what_a_person_types_is_work_too(fleet: Fleet) -> None:
 
 
 @pytest.mark.req("1-140", "1-141", "2-028")
-@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_killed_agent_comes_back_with_its_conversation(fleet: Fleet) -> None:
     """Break that fails it: launch without --resume, or call a signal a normal end.
 

@@ -126,6 +126,7 @@ def test_a_resolution_that_does_not_pass_goes_back_to_the_worker(fleet: Fleet) -
 
 
 @pytest.mark.req("2-022")
+@pytest.mark.soak
 def test_three_validations_that_fail_are_an_error(running: Fleet) -> None:
     """Break: do not count them, or send the whole output."""
     tip = begin(running)
@@ -176,6 +177,7 @@ def test_killed_while_it_validates(running: Fleet, when: str, by: str) -> None:
 
 
 @pytest.mark.req("1-081")
+@pytest.mark.soak
 def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
     """Break: run patrol beside the lane, let a shutdown wait for what runs, or go on after it began."""
     set_up(scripted, "true", defaults__patrol_interval_secs="0.2")

@@ -25,6 +25,7 @@ def newest_log(fleet: Fleet) -> str:
 
 @pytest.mark.req("0-103", "0-140", "0-141", "0-144", "0-145", "0-149", "4-005")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     """Breaks that fail it: no OverseerRoot.inbox and wake_socket of its own (the daemon would meet its hooks);
     kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text.

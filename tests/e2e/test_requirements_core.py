@@ -337,6 +337,7 @@ def test_every_worker_was_left_idle(running: Fleet) -> None:
 
 
 @pytest.mark.req("1-018", "1-080", "1-082", "1-093", "1-141", "2-033")
+@pytest.mark.soak
 def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
     """A pane without its mark is nobody's agent, though its process lives: nothing but patrol can notice.
 
@@ -398,6 +399,7 @@ def test_a_prompt_or_a_dialog_on_the_screen_is_no_sign_of_readiness(scripted: Fl
 
 
 @pytest.mark.req("1-094", "1-142", "2-015")
+@pytest.mark.soak
 def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
     """Break: no leftovers in sessions.end, no SIGKILL in daemon_control.stop, or a bell that cannot be switched off.
 

@@ -115,6 +115,7 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     assert fleet.llmc("reset", "adam", "--json").json["status"] == "idle"
 
 
+@pytest.mark.soak
 def test_a_queue_that_went_with_its_process_stops_nothing(scripted: Fleet) -> None:
     """Break: believe the transcript alone; what was queued in a process that is gone would keep work from landing."""
     fleet = scripted.set_up("adam")

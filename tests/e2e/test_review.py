@@ -114,6 +114,7 @@ def test_odd_characters_arrive_as_they_are_and_a_long_diff_is_cut(fleet: Fleet) 
 
 
 @pytest.mark.req("1-106", "1-109")
+@pytest.mark.soak
 def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
     """Break that fails it: sort by name instead of by since_unix."""
     work(running, "b", "baker", "b.txt", "Of baker")
@@ -304,6 +305,7 @@ def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> Non
 
 
 @pytest.mark.req("1-106")
+@pytest.mark.soak
 def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Fleet) -> None:
     """Break that fails it: show the old diff instead of the conflict, or refuse an offline worker's commits."""
     scripted.commit("a.txt", "one\n", "Add a.txt")

@@ -79,6 +79,7 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     assert len(review_prompts(fleet)) == 1
 
 
+@pytest.mark.soak
 def test_the_configuration_asks_for_it(scripted: Fleet) -> None:
     """The default, its text, the way out of it; an agent that drops its commit; a reset in the middle.
 
@@ -206,6 +207,7 @@ def test_a_draft_is_not_typed_over(running: Fleet) -> None:
     wait_until(lambda: "my own words" not in running.screen("adam"))
 
 
+@pytest.mark.soak
 def test_a_restart_does_not_lose_it(running: Fleet) -> None:
     """Due while a person held the worker, then everything was stopped: it goes out after the next start.
 

@@ -114,6 +114,7 @@ def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> 
     )
 
 
+@pytest.mark.soak
 def test_auto_mode_waits_for_a_slow_landing_and_tells_the_worker_what_is_wanted(scripted: Fleet) -> None:
     """Break: give the task back while its work may still land; or ask on and on after it was sent back."""
     fleet = auto.set_up(scripted)

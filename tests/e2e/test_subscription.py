@@ -98,6 +98,7 @@ def test_only_the_screen_that_is_looked_at(fleet: Fleet, listener: Listener) -> 
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_a_state_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: Listener) -> None:
     state, away = fleet.root / "state.json", fleet.root / "away.json"
     fleet.llmc("down")
@@ -111,6 +112,7 @@ def test_a_state_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: 
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_a_log_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: Listener) -> None:
     """Break: let the thread end, so that the screen stays as it was without a word."""
     log = fleet.root / "logs/events.jsonl"

@@ -27,6 +27,7 @@ def landed(fleet: Fleet, *subjects: str) -> bool:
 
 
 @pytest.mark.req("0-007", "0-010", "0-057", "0-094", "0-095", "4-105")
+@pytest.mark.soak
 def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     """Break: ignore the keys of open tasks in take_in; or do not raise for code 3; or leave ledger.note out.
 

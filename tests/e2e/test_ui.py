@@ -301,6 +301,7 @@ def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
     """Break: run what is typed in a shell, or lose its output."""
     fleet.set_up("adam")
@@ -475,6 +476,7 @@ def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> None:
     """Break: cut a line of the diff at the edge of the pane; take the full width in the list only."""
     fleet.set_up("adam")
@@ -507,6 +509,7 @@ def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> 
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> None:
     """Break: forget the text of a form at Esc, or when what it is for was refused; show it for another worker."""
     fleet.set_up("adam", "baker")  # no daemon: no agent runs, and every text is refused
@@ -571,6 +574,7 @@ def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
+@pytest.mark.soak
 def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, screen: Open) -> None:
     """Break: ignore a key without an action; name the newest of several commits."""
     fleet.set_up("adam")

@@ -19,7 +19,7 @@ from llmc.tui.drawing import Brush
 from llmc.tui.fleet_app import FleetApp
 from llmc.tui.theme import THEMES
 from llmc.tui.typed import Typed
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -88,7 +88,7 @@ def test_a_key_right_after_esc_is_a_key_of_its_own(screen: Open) -> None:
     ui.sees_no("message to adam")
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("end", [signal.SIGHUP, *in_soak(signal.SIGTERM, signal.SIGQUIT)])
 def test_a_signal_leaves_a_clean_terminal(screen: Open, end: signal.Signals) -> None:
     """Break: leave a signal to its default."""
     ui = screen()
@@ -142,6 +142,7 @@ def test_it_ends_with_its_terminal(screen: Open) -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.soak
 def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None:
     """Break: run a server in a thread; wait at the end for a command; take the Ctrl-C of another program."""
     ui = screen()
@@ -187,6 +188,7 @@ def test_hold_twice_is_no_hold(screen: Open, scripted: Fleet) -> None:
     wait_until(lambda: told() == ["held", "released", "held", "released"], story=lambda: str(told()))
 
 
+@pytest.mark.soak
 def test_a_landed_commit_stays_on_the_screen(screen: Open, scripted: Fleet) -> None:
     """Break: give it to a pager, which prints a short one and ends."""
     scripted.up("--no-patrol")

@@ -148,6 +148,7 @@ def assert_a_lost_journal_is_no_revert_of_a_persons(fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_the_daemon_finishes_an_undo_that_was_killed_and_the_command_says_so(scripted: Fleet) -> None:
     """Break: nobody resumes; or the command, repeated, takes back the accept before."""
     scripted.set_up("adam")
@@ -169,6 +170,7 @@ def test_the_daemon_finishes_an_undo_that_was_killed_and_the_command_says_so(scr
     assert not (scripted.source / "one.txt").exists()
 
 
+@pytest.mark.soak
 def test_an_undone_task_is_done_again_and_counted_once(scripted: Fleet) -> None:
     """Break: leave out the task's return, in the ledger or in the file."""
     auto.set_up(scripted)

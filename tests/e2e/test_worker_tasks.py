@@ -97,6 +97,7 @@ def test_what_an_agent_writes_about_its_task_frees_nothing(fleet: Fleet) -> None
 
 
 @pytest.mark.req("4-005")
+@pytest.mark.soak
 def test_accepted_ones_run_and_off_makes_none_and_people_write_files(scripted: Fleet) -> None:
     """Break: set the task tools' variable also for `off`; leave the look after the grace out of AutoMode.tick;
     or do not read the whole list once it is watched.

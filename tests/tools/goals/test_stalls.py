@@ -135,6 +135,7 @@ def _stamp_last_event(shop: Workshop, at: float) -> None:
 
 
 @pytest.mark.req("3-108", "3-X5", "3-028")
+@pytest.mark.soak
 def test_the_effort_for_one_assignment_is_bounded(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

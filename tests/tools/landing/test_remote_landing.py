@@ -132,7 +132,7 @@ def test_kill_9_at_every_step_and_the_journal_goes_on(bare: BareRemote, one: Nod
     assert one.project.store.worker(WORKER).status is Status.IDLE
 
 
-@pytest.mark.parametrize("kill", ["remote.enter:before", "remote.enter:after", "remote.push:after"])
+@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:after", *in_soak("remote.enter:before")])
 def test_the_task_of_a_dead_machine_is_taken_over_and_lands_once(
     bare: BareRemote, one: Node, other: Node, kill: str
 ) -> None:
@@ -458,7 +458,7 @@ def test_a_task_that_was_undone_is_done_again(bare: BareRemote, one: Node, other
     assert bare.log()[:2] == ["One again", 'Revert "One"']
 
 
-@pytest.mark.parametrize("kill", ["remote.enter:after", "remote.push:before", "remote.push:after"])
+@pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after", "remote.push:before")])
 def test_an_undo_goes_on_after_kill_9_and_reverts_once(
     bare: BareRemote, one: Node, other: Node, kill: str
 ) -> None:
