@@ -98,6 +98,7 @@ def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
         add(two, 2)
         up(two, "--concurrency", "1")
         wait_for(two, lambda: states(database)["2"] == "completed")
+        wait_until(lambda: "silent" in in_root(two, "fleet", "nodes"), 15)  # until then it may be alive
         in_root(two, "down")
         assert (
             "--follow shows this node only"
