@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from functools import partial
 
 import psycopg
@@ -124,8 +125,11 @@ def test_the_order_is_label_then_priority_then_number(open_shared: OpenShared) -
     assert took(source, "auto-12", "ui").task == beside, "if every label is in progress, all are considered"
 
 
-def test_after_a_crash_a_task_waits(open_shared: OpenShared, database: str) -> None:
-    """Break: leave out `not_before`."""
+def test_after_a_crash_a_task_waits(
+    open_shared: OpenShared, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However wrong the clock of its node is. Break: leave out `not_before`; or take the age of the crash by that clock."""
+    monkeypatch.setattr(time, "time", lambda: 1.0)
     source = open_shared(backoff_s=30.0)
     key = add(source)
     source.release(took(source), "the agent exited", cause="crash", counts=True)
