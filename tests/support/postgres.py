@@ -1,6 +1,8 @@
 """A private PostgreSQL for tests: a server in a temporary directory, on a unix socket, as a user that is not root."""
 
+import atexit
 import contextlib
+import functools
 import itertools
 import os
 import pwd
@@ -8,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -56,6 +58,11 @@ class Postgres:
         self.start()
 
     @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    @property
     def data(self) -> Path:
         return self.dir / "data"
 
@@ -95,15 +102,9 @@ class Postgres:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """One server for all tests of this process."""
-    server = Postgres()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def database(postgres: Postgres) -> str:
-    """The address of an empty database."""
-    return postgres.new()
+@functools.cache
+def server() -> Postgres:
+    """One for all tests of this process."""
+    made = Postgres()
+    atexit.register(made.close)
+    return made
