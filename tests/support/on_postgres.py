@@ -99,6 +99,9 @@ class Rows:
     def remove(self, task_id: str) -> None:
         self._tasks.remove(self._tasks.key(task_id), lambda _: True)
 
+    def where(self, task_id: str) -> str:
+        return self._tasks.where(self._tasks.key(task_id))
+
     def ledger(self) -> list[dict[str, Any]]:
         """The entries that the file of a root that works alone has too."""
         with psycopg.connect(self._url, row_factory=dict_row) as db:
