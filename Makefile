@@ -37,6 +37,7 @@ soak:            ## the long halves of the crash matrices
 	@$(BIN)/python -m tests.support.npm_client
 	@$(BIN)/pytest -n 4 --dist worksteal -m soak
 	@LLMC_PORTABLE=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not soak" tests/tools/base tests/e2e
+	@LLMC_TEST_POSTGRES=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not drill" tests/e2e/test_auto*.py tests/e2e/test_goal*.py tests/tools/goals
 	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile=many tests/unit
 
 drills: setup     ## every failure an unattended fleet can meet, made to happen for real

@@ -9,16 +9,23 @@ from pathlib import Path
 import pytest
 
 from llmc.base import faults
+from tests.support import on_postgres
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
 from tests.support.order import by_file, in_parts
 from tests.support.webhook import Webhook
 
-pytest_plugins = ["tests.support.requirements", "tests.support.postgres", "tests.support.shared_tasks"]
+pytest_plugins = ["tests.support.requirements", "tests.support.shared_tasks"]
 
 # A shell that runs the suite in the background lets it ignore Ctrl-C, and every program started here would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    alone = item.get_closest_marker("alone")
+    if alone is not None and on_postgres.is_on():
+        pytest.skip(f"of a root that works alone: {alone.args[0]}")
 
 
 @pytest.hookimpl(trylast=True)
@@ -78,7 +85,7 @@ def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, trap: Path) -> None:
     monkeypatch.setenv("HOME", str(trap))
     monkeypatch.setenv("TMUX_TMPDIR", str(trap))
     for name in list(os.environ):
-        if name == "LLMC_PORTABLE":
+        if name in ("LLMC_PORTABLE", on_postgres.SWITCH):
             continue  # `make soak` runs the tests with it
         if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in (
             "TMUX",

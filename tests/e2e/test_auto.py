@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support import auto
-from tests.support.auto import Daemon, add, commit, set_up, task_dir, until
+from tests.support.auto import Daemon, add, commit, put, set_up, task_dir, until
 from tests.support.fleet import Fleet
-from tests.support.plans import COMMIT, task_files
+from tests.support.plans import COMMIT, tasks_of
 
 CONTEXT = """
 [default]
@@ -39,7 +39,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
     root, out = fleet.root, fleet.dir
-    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json"
+    look = f"@sh cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json; touch {out}/at-4; {until(out / 'seen')}"
     add(fleet, 2, priority=2)
     add(fleet, 10, priority=2, label="ui", llmc={"model": "haiku"})
     add(fleet, 3, after=(10,), priority=0)
@@ -47,7 +47,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     add(fleet, 5, "@sh llmc report done --no-changes 'it is there'")
     signed = f"@sh echo 6 > file-6; git add file-6; {COMMIT} 'Task 6' -m 'Co-Authored-By: Claude <noreply@anthropic.com>'"
     add(fleet, 6, signed, priority=4)
-    (task_dir(fleet) / "6.json").write_text(json.dumps({**task_files(fleet)["6"], "blocks": ["7"]}))
+    put(fleet, {**tasks_of(fleet)["6"], "blocks": ["7"]})
     add(fleet, 7, priority=0)
     (task_dir(fleet) / "notes.txt").write_text("no task")
     other = fleet.dir / "tasks/other"
@@ -59,13 +59,16 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     )
     given = {"FROM_OUTSIDE": "yes", "LLMC_TRACE": "1"}
     daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, **given)
+    auto.wait_for(fleet, (out / "at-4").exists)
+    claimed = tasks_of(fleet)["4"]
+    (out / "seen").touch()
     assert daemon.ends() == 0, daemon.said
     assert auto.landed(fleet) == [4, 2, 10, 3, 6, 7]
     assert [row["task_id"] for row in fleet.events("task_completed")] == ["4", "2", "10", "3", "5", "6", "7"]
     assert set(auto.statuses(fleet).values()) == {"completed"}
-    assert not any("owner" in task for task in task_files(fleet).values())
+    assert not any("owner" in task for task in tasks_of(fleet).values())
     assert "Co-Authored" not in fleet.git("log", "--format=%B", "main")
-    _check_claim(fleet)
+    _check_claim(fleet, claimed)
     _check_prompts(fleet)
     _check_models(fleet)
     _check_post_accept(fleet)
@@ -74,9 +77,8 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     assert not fleet.events("task_failed")
 
 
-def _check_claim(fleet: Fleet) -> None:
-    """What the agent of task 4 saw while it was at it."""
-    claimed = json.loads((fleet.dir / "claimed.json").read_text())
+def _check_claim(fleet: Fleet, claimed: dict[str, Any]) -> None:
+    """What was to be seen while the agent of task 4 was at it."""
     assert (claimed["owner"], claimed["status"]) == ("auto-1", "in_progress")
     worker = json.loads((fleet.dir / "at-work.json").read_text())["workers"]["auto-1"]
     assert worker["assignment"]["task_id"] == "4"
@@ -230,7 +232,7 @@ def test_a_state_that_was_lost(scripted: Fleet) -> None:
         daemon.ends()
         claimed = auto.state(fleet)["workers"]["auto-1"]["assignment"]
         for name in ("state.json", other):
-            (fleet.root / name).unlink()
+            (fleet.root / name).unlink(missing_ok=fleet.rows is not None)
         made = fleet.llmc("doctor", "--rebuild", "--yes", "--json").json
         assert made["workers"][0]["task_id"] == str(number), other
         assert auto.state(fleet)["workers"]["auto-1"]["assignment"]["claim"] == claimed["claim"], other

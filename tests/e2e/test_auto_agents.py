@@ -5,7 +5,7 @@ import pytest
 from tests.support import auto
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import CRASH
-from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.plans import COMMIT, auto_config, tasks_of
 
 
 def work(number: int) -> str:
@@ -41,7 +41,7 @@ def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) 
     told = fleet.llmc("status", "--json").json["auto"]
     assert (told["tasks_completed"], told["errors"]) == (count, 1)
     assert sorted(fleet.log()) == sorted([*(f"Task {number}" for number in tasks), "First commit"])
-    assert all(task["status"] == "completed" and not task.get("owner") for task in task_files(fleet).values())
+    assert all(task["status"] == "completed" and not task.get("owner") for task in tasks_of(fleet).values())
     parks = fleet.events("fleet_parked")
     assert [event["cause"] for event in parks] == ["limit"]
     failed = fleet.events("task_failed")

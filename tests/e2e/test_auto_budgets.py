@@ -10,7 +10,7 @@ from llmc.base.names import header_id
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
 from tests.support.fleet import Fleet
-from tests.support.plans import task_files
+from tests.support.plans import tasks_of
 
 #: what the scripted agent reports for a text of so many characters is a quarter of it in tokens, and a little more
 CHARS_PER_TOKEN = 4
@@ -55,7 +55,7 @@ def test_a_task_is_asked_to_finish_and_then_stopped(scripted: Fleet) -> None:
     assert fleet.git("show", f"{parked['ref']}:half", cwd=fleet.root) == "half"
     assert not fleet.events("task_failed")
     assert auto.auto(fleet)["errors"] == 0
-    assert task_files(fleet)["2"]["metadata"]["llmc"]["hold"] == "parked"
+    assert tasks_of(fleet)["2"]["metadata"]["llmc"]["hold"] == "parked"
     assert "llmc tasks requeue 2" in fleet.llmc("digest").out
     assert daemon.stop() == 0
 
@@ -80,7 +80,7 @@ def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
     (released,) = fleet.events("task_released")
     assert (released["task_id"], released["cause"]) == ("2", "budget")
     assert fleet.git("show", f"{released['ref']}:half", cwd=fleet.root) == "half"
-    assert task_files(fleet)["2"]["status"] == "pending"
+    assert tasks_of(fleet)["2"]["status"] == "pending"
     assert not fleet.events("task_failed")
 
     add(fleet, 2, commit(2), after=(1,))

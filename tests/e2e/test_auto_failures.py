@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from llmc import hook_client
-from tests.support import auto
-from tests.support.auto import Daemon, add, commit, set_up, task_dir, until
+from tests.support import auto, on_postgres
+from tests.support.auto import Daemon, add, commit, put, set_up, task_dir, until
 from tests.support.fleet import Fleet
-from tests.support.plans import COMMIT, task_files
+from tests.support.plans import COMMIT, ledger, tasks_of
 
 
 def failures(fleet: Fleet) -> list[tuple[str, str, int]]:
@@ -50,7 +50,7 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     told = [text for text in fleet.user_turns() if "it is not good" in text]
     assert len(told) == 1
     assert any("auto-1 has uncommitted changes: left" in text for text in fleet.user_turns())
-    bad = task_files(fleet)["4"]
+    bad = tasks_of(fleet)["4"]
     assert (bad["status"], "owner" in bad, bad["metadata"]["llmc"]["hold"]) == (
         "pending",
         False,
@@ -73,15 +73,30 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     fleet = set_up(scripted)
     # A lane that hangs does not keep the daemon from ending.
     add(fleet, 1)
-    daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:hang")
-    auto.wait_for(fleet, lambda: (fleet.root / ".llmc/tasks.jsonl").exists())
+    daemon = Daemon(fleet, LLMC_FAULT="claim.ledger:after:hang")
+    auto.wait_for(fleet, lambda: any(row["action"] == "claimed" for row in ledger(fleet)))
     assert daemon.stop() == 0
     assert "the daemon's work on auto-1 did not finish within 10 s" in daemon.said
     assert fleet.tmux("list-sessions") == ""
     daemon = Daemon(fleet, "--max-tasks", "1")
     assert daemon.ends() == 0
     assert auto.landed(fleet) == [1]
-    # A file that breaks after it was taken.
+    if fleet.rows is None:
+        _a_file_breaks_after_it_was_taken(fleet)
+    assert failures(fleet) == []
+    # A prompt that is never taken.
+    add(fleet, 4)
+    resets = len(fleet.events("worker_reset"))
+    fault = ",".join(f"submit.enter:before:fail:{number}" for number in (1, 2, 3))
+    daemon = Daemon(fleet, LLMC_FAULT=fault)
+    auto.wait_for(fleet, lambda: auto.landed(fleet)[-1] == 4)
+    assert failures(fleet) == [("4", "agent", 1)]
+    assert "cannot deliver the prompt" in fleet.events("task_failed")[0]["reason"]
+    assert len(fleet.events("worker_reset")) - resets <= 2
+    assert daemon.stop() == 0
+
+
+def _a_file_breaks_after_it_was_taken(fleet: Fleet) -> None:
     add(fleet, 2)
     daemon = Daemon(fleet, LLMC_FAULT="claim.record:after:kill")
     daemon.ends()
@@ -94,17 +109,6 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     assert [row["task_id"] for row in fleet.events("task_released")[before:]] == ["2"]
     add(fleet, 2)
     auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2])
-    assert daemon.stop() == 0
-    assert failures(fleet) == []
-    # A prompt that is never taken.
-    add(fleet, 4)
-    resets = len(fleet.events("worker_reset"))
-    fault = ",".join(f"submit.enter:before:fail:{number}" for number in (1, 2, 3))
-    daemon = Daemon(fleet, LLMC_FAULT=fault)
-    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4])
-    assert failures(fleet) == [("4", "agent", 1)]
-    assert "cannot deliver the prompt" in fleet.events("task_failed")[0]["reason"]
-    assert len(fleet.events("worker_reset")) - resets <= 2
     assert daemon.stop() == 0
 
 
@@ -153,8 +157,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     again = [row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "5"][1]
     assert (crashed["task_id"], crashed["attempt"]) == ("5", 1)
     assert 0 < crashed["retry_in_s"] <= 1.5
-    rows = [json.loads(line) for line in (fleet.root / ".llmc/tasks.jsonl").read_text().splitlines()]
-    (failed,) = [row["ts"] for row in rows if (row["action"], row["task"]) == ("failed", "5")]
+    (failed,) = [row["ts"] for row in ledger(fleet) if (row["action"], row["task"]) == ("failed", "5")]
     assert again - failed >= 1.5, "though nobody had anything else to do"
     assert daemon.stop() == 0
 
@@ -198,7 +201,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert (failed["worker"], failed["task_id"], failed["cause"]) == ("auto-1", "1", "auth")
     assert failed["status"] == "error"
     assert "auto-1 was error" in (fleet.root / "logs/auto.log").read_text()
-    assert (task_files(fleet)["1"]["status"], task_files(fleet)["1"].get("owner")) == ("pending", None)
+    assert (tasks_of(fleet)["1"]["status"], tasks_of(fleet)["1"].get("owner")) == ("pending", None)
     assert (fleet.worktree("auto-1") / "begun").read_text() == "begun\n", "worktrees stay as they are"
     assert fleet.tmux("list-sessions") == ""
     assert len(fleet.events("task_assigned")) == 1
@@ -215,16 +218,16 @@ def test_what_ends_it(scripted: Fleet) -> None:
     last = [row for row in rows if row["level"] == "ERROR"][-1]
     assert (last["action"], last["cause"], last["task_id"]) == ("auto_failed", "command", "1")
     assert (last["worker"], last["status"]) == ("auto-1", "idle")
-    assert last["task_file"] == str(task_dir(fleet) / "1.json")
+    assert last["task_file"] == (fleet.rows.where("1") if fleet.rows else str(task_dir(fleet) / "1.json"))
     assert last["message"] == "the post-accept command failed with code 7"
     assert "broken pipe" in last["output"]
     assert "broken pipe" in (fleet.root / "logs/auto.log").read_text()
     # A claim that cannot be written.
     add(fleet, 5)
-    daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:fail")
+    daemon = Daemon(fleet, LLMC_FAULT="claim.ledger:before:fail")
     assert daemon.ends() == 1
-    assert "auto mode failed (task): injected fault claim.file" in daemon.said
-    (task_dir(fleet) / "5.json").unlink()
+    assert "auto mode failed (task): injected fault claim.ledger" in daemon.said
+    auto.remove(fleet, 5)
     # Two tasks of one worker that fail by the same cause: it is not the tasks.
     for number in (2, 3):
         add(fleet, number, "@crash 3")
@@ -243,17 +246,16 @@ def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {
         "task 7 depends on task 99, which does not exist": {**good, "id": "7", "blockedBy": ["99"]},
-        "dependency cycle: 7": {**good, "id": "7", "blocks": ["7"]},
+        "dependency cycle: 8": {**good, "id": "8", "blocks": ["8"]},
     }
     for words, task in bad.items():
-        path = task_dir(fleet) / "7.json"
-        path.write_text(json.dumps(task))
-        os.utime(path, (1, 1))
+        put(fleet, task)
         assert words in fleet.llmc("up", "--auto", code=1).err
-        path.unlink()
+        auto.remove(fleet, int(task["id"]))
     assert not fleet.events("session_launched")
 
 
+@on_postgres.TASK_FILES
 @pytest.mark.req("4-041", "4-090", "4-091", "4-092", "4-106")
 def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     """Break: look at a file once only, while it is being written; raise for what cannot be read, skip it, or clear nothing."""
@@ -303,6 +305,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@on_postgres.TASK_FILES
 @pytest.mark.req("4-011", "4-066")
 @pytest.mark.soak
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
@@ -415,6 +418,12 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     assert daemon.ends() == 1
     assert fleet.events("auto_failed")[-1]["cause"] == "config"
     config.write_text(good)
+    if fleet.rows is None:
+        _a_stale_lock_of_the_source(fleet)
+
+
+def _a_stale_lock_of_the_source(fleet: Fleet) -> None:
+    """A node lands on the remote."""
     add(fleet, 1)
     lock = fleet.source / ".git/refs/heads/main.lock"
     lock.touch()
@@ -429,6 +438,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     assert auto.landed(fleet) == [1]
 
 
+@on_postgres.CHECKOUT
 @pytest.mark.req("0-060", "0-063", "0-064", "0-065", "0-240")
 def test_a_source_in_use(scripted: Fleet) -> None:
     """Break: forget the wait at a restart, or count no retries."""
@@ -504,8 +514,8 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert len(fleet.events("session_launched")) == 1, "the agent that runs goes on"
     assert auto.at_work(fleet) == {"auto-1": "1"}
     assert daemon.stop(number) == 0
-    assert task_files(fleet)["1"]["status"] == "pending"
-    assert "owner" not in task_files(fleet)["1"]
+    assert tasks_of(fleet)["1"]["status"] == "pending"
+    assert "owner" not in tasks_of(fleet)["1"]
     released = fleet.events("task_released")
     assert [(row["task_id"], row["reason"]) for row in released] == [("1", "the daemon was stopped")]
     assert (fleet.worktree("auto-1") / "half").read_text() == "half\n"

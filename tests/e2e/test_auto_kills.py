@@ -72,7 +72,8 @@ def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> No
     plan = random_plan(8, random.Random(7))
     add_plan(fleet, plan)
     for fault in faults:
-        die_at(fleet, fault)
+        if fleet.rows is None or not fault.startswith("claim.file"):  # a row and its entry are one step
+            die_at(fleet, fault)
     run_to_the_end(fleet, 8)
     # Without a commit, and with an agent that is lost twice.
     add(fleet, 9, "@sh llmc report done --no-changes 'nothing'")

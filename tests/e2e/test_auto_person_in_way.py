@@ -1,6 +1,5 @@
 """A person in the way of an auto worker is no failure: the task is not charged, the draft stays, the night goes on."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from llmc.base import processes
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
+from tests.support.plans import ledger
 from tests.support.waiting import wait_until
 
 DRAFT = "half a thought"
@@ -59,9 +59,7 @@ def pids(fleet: Fleet) -> list[str]:
 
 
 def uncharged(fleet: Fleet) -> None:
-    ledger = fleet.root / ".llmc/tasks.jsonl"
-    rows = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
-    assert not [row for row in rows if row["action"] == "failed"], rows
+    assert not [row for row in ledger(fleet) if row["action"] == "failed"], ledger(fleet)
     for action in ("task_failed", "auto_failed", "task_quarantined"):
         assert not fleet.events(action), fleet.events(action)
     assert auto.auto(fleet).get("errors", 0) == 0

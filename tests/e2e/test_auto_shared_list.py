@@ -12,10 +12,13 @@ from llmc.agents.claude.task_files import TaskFiles
 from llmc.records.ledger import Ledger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
+from tests.support import on_postgres
 from tests.support.auto import until
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
+
+pytestmark = on_postgres.SHARED_FILES
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -13,13 +13,12 @@ import pytest
 from llmc.base.names import header_id
 from llmc.goals.drive.intents import WORK
 from llmc.goals.model import Assignment, Dispatch, Result
-from llmc.goals.store.goal_store import GoalStore
 from tests.support import goals
 from tests.support.auto import Daemon, at_work, wait_for
 from tests.support.fleet import Fleet, in_soak
 from tests.support.goal_faults import SENDING
 from tests.support.goals import leaf, plan
-from tests.support.plans import COMMIT, task_files
+from tests.support.plans import COMMIT, ledger, tasks_of
 
 
 def again(number: int) -> str:
@@ -27,13 +26,8 @@ def again(number: int) -> str:
     return f"@sh echo x >> part-{number}; git add part-{number}; {COMMIT} 'Part {number}'"
 
 
-def ledger(fleet: Fleet) -> list[dict[str, Any]]:
-    path = fleet.root / ".llmc/tasks.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def assignments(fleet: Fleet, goal_id: str) -> list[Assignment]:
-    return list(GoalStore(fleet.root / ".llmc/overseer").view(goal_id).assignments.values())
+    return list(goals.store(fleet).view(goal_id).assignments.values())
 
 
 def unsettled(fleet: Fleet, goal_id: str) -> list[Dispatch]:
@@ -57,7 +51,7 @@ def assert_each_once(fleet: Fleet, goal_id: str, numbers: range) -> None:
     taken = {(row["dispatch"], row["task"]) for row in rows if row["action"] == "claimed"}
     assert len({dispatch for dispatch, _ in taken}) == len(taken), "one task for each dispatch"
     assert {dispatch for dispatch, _ in taken} <= {entry.dispatch_id for entry in sent}
-    assert {task["status"] for task in task_files(fleet).values()} <= {"completed"}
+    assert {task["status"] for task in tasks_of(fleet).values()} <= {"completed"}
 
 
 def run(fleet: Fleet, seed: int, leaves: int, kills: int, workers: int) -> None:

@@ -2,16 +2,15 @@
 
 import json
 import re
-import sqlite3
 
 import pytest
 
-from tests.e2e.test_goal_commands import created, planned, store
+from tests.e2e.test_goal_commands import created, planned
 from tests.support import goals
 from tests.support.auto import Daemon
 from tests.support.fleet import Fleet
-from tests.support.goals import leaf, plan
-from tests.support.plans import task_files
+from tests.support.goals import leaf, plan, store
+from tests.support.plans import tasks_of
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -39,10 +38,10 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
         assert odd in fleet.llmc("goal", "create", "--title", "x", "--no-plan", "--budget", odd, code=2).err
     broken, sound = created(fleet, "Broken"), created(fleet, "Sound")
     planned(fleet, sound)
-    with sqlite3.connect(store(fleet).path) as db:
-        db.execute(
-            "UPDATE goals SET payload = json_set(payload, '$.budgetUsd', 'x') WHERE goal_id = ?", (broken,)
-        )
+    with store(fleet).writing() as records:
+        (payload,) = records.db.execute("SELECT payload FROM goals WHERE goal_id = ?", (broken,)).fetchone()
+        spoilt = json.dumps({**json.loads(payload), "budgetUsd": "x"})
+        records.db.execute("UPDATE goals SET payload = ? WHERE goal_id = ?", (spoilt, broken))
     listed = fleet.llmc("goal", "list", "--json")
     assert [one["goalId"] for one in listed.json["goals"]] == [sound]
     assert f"{broken}: cannot read a record of type goal in the goal database" in listed.err
@@ -65,7 +64,7 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
 
     def told(node_id: str) -> str:
         fleet.llmc("overseer", "tick")
-        found = [one for one in task_files(fleet).values() if one["subject"].startswith(node_id)]
+        found = [one for one in tasks_of(fleet).values() if one["subject"].startswith(node_id)]
         return str(found[-1]["description"])
 
     fleet.llmc("work", "block", "T2.1", "--reason", "which colour?")
@@ -166,8 +165,13 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
     assert "To try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
-    # Whoever writes into a damaged store is told that it was set aside.
-    store(fleet).path.write_bytes(b"no database " * 1000)
+    if fleet.rows is None:
+        _a_damaged_file(fleet)
+
+
+def _a_damaged_file(fleet: Fleet) -> None:
+    """Whoever writes into it is told that it was set aside."""
+    (fleet.root / ".llmc/overseer/store.db").write_bytes(b"no database " * 1000)
     assert "is damaged" in fleet.llmc("doctor", code=None).out
     assert "safe mode" in fleet.llmc("goal", "create", "--title", "x", "--no-plan").err
     assert "`llmc goal safe-mode --clear`" in fleet.llmc("doctor", code=None).out

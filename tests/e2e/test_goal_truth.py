@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import auto, goals
 from tests.support.fleet import Fleet
-from tests.support.plans import task_files
+from tests.support.plans import tasks_of
 
 EXAMPLE = Path(__file__).parents[1] / "cases/goals/example-plan.json"
 PLAN = """# Goal: The goal
@@ -90,9 +90,9 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     assert (questions(fleet), attention(fleet)) == ([], [])
     assert goals.shown(fleet, goal)["phases"][0]["acceptanceCriteria"] == ["All its tasks are done."]
     fleet.llmc("overseer", "tick")
-    assert task_files(fleet) == {}, "nothing is given out of a paused goal"
+    assert tasks_of(fleet) == {}, "nothing is given out of a paused goal"
     fleet.llmc("goal", "resume", goal)
-    assert len(task_files(fleet)) == 1
+    assert len(tasks_of(fleet)) == 1
     order = ["goal.created", "plan.generated", "assignment.queued", "dispatch.intended", "dispatch.accepted"]
     assert [kind for kind in types(fleet, goal) if kind in order] == order
 
@@ -166,7 +166,7 @@ def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
     assert "goals.enabled" in fleet.llmc("overseer", "tick", code=3).err
     assert daemon.stop() == 0
     assert auto.landed(fleet) == [1]
-    assert list(task_files(fleet)) == ["1"], "nothing was given out"
+    assert list(tasks_of(fleet)) == ["1"], "nothing was given out"
     assert types(fleet, goal) == before
     assert not (fleet.root / ".llmc/overseer/tick.json").exists()
     assert "goals enabled" not in goals.log_of(fleet.root / "logs/goals.log")

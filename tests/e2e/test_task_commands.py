@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet import Fleet
-from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.plans import COMMIT, auto_config, tasks_of
 from tests.support.waiting import wait_until
 
 
@@ -72,7 +72,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     )
     with scripted.frozen_daemon():
         scripted.llmc("reset", "auto-1")
-        assert (task_files(scripted)["2"]["status"], state(scripted, "2")) == ("pending", "ready")
+        assert (tasks_of(scripted)["2"]["status"], state(scripted, "2")) == ("pending", "ready")
     assert [row["task_id"] for row in scripted.events("task_released")] == ["2"]
     scripted.llmc("down")
 
@@ -109,7 +109,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
     assert "has not run yet" in scripted.llmc("tasks", "requeue", "2", code=3).err
     assert "is ready, not proposed" in scripted.llmc("tasks", "approve", "2", code=3).err
     assert scripted.llmc("tasks", "requeue", "3", "4").out == "requeued 3: Done\nrequeued 4: Held\n"
-    files = task_files(scripted)
+    files = tasks_of(scripted)
     assert [(file["status"], file.get("owner")) for file in files.values()] == [("pending", None)] * 4
     assert files["4"]["metadata"] == {"else": 1}
     assert [row["task_id"] for row in scripted.events("task_requeued")] == ["3", "4"]

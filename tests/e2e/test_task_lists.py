@@ -12,7 +12,7 @@ from llmc.tasks.source import source_of
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir
 from tests.support.fleet import Fleet
-from tests.support.plans import task_files
+from tests.support.plans import tasks_of
 
 
 def attention(fleet: Fleet) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def test_a_new_list_has_the_numbers_of_an_old_one(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "auto.task_list_id", "other")
     (fleet.dir / "tasks/other").mkdir()
     for number in (1, 2):
-        task = {**task_files(fleet)[str(number)], "status": "pending", "description": commit(10 + number)}
+        task = {**tasks_of(fleet)[str(number)], "status": "pending", "description": commit(10 + number)}
         (fleet.dir / f"tasks/other/{number}.json").write_text(json.dumps({**task, "metadata": {}}))
     assert states(fleet) == {"1": "ready", "2": "ready"}
     daemon = Daemon(fleet)
@@ -76,7 +76,7 @@ def test_a_ledger_of_an_older_llmc_is_about_the_list_of_that_time(scripted: Flee
     assert states(fleet) == {"1": "completed", "2": "ready"}
     fleet.llmc("config", "set", "auto.task_list_id", "other")
     (fleet.dir / "tasks/other").mkdir()
-    other = {**task_files(fleet)["1"], "status": "pending"}
+    other = {**tasks_of(fleet)["1"], "status": "pending"}
     (fleet.dir / "tasks/other/1.json").write_text(json.dumps(other))
     assert states(fleet) == {"1": "ready"}
     assert [json.loads(line).get("list") for line in ledger.read_text().splitlines()] == [None, None, "plan"]
@@ -121,7 +121,7 @@ def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) 
         wanted = ("task_question", number, f"llmc tasks requeue {number}")
         assert (item["kind"], item["who"], item["next"]) == wanted
         assert f"llmc tasks done {number}" in item["text"]
-        assert (task_files(fleet)[number]["status"], states(fleet)[number]) == ("pending", "question")
+        assert (tasks_of(fleet)[number]["status"], states(fleet)[number]) == ("pending", "question")
     assert fleet.llmc("tasks", "done", "2").out.endswith(" 2: Do 2\n")
     assert fleet.llmc("tasks", "requeue", "1").out.endswith(" 1: Do 1\n")
     auto.wait_completed(fleet, 4)
@@ -140,9 +140,9 @@ def test_a_crash_between_ledger_and_file_is_no_question(scripted: Fleet) -> None
     add(fleet, 1)
     daemon = Daemon(fleet, LLMC_FAULT="claim.complete:after:kill")
     daemon.ends()
-    assert task_files(fleet)["1"]["status"] == "in_progress"
+    assert tasks_of(fleet)["1"]["status"] == "in_progress"
     daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: task_files(fleet)["1"]["status"] == "completed")
+    auto.wait_for(fleet, lambda: tasks_of(fleet)["1"]["status"] == "completed")
     assert attention(fleet) == []
     daemon.stop()
 

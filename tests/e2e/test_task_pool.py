@@ -9,7 +9,7 @@ from llmc.repo.project import open_project
 from llmc.tasks.pool_command import take_up
 from llmc.tasks.source import source_of
 from tests.support.fleet import Fleet
-from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.plans import COMMIT, auto_config, tasks_of
 from tests.support.waiting import wait_until
 
 #: what has not landed yet, in the source; what it says besides is for the log. It runs where the daemon was called
@@ -60,9 +60,9 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     )
     asked = place / "asked"
     wait_until(lambda: asked.exists() and len(asked.read_text().split()) > 2, 60)
-    assert list(task_files(scripted)) == ["1"], "it is printed again and again while it is open"
+    assert list(tasks_of(scripted)) == ["1"], "it is printed again and again while it is open"
     wait_until(lambda: landed(scripted, "first", "second"), 60)
-    files = task_files(scripted)
+    files = tasks_of(scripted)
     assert [(file["subject"], file["metadata"]["llmc"]["key"]) for file in files.values()] == [
         ("The first", "T-1"),
         ("The second", "T-2"),
@@ -112,6 +112,6 @@ def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> Non
     for _ in range(2):
         (project.root.task_pool / "answer-17.txt").write_text("Do it\n")
         take_up(project, source_of(project))
-    files = task_files(scripted)
+    files = tasks_of(scripted)
     assert [file["subject"] for file in files.values()] == ["Do it"]
     assert list(project.root.task_pool.iterdir()) == []

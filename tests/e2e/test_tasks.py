@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
-from tests.support.plans import auto_config, task_files
+from tests.support.plans import auto_config, tasks_of
 from tests.support.waiting import wait_until
 
 
@@ -120,6 +120,6 @@ def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -
     """Break: keep a pasted escape sequence in the file; or take a command that no shell can be given."""
     scripted.set_up(config=auto_config(scripted))
     scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
-    assert task_files(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
+    assert tasks_of(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
     said = scripted.llmc("tasks", "add", "A check", "--verify", "make \x1b[A", code=2).err
     assert "the verify command must not contain control characters (U+001B)" in said

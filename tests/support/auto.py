@@ -1,4 +1,4 @@
-"""Auto mode in the end-to-end tests: tasks as files, and the daemon at work on them."""
+"""Auto mode in the end-to-end tests: tasks, and the daemon at work on them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support import zygote
 from tests.support.fleet import Fleet
-from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.plans import COMMIT, auto_config, tasks_of
 from tests.support.waiting import wait_until
 
 #: only what a test is about; the rest is as short as it can be
@@ -37,12 +37,28 @@ def add(fleet: Fleet, number: int, *lines: str, after: tuple[int, ...] = (), **m
         "blockedBy": [str(other) for other in after],
         **({"metadata": metadata} if metadata else {}),
     }
-    temp = task_dir(fleet) / f".{number}.new"
+    put(fleet, task)
+
+
+def put(fleet: Fleet, task: dict[str, Any]) -> None:
+    """A task as it is, new or changed."""
+    if fleet.rows is not None:
+        fleet.rows.put(task)
+        return
+    temp = task_dir(fleet) / f".{task['id']}.new"
     temp.write_text(json.dumps(task))
     # Of a while ago: a young file may turn out to be a worker's, and would come after the others.
     then = time.time() - 60
     os.utime(temp, (then, then))
-    temp.rename(task_dir(fleet) / f"{number}.json")
+    temp.rename(task_dir(fleet) / f"{task['id']}.json")
+
+
+def remove(fleet: Fleet, number: int) -> None:
+    """A person takes a task out of the list."""
+    if fleet.rows is not None:
+        fleet.rows.remove(str(number))
+    else:
+        (task_dir(fleet) / f"{number}.json").unlink()
 
 
 def commit(number: int, more: str = "true") -> str:
@@ -95,7 +111,7 @@ def wait_completed(fleet: Fleet, count: int, timeout_s: float = 40) -> None:
 
 
 def statuses(fleet: Fleet) -> dict[str, str]:
-    return {name: task["status"] for name, task in task_files(fleet).items()}
+    return {name: task["status"] for name, task in tasks_of(fleet).items()}
 
 
 class Daemon:

@@ -25,7 +25,7 @@ from llmc.base.wake import wake
 from llmc.config.edit import set_value
 from llmc.config.root_layout import tmux_server
 from llmc.records.event_log import EventLog
-from tests.support import zygote
+from tests.support import on_postgres, zygote
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
 from tests.support.waiting import answer_dialog, wait_until
@@ -83,6 +83,8 @@ class Fleet:
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}
+        #: where its tasks and goals are, if it is a node
+        self.rows: on_postgres.Rows | None = None
         for directory in (self.home, self.source):
             directory.mkdir()
         (self.source / "README.md").write_text("sample\n")
@@ -198,9 +200,17 @@ class Fleet:
     def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
         self.llmc("init", "--target", str(self.root))
         self.configure(config or {})
+        if on_postgres.is_on():
+            self._join()
         for worker in workers:
             self.llmc("add", worker)
         return self
+
+    def _join(self) -> None:
+        node = on_postgres.config(self)
+        self.configure(node)
+        self.llmc("fleet", "init")
+        self.rows = on_postgres.Rows(node["fleet.database"])
 
     def configure(self, config: Mapping[str, str]) -> None:
         """Set options by the function that `llmc config set` has, without a process for each."""
@@ -379,6 +389,8 @@ class Fleet:
     def close(self) -> None:
         """Kill whatever runs for this fleet: nobody needs its state any more, and an orderly `down` costs more than most tests."""
         wait_until(self._kill_all)
+        if self.rows is not None:
+            self.rows.close()
         for place in (self.root, *self.root.glob(".llmc/canary/*")):
             Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(place))).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.goals.store.goal_store import GoalStore
+from llmc.goals.store.goal_store import AnyGoalStore, GoalStore
 from tests.support import auto
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
@@ -112,9 +112,14 @@ def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 60) -> Any:
         raise AssertionError(f"{error}\n--- goals.log\n{said}\n--- events\n{events}") from error
 
 
+def store(fleet: Fleet) -> AnyGoalStore:
+    """The goals of a root."""
+    return fleet.rows.goals if fleet.rows is not None else GoalStore(fleet.root / ".llmc/overseer")
+
+
 def wait_status(fleet: Fleet, goal_id: str, wanted: str = "completed", timeout_s: float = 60) -> None:
     """Read from the store, without a process for each look; the command says the same in the end."""
-    goals = GoalStore(fleet.root / ".llmc/overseer")
+    goals = store(fleet)
     wait_for(fleet, lambda: goals.view(goal_id).goal.status == wanted, timeout_s)
     assert status(fleet, goal_id) == wanted
 

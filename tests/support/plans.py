@@ -40,9 +40,20 @@ def add_plan(fleet: Fleet, plan: Plan) -> None:
     fleet.llmc("tasks", "import", str(folder))
 
 
-def task_files(fleet: Fleet) -> dict[str, dict[str, Any]]:
+def tasks_of(fleet: Fleet) -> dict[str, dict[str, Any]]:
+    """All tasks, as their files have them."""
+    if fleet.rows is not None:
+        return fleet.rows.tasks()
     folder = fleet.dir / "tasks/plan"
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def ledger(fleet: Fleet) -> list[dict[str, Any]]:
+    """What was done with the tasks; empty before the first entry."""
+    if fleet.rows is not None:
+        return fleet.rows.ledger()
+    path = fleet.root / ".llmc/tasks.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def assert_done_once_in_order(
@@ -60,13 +71,15 @@ def assert_done_once_in_order(
     early = {n: after for n, after in plan.items() if any(place[other] > place[n] for other in after)}
     assert not early, f"these landed before what they wait for: {early}"
     assert not (fleet.dir / "too-early").exists(), (fleet.dir / "too-early").read_text()
-    for name, task in task_files(fleet).items():
+    for name, task in tasks_of(fleet).items():
         ours = (task.get("metadata") or {}).get("llmc", {})
         assert (task["status"], task.get("owner"), ours.get("claim")) == ("completed", None, None), name
     open_claims: set[str] = set()
-    for line in (fleet.root / ".llmc/tasks.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        open_claims.add(row["claim"]) if row["action"] == "claimed" else open_claims.discard(row["claim"])
+    for row in ledger(fleet):
+        if row["action"] == "claimed":
+            open_claims.add(row["claim"])
+        elif row["action"] in ("completed", "failed", "released"):
+            open_claims.discard(row["claim"])
     assert not open_claims
     completed = [event["task_id"] for event in fleet.events("task_completed")]
     assert sorted(completed, key=int) == [str(number) for number in sorted([*plan, *unchanged])], (

@@ -1,9 +1,11 @@
 """A private PostgreSQL for tests, with a new database for each of them."""
 
+import atexit
+import functools
 import itertools
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import psycopg
 import pytest
@@ -29,6 +31,10 @@ class Postgres(private.Postgres):
                 "POSTGRESQL IS NOT INSTALLED: the fleet was NOT checked; scripts/setup --client installs it"
             )
 
+    @property
+    def pid(self) -> int:
+        return int((self.data / "postmaster.pid").read_text().split()[0])
+
     def start(self) -> None:
         wait_until(self._starts)
 
@@ -45,7 +51,7 @@ class Postgres(private.Postgres):
             super().stop(number)
         elif self._runs:
             self._runs = False
-            pid = int((self.data / "postmaster.pid").read_text().split()[0])
+            pid = self.pid
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not is_alive(pid))
 
@@ -57,15 +63,9 @@ class Postgres(private.Postgres):
         return self.address(name)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """One server for all tests of this process."""
-    server = Postgres()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def database(postgres: Postgres) -> str:
-    """The address of an empty database."""
-    return postgres.new()
+@functools.cache
+def server() -> Postgres:
+    """One for all tests of this process."""
+    made = Postgres()
+    atexit.register(made.close)
+    return made

@@ -1,4 +1,4 @@
-"""Tasks in PostgreSQL, as a node of the fleet has them."""
+"""A database for a test, and the tasks in it as a node of the fleet has them."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -8,6 +8,18 @@ import pytest
 from llmc.fleet.database import Database
 from llmc.fleet.nodes import Membership
 from llmc.tasks.shared import SharedTasks
+from tests.support.postgres import Postgres, server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Postgres:
+    return server()
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """The address of an empty database."""
+    return postgres.new()
 
 
 class OpenShared(Protocol):

@@ -9,7 +9,6 @@ from llmc.auto import handover
 from llmc.auto.auto_run import BEGINS, HardFailure, Run, assignment_of
 from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import Do, GiveUp
-from llmc.base.clock import now_unix
 from llmc.base.errors import ClaimLost, LlmcError, LockTimeout, Refused, Unreachable
 from llmc.base.panes import Pane
 from llmc.base.text import gist
@@ -61,7 +60,7 @@ def _report(
     """Report what happened to the task; a hard failure if it makes no sense to continue."""
     task = assignment_of(record)
     attempt = books.attempts(task.task)
-    wait_s = books.waits_s(task.task, project.config.auto.crash_backoff_secs, now_unix())
+    wait_s = books.pause_s(task.task, project.config.auto.crash_backoff_secs) if why.counts else 0.0
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,

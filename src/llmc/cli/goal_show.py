@@ -38,10 +38,11 @@ def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    nodes = [node for view in _known(ctx) for node in view.nodes.values()]
+    """Every plan has such IDs; each is offered once."""
+    nodes = {node.node_id: node for view in _known(ctx) for node in view.nodes.values()}
     return [
         completion(node.node_id, help=f"{node.status}: {node.name}")
-        for node in nodes
+        for node in nodes.values()
         if node.node_id.startswith(incomplete)
     ]
 

@@ -155,7 +155,7 @@ READY = """status = 'pending' and waits = 0 and held = '' and owner = '' and not
     and (not_before is null or not_before <= now())"""
 _NEEDS = "array(select needs from llmc.dependency d where (d.list, d.task) = (t.list, t.id) order by needs)"
 BEAT = _BEAT.format(ready=READY, nodes=_NODE)
-COLUMNS = f"""t.list, t.id, t.subject, t.description, t.status, t.metadata, t.owner, t.claim, t.removed, t.waits, extract(epoch from t.written)::float8 as written_unix, extract(epoch from now())::float8 as now_unix, {_NEEDS} as needs"""
+COLUMNS = f"""t.list, t.id, t.subject, t.description, t.status, t.metadata, t.owner, t.claim, t.removed, t.waits, extract(epoch from t.written)::float8 as written_unix, {_NEEDS} as needs"""
 TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and not removed"
 SOME_TASKS = f"select {COLUMNS} from llmc.task t where list = %(list)s and id = any(%(ids)s) and not removed"
 TASK = f"select {COLUMNS} from llmc.task t where list = %(list)s and id = %(id)s"

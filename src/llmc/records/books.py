@@ -164,16 +164,21 @@ class Books(Struct):
     def is_quarantined(self, task: TaskKey) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
 
-    def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
-        """How long a task waits after its agent crashed, doubled by each crash; 0: it may start."""
+    def pause_s(self, task: TaskKey, backoff_s: float) -> float:
+        """How long a task waits from its last failure on: if its agent crashed, and doubled by each crash."""
         failures = self.failures.get(self.whole(task), [])
         crashes = [failure for failure in failures if failure.cause == CRASH]
         if not crashes or failures[-1].cause != CRASH:
             return 0.0
-        age_s = now - failures[-1].at_unix
-        if age_s < 0:  # the clock was set back: the age is unknown
-            return 0.0
-        return max(0.0, float(backoff_s * 2 ** (len(crashes) - 1)) - age_s)
+        return float(backoff_s * 2 ** (len(crashes) - 1))
+
+    def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
+        """How long a task still waits after its agent crashed; 0: it may start."""
+        pause_s = self.pause_s(task, backoff_s)
+        age_s = now - self.failures[self.whole(task)][-1].at_unix if pause_s else 0.0
+        return (
+            max(0.0, pause_s - age_s) if age_s >= 0 else 0.0
+        )  # if the clock was set back, the age is unknown
 
     def highest_in(self, list_name: str) -> int:
         """The highest known task number; a new task must not reuse one."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from llmc.base.clock import monotonic
 from llmc.base.errors import ClaimLost, NotFound, UsageError
+from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import Listening, fetched
@@ -342,7 +343,8 @@ class SharedTasks(TaskSource):
         return beside or self._take(statements.CLAIM_NEXT, values)
 
     def _take(self, statement: str, values: dict[str, Any]) -> tuple[Task, Claim] | None:
-        rows = self._db.rows(statement, values)
+        with fault_step("claim.ledger"):
+            rows = self._db.rows(statement, values)
         if not rows:
             return None
         key = TaskKey(rows[0]["list"], TaskId(rows[0]["id"]))
@@ -386,7 +388,8 @@ class SharedTasks(TaskSource):
                 self._dependents_wait(rows, claim.task, -1)
             self._notify(rows, claim.task)
 
-        self._db.do(work)
+        with fault_step("claim.complete"):
+            self._db.do(work)
         self.note("completed", worker=claim.worker, task=claim.task.id)
 
     def _row(self, rows: "Rows", task: TaskKey) -> dict[str, Any] | None:
@@ -404,10 +407,11 @@ class SharedTasks(TaskSource):
             self._enter(rows, "failed" if counts else "released", claim, details)
             books = self._so_far(rows)
             edit = partial(claims.released, claim=claim, hold=books.kept_back(claim.task))
-            wait_s = books.waits_s(claim.task, self._backoff_s, row["now_unix"])
+            wait_s = books.pause_s(claim.task, self._backoff_s) if counts else None
             self._edit(rows, claim.task, self._task(row), edit, wait_s)
 
-        self._db.do(work)
+        with fault_step("claim.release"):
+            self._db.do(work)
         self.note(f"released: {reason}", worker=claim.worker, task=claim.task.id)
         return self.books()
 

@@ -24,8 +24,11 @@ from llmc.goals.plan.plan import shape_of
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store.goal_store import GoalStore
 from llmc.goals.store.rows import VERSION
+from tests.support import on_postgres
 from tests.support.goal_records import assignment, crystallization, dispatch, goal, node
 from tests.support.goal_workshop import Workshop
+
+pytestmark = on_postgres.GOAL_FILE
 
 GOALS = ("goal_0", "goal_1", "goal_2")
 PLAN = ("P1", "T1.1", "S1.1.1", "S1.1.2", "T1.2", "S1.2.1")

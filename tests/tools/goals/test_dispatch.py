@@ -24,6 +24,7 @@ from llmc.records.books import Claim
 from llmc.records.worker import Outcome
 from llmc.sessions.submit import Receipt
 from llmc.tasks.source import source_of
+from tests.support import on_postgres
 from tests.support.goal_workshop import (
     GOAL,
     LEAF,
@@ -38,6 +39,8 @@ from tests.support.goal_workshop import (
     worker_at,
 )
 from tests.support.goal_world import goal, plan
+
+pytestmark = on_postgres.PLAYED
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ from llmc.notifications.notify import _wanted, channels_of
 from llmc.notifications.rules import Notice, of_event
 from llmc.records.events import read_lines
 from llmc.repo.project import Project, bare_project
+from tests.support import on_postgres
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 from tests.support.one_leaf import OneLeaf, seen
 
@@ -46,7 +47,7 @@ S = AssignmentStatus
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = bare_project(Root(tmp_path))
+    project = on_postgres.bare(tmp_path)
     project.store.create()
     return project
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import on_postgres
 from tests.support.goal_faults import POINTS, Run
 from tests.support.goal_workshop import Clock
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+pytestmark = [
+    on_postgres.PLAYED,
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+]
 
 #: every second point; all of them, and often, in `make soak`
 FEW, MANY = range(0, len(POINTS), 2), 300

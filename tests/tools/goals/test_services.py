@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.model import GoalPlanner
-from llmc.config.paths import Root
 from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused
 from llmc.goals.goals import new_goal, open_store
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
 from llmc.records.store import Store
-from llmc.repo.project import Project, bare_project
+from llmc.repo.project import Project
+from tests.support import on_postgres
 from tests.support.goal_plans import small_plan
 from tests.support.goal_records import node
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return bare_project(Root(tmp_path))
+    return on_postgres.bare(tmp_path)
 
 
 @dataclass
@@ -152,7 +152,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
 
 
 def planned_by(command: str, folder: Path) -> Project:
-    made = bare_project(Root(folder))
+    made = on_postgres.bare(folder)
     planner = GoalPlanner(command=command, max_repair_attempts=0)
     wanted = replace(made.config.overseer, goals=replace(made.config.overseer.goals, planner=planner))
     return replace(made, config=replace(made.config, overseer=wanted))

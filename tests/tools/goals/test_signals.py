@@ -13,8 +13,11 @@ from llmc.goals.drive.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus, NodeStatus
 from llmc.goals.signals import Observer, _Log
 from llmc.records.books import Claim
+from tests.support import on_postgres
 from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at
 from tests.support.repos import Repo
+
+pytestmark = on_postgres.PLAYED
 
 
 @pytest.fixture

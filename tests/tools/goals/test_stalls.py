@@ -14,7 +14,10 @@ from llmc.config.model import GoalPlanner
 from llmc.goals import dispatch, signals
 from llmc.goals.dispatch import Done
 from llmc.goals.model import AssignmentStatus, Change, Result
+from tests.support import on_postgres
 from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
+
+pytestmark = on_postgres.PLAYED
 
 IDLE_S, TICK_S = 900.0, 120.0
 

@@ -16,7 +16,10 @@ from llmc.goals.store import goal_store
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store.goal_store import CORRUPT, Damaged, GoalStore, NewerStore
 from llmc.goals.store.rows import VERSION
+from tests.support import on_postgres
 from tests.support.goal_records import GOAL, full_change, goal
+
+pytestmark = on_postgres.GOAL_FILE
 
 
 @pytest.fixture

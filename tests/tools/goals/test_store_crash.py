@@ -17,10 +17,14 @@ from msgspec.structs import replace
 from llmc.base import faults
 from llmc.goals.model import Change, Event, GoalView
 from llmc.goals.store.goal_store import CORRUPT, GoalStore
+from tests.support import on_postgres
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+pytestmark = [
+    on_postgres.GOAL_FILE,
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+]
 
 FORK = multiprocessing.get_context("fork")
 

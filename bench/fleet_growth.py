@@ -1,0 +1,217 @@
+"""The statements of 10, 100 and 1,000 nodes over a bounded number of connections, and what becomes the limit first.
+
+A node beats every ten seconds, claims a task for a worker that is free, and looks for ready tasks when another node has
+changed the list. What a statement costs the server is its processor time, whatever else the machine does.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import sqrt
+from pathlib import Path
+
+import psycopg
+from msgspec import Struct
+from tests.support.postgres import Postgres
+
+from bench.measure import Row, clock_ms, row
+from llmc.fleet import statements
+from llmc.fleet.database import Database
+from llmc.fleet.nodes import Beating, Life, Membership
+from llmc.tasks.shared import SharedTasks
+from llmc.tasks.shared_queue import MOST_READY
+
+NAME = "fleet"
+SIZES, POOL = (10, 100, 1_000), 50
+TASKS, TIMES = 20_000, 1_500
+BEAT_S = 10.0
+#: of a statement of many nodes against one of ten nodes, as much as its connections wait for each other
+GROWTH = 2.0
+#: a node with three workers, whose tasks take five minutes
+CLAIMS_PER_S = 3 / 300
+LOOK_S = 0.02
+
+_FILL = """
+insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata)
+select 'plan', i::text, i, 'Do ' || i, 'text', 'pending', i %% 5, '', '{}' from generate_series(1, %(count)s) i"""
+_WAITS = """
+select wait_event_type from pg_stat_activity
+where state = 'active' and datname = current_database() and pid <> pg_backend_pid()"""
+
+
+class Measured(Struct):
+    """One kind of statement, by so many nodes."""
+
+    latencies_ms: list[float]
+    per_s: float
+    #: processor time of the server for one statement
+    server_ms: float
+    #: of all looks at a statement, the share that found it waiting for a lock
+    lock_waits: float
+
+
+def rows(server: Postgres, per_node: int) -> Iterator[Row]:
+    """`per_node`: connections that a node has."""
+    last: dict[str, Measured] = {}
+    first: dict[str, Measured] = {}
+    for count in SIZES:
+        connections = min(count, POOL)
+        with nodes(server.new(), count, connections) as (url, members):
+            for kind, act in _kinds(members).items():
+                if kind == "idle look":
+                    _all_done(url)
+                last[kind] = found = _measure(server, url, act, members, connections)
+                first.setdefault(kind, found)
+                yield _judged(kind, count, connections, found, first[kind])
+    yield _first_limit(server, last, per_node)
+
+
+def _kinds(members: list[Membership]) -> dict[str, Callable[[int], object]]:
+    """What a node does, by the number of the node."""
+    tasks = [SharedTasks(own, "plan") for own in members]
+    beating = [Beating(own, "plan") for own in members]
+    for one in beating:
+        one.start()
+    return {
+        "heartbeat": lambda n: beating[n].beat(Life()),
+        "claim": lambda n: tasks[n].take_next("auto-1", ()),
+        "idle look": lambda n: tasks[n].count_ready(MOST_READY),
+    }
+
+
+def _judged(kind: str, count: int, connections: int, found: Measured, first: Measured) -> Row:
+    """Heartbeats have to be done in time; of the others, as many are done for many nodes as for ten."""
+    name, floor_ms = f"{kind} of 10 nodes", _median(found.latencies_ms)
+    target, judged = None, "median"
+    if kind == "heartbeat":
+        name, floor_ms, target, judged = "10 s for all nodes", connections * BEAT_S * 1000 / count, 1.0, "p95"
+    elif found is not first:
+        waits = connections / SIZES[0]
+        name, floor_ms, target = f"{name}, {waits:.0f} in turn", _median(first.latencies_ms) * waits, GROWTH
+    note = f"{found.per_s:,.0f}/s; server {found.server_ms:.2f} ms each"
+    case = f"{kind}, {count:,} nodes, {connections} connections"
+    return row(NAME, case, found.latencies_ms, name, floor_ms, target=target, judged=judged, note=note)
+
+
+def _first_limit(server: Postgres, found: dict[str, Measured], per_node: int) -> Row:
+    """How many nodes each resource carries, if every task that ends wakes every node; and the server's load by 1,000."""
+    cores = os.cpu_count() or 1
+    cost = {kind: one.server_ms / 1000 for kind, one in found.items()}
+    each = cost["heartbeat"] / BEAT_S + cost["claim"] * CLAIMS_PER_S
+    pair = cost["idle look"] * CLAIMS_PER_S
+    by_cpu = (sqrt(each**2 + 4 * pair * cores) - each) / (2 * pair)
+    with psycopg.connect(server.address("postgres")) as db:
+        most = int((db.execute("show max_connections").fetchone() or ("0",))[0])
+    carried = {
+        f"connections ({per_node} a node, {most} allowed)": most / per_node,
+        f"processor of the server ({cores} cores)": by_cpu,
+    }
+    ranked = sorted((count, what) for what, count in carried.items())
+    note = ", then ".join(f"{what} at {count:,.0f} nodes" for count, what in ranked)
+    locked = max(one.lock_waits for one in found.values())
+    note = f"{note}; {locked:.0%} of running statements wait for a lock"
+    used_ms = (each * SIZES[-1] + pair * SIZES[-1] ** 2) * 1000
+    return row(NAME, "the first limit", [used_ms], "a core for a second", 1000.0, note=note)
+
+
+def _measure(
+    server: Postgres,
+    url: str,
+    act: Callable[[int], object],
+    members: list[Membership],
+    connections: int,
+) -> Measured:
+    """Each connection serves its share of the nodes, one after the other."""
+    latencies: list[float] = []
+    waits: list[str | None] = []
+    over = threading.Event()
+
+    def serve(number: int) -> None:
+        own = range(number, len(members), connections)
+        for turn in range(TIMES // connections):
+            latencies.append(clock_ms(partial(act, own[turn % len(own)])))
+
+    def watch() -> None:
+        with psycopg.connect(url, autocommit=True) as db:
+            while not over.wait(LOOK_S):
+                waits.extend(kind for (kind,) in db.execute(_WAITS).fetchall())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    before = _server_ms(server)
+    took_s = together([partial(serve, number) for number in range(connections)])
+    server_ms = sum(ms - before.get(pid, 0.0) for pid, ms in _server_ms(server).items())
+    over.set()
+    watching.join()
+    done = len(latencies)
+    locked = waits.count("Lock") / len(waits) if waits else 0.0
+    return Measured(latencies, done / took_s, server_ms / done, locked)
+
+
+def _server_ms(server: Postgres) -> dict[str, float]:
+    """Processor time of the server and of each process that it has started."""
+    started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    found = {}
+    for pid in (str(server.pid), *started):
+        with contextlib.suppress(OSError):  # it may have ended
+            found[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+    return found
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def together(works: list[Callable[[], None]]) -> float:
+    """Seconds until all of them are done; they begin at the same moment."""
+    start = threading.Barrier(len(works) + 1)
+
+    def begin(work: Callable[[], None]) -> None:
+        start.wait()
+        work()
+
+    threads = [threading.Thread(target=begin, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def nodes(
+    url: str, count: int, connections: int, tasks: int = TASKS
+) -> Iterator[tuple[str, list[Membership]]]:
+    """Nodes that have joined, and share connections."""
+    databases = [Database(url) for _ in range(connections)]
+    databases[0].migrate()
+    members = [
+        Membership(databases[n % connections], f"n{n}", f"id-{n}", "host:/", 3600.0) for n in range(count)
+    ]
+    try:
+        for own in members:
+            own.database.rows(statements.JOIN, own.values)
+        fill(url, tasks)
+        yield url, members
+    finally:
+        for db in databases:
+            db.close()
+
+
+def _all_done(url: str) -> None:
+    """No task is ready any more."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("update llmc.task set status = 'completed' where status = 'pending'")
+        db.execute("vacuum analyze llmc.task")
+
+
+def fill(url: str, count: int) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(_FILL, {"count": count})
+        db.execute("analyze llmc.task")
+        db.execute("analyze llmc.node")
