@@ -63,7 +63,7 @@ def bare(folder: Path) -> Project:
         made = replace(made, config=replace(made.config, fleet=fleet))
         made.root.private.mkdir(mode=0o700, parents=True, exist_ok=True)
         nodes.init(made)
-        nodes.join(made)
+        nodes.join(made, str(folder), ["0" * 40])
     return made
 
 
