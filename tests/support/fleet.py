@@ -312,7 +312,7 @@ class Fleet:
 
     def wake(self, worker: str) -> None:
         """Wake the daemon, as the next hook or patrol would."""
-        wake(self.root / ".llmc/wake.sock", worker)
+        wake(self.root / ".llmc/run/wake.sock", worker)
 
     @contextmanager
     def frozen_daemon(self) -> Iterator[None]:

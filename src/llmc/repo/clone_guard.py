@@ -48,12 +48,12 @@ _FIRST = "core.repositoryformatversion"
 ACTIVE_S = 60.0
 
 
-def stand(root: Root, source: str) -> None:
-    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown."""
+def stand(root: Root, source: str, base: str) -> None:
+    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown. `base`: work starts there."""
     path = str(root.path)
     known = git.guards.get(path)
-    if known is None or known.source != source:
-        git.guards[path] = CloneGuard(path, source)
+    if known is None or (known.source, known.base) != (source, base):
+        git.guards[path] = CloneGuard(path, source, base)
 
 
 class Undone(Struct, frozen=True):
@@ -67,8 +67,9 @@ class Undone(Struct, frozen=True):
 class CloneGuard:
     """The guard of one root; remembers which version of each file was fine."""
 
-    def __init__(self, root: str, source: str) -> None:
+    def __init__(self, root: str, source: str, base: str) -> None:
         self.source = "" if source == root else source
+        self.base = base
         self._root = root
         self._git = f"{root}/.git"
         self._fine: dict[str, Stamp | None] = {}
@@ -89,6 +90,8 @@ class CloneGuard:
             top = self._top(repo)
             if top != self._root:
                 self._repository(top)
+            else:
+                self._take_in()
             if self._behind and locks.may_take(locks.Rank.STATE):
                 self._catch_up()
 
@@ -126,6 +129,8 @@ class CloneGuard:
         is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
         if place == pointer:  # a separate repository
             self._inner(top, place)
+        elif place == f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}":
+            self._contained(top, place)
         elif is_entry or os.path.dirname(top) == f"{self._root}/.worktrees":
             if not is_entry or not self._linked(top, place):
                 self._lead_back(top)
@@ -139,6 +144,48 @@ class CloneGuard:
         for path in self._gitlinks(top, place):
             if os.path.lexists(f"{top}/{path}/.git"):
                 self._repository(f"{top}/{path}")
+
+    def _take_in(self) -> None:
+        """Fetch what contained workers committed. What git refuses stays out: nothing of it can land."""
+        if not os.path.isdir(f"{self._root}/{root_layout.REPOS}"):
+            return
+        from llmc.repo import own_repos  # most workers are not contained
+
+        for name in own_repos.names(self._root):
+            files = own_repos.watched(self._root, name)
+            if all(self._is_fine(path) for path in files):
+                continue
+            stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
+            if refusal := own_repos.take(Path(self._root), name):
+                self._say(
+                    Undone(f"{self._root}/{root_layout.REPOS}/{name}", f"git refuses its commits ({refusal})")
+                )
+            stamps += [(path, stamp(path)) for path in files[-2:]]
+            for path, found in stamps:
+                self._remember(path, found)
+
+    def _contained(self, top: str, place: str) -> None:
+        """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
+        from llmc.repo import own_repos  # most workers are not contained
+
+        self._fixed(f"{place}/commondir", own_repos.COMMON)
+        self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
+        self._settings(f"{place}/config", Place.INNER)
+        self._attributes(f"{place}/info/attributes")
+        own_repos.give(Path(self._root), os.path.basename(top), self.base)
+
+    def _fixed(self, path: str, wanted: bytes) -> None:
+        """A file that llmc wrote and nobody changes."""
+        if self._is_fine(path):
+            return
+        before = stamp(path)
+        if git_config.read_plainly(Path(path)) == wanted:
+            self._remember(path, before)
+            return
+        self._say(Undone(path, "pointed to another repository; llmc restored it"))
+        if os.path.isdir(path) or os.path.islink(path):
+            self._aside(path)
+        write_atomic(Path(path), wanted, mode=0o644)
 
     def _led_to(self, top: str) -> str:
         """The git directory of a repository."""
@@ -164,6 +211,11 @@ class CloneGuard:
 
     def _lead_back(self, top: str) -> None:
         """Make a worktree point to its own entry in the clone again, and the entry to the clone."""
+        own = f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}"
+        if os.path.isdir(own) and not os.path.islink(own):
+            self._say(Undone(f"{top}/.git", "pointed to another repository; llmc restored it"))
+            write_atomic(Path(top, ".git"), f"gitdir: {own}\n".encode(), mode=0o644)
+            return
         entry = f"{self._git}/worktrees/{os.path.basename(top)}"
         for name in os.listdir(f"{self._git}/worktrees") if os.path.isdir(f"{self._git}/worktrees") else ():
             back = _first_line(f"{self._git}/worktrees/{name}/gitdir")

@@ -12,6 +12,7 @@ from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
+from llmc.config import root_layout
 
 
 class Divergence(Struct, frozen=True):
@@ -67,8 +68,9 @@ _ASK_US = (
 class Guard(Protocol):
     """Checks a root's clone before git reads its settings (repo/clone_guard.py)."""
 
-    #: where accepted work lands, as in config.toml
+    #: where accepted work lands, as in config.toml; and the ref that work starts from
     source: str
+    base: str
 
     def look(self, repo: str) -> None: ...
 
@@ -157,6 +159,8 @@ def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
 
 def resolve(repo: Path, ref: str) -> str | None:
     """The commit of a ref; None if it does not exist."""
+    if ref.startswith("refs/heads/"):
+        look_first(repo)  # a contained worker's branch may not be in the clone yet
     if known := _read(repo, ref):
         return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
@@ -362,10 +366,12 @@ def git_paths(worktree: Path, *names: str) -> list[Path]:
 
 
 def is_worktree_of(worktree: Path, repo: Path) -> bool:
-    """Whether a directory is a linked worktree of this repository, on both sides; from git's files alone.
+    """Whether a directory is a worktree of this repository, on both sides; from git's files alone.
 
     git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
     """
+    if (apart := own_repo(worktree)) is not None:
+        return apart == repo / root_layout.REPOS / worktree.name
     try:
         own = worktree / _target(worktree / ".git")
         os.stat(own / "HEAD")
@@ -374,6 +380,16 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
         return os.path.samefile(common, repo / ".git") and os.path.samefile(back.parent, worktree)
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def own_repo(worktree: Path) -> Path | None:
+    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree."""
+    try:
+        place = Path(_target(worktree / ".git"))
+        is_own = place.parts[-3:-1] == tuple(root_layout.REPOS.split("/")) and (place / "HEAD").exists()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return place if is_own else None
 
 
 def _target(pointer: Path) -> str:

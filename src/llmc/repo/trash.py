@@ -62,7 +62,7 @@ def pin(
     commit = head
     if commit is None or others or ignored or not state.clean:
         commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
-    _keep(worktree, ref, commit, worker)
+    _keep(root, worktree, ref, commit, worker)
     take_out(worktree, dict.fromkeys([*(unfit if move_out else ()), *too_much]), folder_of(root, ref))
     return ref
 
@@ -136,7 +136,7 @@ def _pin_files(
     assert commit is not None
     if tree != known:
         commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
-    _keep(worktree, ref, commit, worker)
+    _keep(root, worktree, ref, commit, worker)
     take_out(worktree, unfit, folder_of(root, ref))
     return ref
 
@@ -181,7 +181,7 @@ def _remove_empty(worktree: Path, name: str) -> None:
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
     """Save a commit that no worktree has checked out; returns its ref."""
     ref = _new_ref(root, worker, why)
-    _keep(root.path, ref, commit, worker)
+    _keep(root, root.path, ref, commit, worker)
     return ref
 
 
@@ -201,14 +201,21 @@ def _new_ref(root: Root, worker: str, why: str) -> str:
     return ref
 
 
-def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
-    """Create the ref, and verify that it and all its objects exist."""
+def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
+    """Create the ref, and verify that it and all its objects exist; those of a contained worker in the clone."""
     git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
+    refused = ""
+    if (own := git.own_repo(repo)) is not None:
+        from llmc.repo import own_repos  # most workers are not contained
+
+        refused = own_repos.fetch(root.path, own, f"+{ref}:{ref}")
+        repo = root.path
     # Objects that the remotes have existed before and are not checked again.
     walk = ["rev-list", "--objects", "--quiet", commit, "--not", "--remotes"]
     whole = git.git(repo, *walk, check=False, timeout_s=300)
-    if not whole.ok or git.resolve(repo, ref) != commit:
-        said = f": {whole.stderr.strip()}" if whole.stderr.strip() else ""
+    if refused or not whole.ok or git.resolve(repo, ref) != commit:
+        problem = refused or whole.stderr.strip()
+        said = f": {problem}" if problem else ""
         raise LlmcError(
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",

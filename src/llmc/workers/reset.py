@@ -116,7 +116,7 @@ def cancel(project: Project, record: WorkerRecord, why: str) -> None:
 
 def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     """Interrupt a busy agent; whether it is idle now, with nothing left of its old task."""
-    if pane is None or pane.dead or not record.instance:
+    if pane is None or pane.dead or not record.instance or not sessions.is_held_as_wanted(project, record):
         return False
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some keys may have been typed, and may still be read
