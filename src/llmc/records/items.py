@@ -47,6 +47,7 @@ KINDS: dict[str, str] = {
     "person": "a worker cannot continue: unsent text, an open dialog, an attached terminal or a hold is in the way",
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
+    "refused": "git refuses the commits of a contained worker, so they cannot land",
     "uncontained": "an agent is not contained, because this machine cannot contain it",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",
     # of a task or a goal
@@ -75,7 +76,7 @@ KINDS: dict[str, str] = {
 }
 
 #: items about a worker, removed with it
-OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "uncontained", "worktree")
+OF_WORKERS = ("accept_failed", "trust", "person", "bug", "refused", "trouble", "uncontained", "worktree")
 
 
 class Item(NamedTuple):

@@ -77,6 +77,17 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
     trash.take_out(aside.parent, [aside.name], trash.folder_of(project.root, ref))
 
 
+def start_over(project: Project, record: WorkerRecord, base: str) -> None:
+    """Move a repository whose commits git refuses to the trash as it is, and begin a new one. No agent runs in it."""
+    root, worktree = project.root, Path(record.worktree_path)
+    ref = trash.pin_commit(root, record.name, "refused", base)
+    with project.repo_lock():
+        own = own_repos.path_of(root.path, record.name)
+        trash.take_out(own.parent, [own.name], trash.folder_of(root, ref))
+        _new_repository(project, record, base)
+        git.git(worktree, "reset", "--quiet", timeout_s=300)
+
+
 def _new_repository(project: Project, record: WorkerRecord, base: str, entry: Path | None = None) -> Path:
     root = project.root.path
     tip = git.resolve(root, f"refs/heads/{record.branch}") or base
@@ -86,7 +97,7 @@ def _new_repository(project: Project, record: WorkerRecord, base: str, entry: Pa
         trash.take_out(left.parent, [left.name], trash.folder_of(project.root, ref))
     found = [(key, git.config_get(root, key)) for key in ("user.name", "user.email")]
     identity = [(key, value) for key, value in found if value]
-    made = own_repos.make(root, record.name, tip, own_repos.settings(project.source, identity), entry)
+    made = own_repos.make(root, record.name, tip, own_repos.settings(root, identity), entry)
     if lfs.is_used(root, base):
         lfs.set_up(made)
     return made

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 from llmc.base import locks, urls
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, write_atomic
+from llmc.base.files import append_line, json_row, private_dir, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
@@ -156,13 +156,24 @@ class CloneGuard:
             if all(self._is_fine(path) for path in files):
                 continue
             stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
-            if refusal := own_repos.take(Path(self._root), name):
-                self._say(
-                    Undone(f"{self._root}/{root_layout.REPOS}/{name}", f"git refuses its commits ({refusal})")
-                )
+            self._tell_refusal(name, own_repos.take(Path(self._root), name))
             stamps += [(path, stamp(path)) for path in files[-2:]]
             for path, found in stamps:
                 self._remember(path, found)
+
+    def _tell_refusal(self, name: str, refusal: str) -> None:
+        if not locks.may_take(locks.Rank.STATE):
+            return
+        key, store = f"refused:{name}", Store(Root(Path(self._root)))
+        with suppress(LlmcError):  # an unwritable state must not weaken the guard
+            if not refusal and key not in store.read().attention:
+                return
+            with store.transaction() as tx:
+                tx.clear_item(key)
+                if refusal:
+                    text = f"git refuses the commits of its repository: {refusal}"
+                    about = {"kind": "refused", "severity": "blocked", "who": name}
+                    tx.raise_item(key, text=text, next=f"llmc reset {name}", **about)
 
     def _contained(self, top: str, place: str) -> None:
         """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
@@ -185,7 +196,7 @@ class CloneGuard:
         self._say(Undone(path, "pointed to another repository; llmc restored it"))
         if os.path.isdir(path) or os.path.islink(path):
             self._aside(path)
-        write_atomic(Path(path), wanted, mode=0o644)
+        write_atomic(private_dir(Path(path).parent) / os.path.basename(path), wanted, mode=0o644)
 
     def _led_to(self, top: str) -> str:
         """The git directory of a repository."""

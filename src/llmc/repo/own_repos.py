@@ -22,6 +22,8 @@ COMMON = b".\n"
 #: where the clone keeps the HEAD of a contained worker
 TAKEN = "refs/llmc/in/"
 
+#: the clone's view of the source, and its tags
+_FOLLOWED = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 #: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them
 _CHECKED = ("transfer.fsckObjects=true", "core.fsync=committed", "core.fsyncMethod=batch")
@@ -36,19 +38,23 @@ def branch_of(name: str) -> str:
 
 
 def names(root: str) -> list[str]:
-    """The workers with a repository of their own; one that no worktree uses has nothing new."""
+    """The workers with a repository of their own; that of a worktree which is linked to the clone has nothing new."""
     try:
         found = os.listdir(f"{root}/{root_layout.REPOS}")
     except OSError:
         return []
-    worktrees = Path(root, root_layout.WORKTREES)
-    return [name for name in found if git.own_repo(worktrees / name) == path_of(Path(root), name)]
+    return [name for name in found if not name.startswith(".") and _is_in_use(Path(root), name)]
+
+
+def _is_in_use(root: Path, name: str) -> bool:
+    worktree = root / root_layout.WORKTREES / name
+    return git.own_repo(worktree) == path_of(root, name) or not os.path.lexists(worktree / ".git")
 
 
 def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     """What an agent may write of its repository, and what it may only read."""
     fixed = ("config", "hooks", "info", "commondir", "objects/info/alternates")
-    return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git/objects")]
+    return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
 def watched(root: str, name: str) -> list[str]:
@@ -96,8 +102,7 @@ def give(root: Path, name: str, base: str) -> None:
     commit = git.resolve(root, base)
     if commit is None or git.resolve(own, base) == commit:
         return
-    specs = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-    git.git(own, "fetch", *_QUIET, str(root / ".git"), *specs, timeout_s=300)
+    git.git(own, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
 
 
 def make(root: Path, name: str, tip: str, settings: Iterable[tuple[str, str]], entry: Path | None) -> Path:
@@ -127,8 +132,7 @@ def make(root: Path, name: str, tip: str, settings: Iterable[tuple[str, str]], e
         shutil.copyfile(shallow, new / "shallow")
     for key, value in settings:
         git.git(new, "config", "--add", key, value)
-    specs = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-    git.git(new, "fetch", *_QUIET, str(root / ".git"), *specs, timeout_s=300)
+    git.git(new, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
     git.git(new, "update-ref", branch, tip)
     if entry is not None:
         _copy(entry, new)
@@ -136,10 +140,14 @@ def make(root: Path, name: str, tip: str, settings: Iterable[tuple[str, str]], e
     return own
 
 
-def settings(source: str, identity: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The settings of the clone, for one worktree. They are read-only, so git must not want to write any."""
+def settings(root: Path, identity: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The settings of the clone, for one worktree. They are read-only, so git must not want to write any.
+
+    `origin` is the clone: an agent does not see the source, and fetches what the clone has of it.
+    """
     shared = [(key, value) for key, value in CLONE_SETTINGS.items() if not key.startswith("extensions.")]
-    return [*shared, ("remote.origin.url", source), ("branch.autoSetupMerge", "false"), *identity]
+    origin = [("remote.origin.url", f"{root}/.git"), *(("remote.origin.fetch", spec) for spec in _FOLLOWED)]
+    return [*shared, *origin, ("branch.autoSetupMerge", "false"), *identity]
 
 
 def _copy(entry: Path, own: Path) -> None:

@@ -78,6 +78,15 @@ def is_contained(project: Project, record: WorkerRecord) -> bool:
     return probe.is_contained(wanted)
 
 
+def has_refused_commits(project: Project, record: WorkerRecord) -> bool:
+    """Whether a contained worker has commits that git does not let into the clone."""
+    if git.own_repo(Path(record.worktree_path)) is None:
+        return False
+    from llmc.repo import own_repos  # most workers are not contained
+
+    return own_repos.take(project.root.path, record.name) != ""
+
+
 def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
     """Before a launch: a contained agent needs a repository of its own, any other shares the clone."""
     worktree = Path(record.worktree_path)
@@ -179,6 +188,10 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
 def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
     worktree = Path(record.worktree_path)
     link(project, record)
+    if has_refused_commits(project, record):
+        from llmc.repo import apart  # most workers are not contained
+
+        apart.start_over(project, record, refresh_base(project))
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
     operations = git.operations_in_progress(worktree)

@@ -93,6 +93,8 @@ def _obstacle(worktree: Path, name: str) -> str:
     """What blocks a path: something at it, or a file where it needs a directory; "" for nothing."""
     place = str(worktree)
     parts = name.split("/")
+    if {"", ".", ".."} & {*parts}:  # a forged tree: git does not check it out
+        return ""
     for count, part in enumerate(parts, start=1):
         place = os.path.join(place, part)
         if not os.path.lexists(place):

@@ -80,7 +80,7 @@ def arguments(view: View) -> list[str]:
     """The arguments of bubblewrap. What is inside another place comes after it, and covers it there."""
     placed = [(path, ["--tmpfs", path]) for path in view.empty]
     placed += [(path, ["--symlink", target, path]) for path, target in view.links]
-    for mount in _widest(view.mounts):
+    for mount in _in_place(_widest(view.mounts)):
         kind = "--bind" if mount.writable else "--ro-bind"
         placed.append((mount.path, [kind, mount.source or mount.path, mount.path]))
     placed += [("/proc", ["--proc", "/proc"]), ("/dev", ["--dev", "/dev"])]
@@ -97,6 +97,24 @@ def _widest(mounts: Iterable[Mount]) -> list[Mount]:
         if mount.source or not around or around[-1].writable != mount.writable:
             kept.append(mount)
     return kept
+
+
+def _in_place(mounts: list[Mount]) -> list[Mount]:
+    """The same, with every directory between a writable place and a read-only one in it as a mount of its own.
+
+    A mount cannot be renamed or removed, but a directory around it can, and with it the mount.
+    """
+    between = []
+    for mount in mounts:
+        around = [one for one in mounts if mount.path.startswith(f"{one.path}/")]
+        if not around or not around[-1].writable:
+            continue
+        place = around[-1].path
+        for part in mount.path.removeprefix(place).split("/")[1:-1]:
+            place = f"{place}/{part}"
+            between.append(Mount(place, True))
+    known = {mount.path for mount in mounts}
+    return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
 
 
 #: by machine: the kernel's name of its system calls, and the number of ioctl

@@ -92,7 +92,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
     for name in ("HEAD", f"refs/heads/{record.branch}"):
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
         commits += git.rows(log.stdout)
-    commits += [head for path, head in git.worktrees(project.root.path) if path.startswith(f"{worktree}/")]
+    commits += [head for path, head in git.worktrees(worktree) if path.startswith(f"{worktree}/")]
     commits += _unfinished(worktree)
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
     wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]

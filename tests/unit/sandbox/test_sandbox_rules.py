@@ -46,6 +46,14 @@ def test_a_mount_that_changes_nothing_is_left_out() -> None:
     assert found == ["bind /a", "ro-bind /a/b", "bind /a/b/c/d", "dev /dev", "proc /proc", "ro-bind /usr"]
 
 
+def test_what_is_read_only_cannot_be_moved_away_with_its_directory() -> None:
+    """Break: no `_in_place`: an agent renames `objects/info`, and writes its own `alternates`."""
+    mounts = (Mount("/own", True), Mount("/own/config"), Mount("/own/objects/info/alternates"))
+    found = places(arguments(View(mounts, empty=())))
+    wanted = ["bind /own", "ro-bind /own/config", "bind /own/objects", "bind /own/objects/info"]
+    assert found == ["dev /dev", *wanted, "ro-bind /own/objects/info/alternates", "proc /proc"]
+
+
 def test_a_path_that_is_named_twice_is_as_writable_as_asked() -> None:
     assert places(arguments(View((Mount("/a", True), Mount("/a")), empty=())))[0] == "bind /a"
 
