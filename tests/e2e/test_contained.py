@@ -1,8 +1,12 @@
 """A contained agent works as any other: tasks, hooks, keys, ends. The network is still shared with the machine."""
 
 import os
+import pty
 import signal
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -179,6 +183,7 @@ def test_workers_move_to_a_repository_of_their_own_and_back(scripted: Fleet) -> 
         scripted.configure({"defaults.sandbox": setting})
         scripted.up()
         assert scripted.record("adam")["contained"] is (setting == "on")
+        assert scripted.record("adam")["status"] != "offline"
         assert own.is_dir() is (setting == "on")
         assert seen(scripted, worktree) == before
         scripted.llmc("down")
@@ -217,3 +222,89 @@ def test_a_conflict_is_resolved_inside(running: Fleet) -> None:
     assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     running.llmc("accept", "adam")
     assert (running.source / "a.txt").read_text() == "both\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("on", "contain.move:before"),
+        ("on", "contain.move:after"),
+        ("off", "contain.pin:before"),
+        ("off", "contain.pin:after"),
+        ("off", "contain.move:before"),
+        ("off", "contain.move:after"),
+    ],
+)
+def test_killed_while_it_moves(scripted: Fleet, setting: str, fault: str) -> None:
+    """The next `up` finishes it, and all work is there."""
+    first = "off" if setting == "on" else "on"
+    scripted.set_up("adam", config={"defaults.sandbox": first})
+    scripted.up()
+    scripted.llmc("start", "--prompt", f"@sh echo 1 > one; git add one; {COMMIT} 'One'; echo 2 > two")
+    wait_until(lambda: scripted.record("adam")["status"] not in ("idle", "working"))
+    scripted.llmc("down")
+    worktree = scripted.worktree("adam")
+    before = seen(scripted, worktree)
+    scripted.configure({"defaults.sandbox": setting})
+    scripted.llmc("up", "--detach", code=None, LLMC_FAULT=f"{fault}:kill")
+    wait_until(lambda: not scripted.has_daemon())
+    scripted.up()
+    assert scripted.record("adam")["contained"] is (setting == "on")
+    assert path_of(scripted.root, "adam").is_dir() is (setting == "on")
+    assert seen(scripted, worktree) == before
+
+
+def test_a_lost_state_is_rebuilt(scripted: Fleet) -> None:
+    """Break: start the holder without the marks of its launch: its agent would be nobody's."""
+    scripted.set_up("adam", config=CONTAINED)
+    scripted.up()
+    scripted.llmc("start", "--prompt", f"@sh echo 1 > one; git add one; {COMMIT} 'One'")
+    scripted.wait("adam", "needs_review")
+    before = scripted.record("adam")
+    scripted.kill_daemon()
+    (scripted.root / "state.json").unlink()
+    (scripted.root / "state.json.bak").unlink()
+    scripted.llmc("doctor", "--rebuild", "--yes")
+    after = scripted.record("adam")
+    for name in ("status", "instance", "config_dir", "transcript_path", "commit_sha"):
+        assert after[name] == before[name], name
+    scripted.llmc("accept", "adam")
+    assert scripted.log() == ["One", "First commit"]
+
+
+def test_a_person_attaches_and_types(scripted: Fleet) -> None:
+    scripted.set_up("adam", config=CONTAINED)
+    scripted.up()
+    with attached(scripted) as keys:
+        keys(b"@sh echo typed > typed.txt\r")
+        wait_until((scripted.worktree("adam") / "typed.txt").exists)
+        keys(b"\x02d")
+
+
+@contextmanager
+def attached(fleet: Fleet) -> Iterator[Callable[[bytes], object]]:
+    """A terminal with `llmc attach adam`; what is called with keys types them."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvpe(
+            sys.executable,
+            [sys.executable, "-m", "llmc", "--root", str(fleet.root), "attach", "adam"],
+            fleet.env,
+        )
+    reader = threading.Thread(target=drain, args=(master,))
+    reader.start()
+    try:
+        wait_until(lambda: fleet.status("adam")["attached"])
+        yield lambda data: os.write(master, data)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        reader.join(5)
+        os.close(master)
+
+
+def drain(master: int) -> None:
+    with suppress(OSError):  # the end of a terminal is an error
+        while os.read(master, 65536):
+            pass

@@ -260,6 +260,10 @@ class Agent(Protocol):
         """Prepare a home of its own for a contained agent, in which these directories are trusted."""
         ...
 
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        """Copy a conversation from another home to the one of this environment, so that it can be resumed there."""
+        ...
+
     def settings(self, hook_command: str) -> bytes:
         """The settings file that makes it report each event to llmc."""
         ...

@@ -45,6 +45,9 @@ _MISLEADING = (
     CALLER_DIR,
 )
 
+#: the variables that name a launch
+_MARKS = ("LLMC_ROOT", "LLMC_WORKER", "LLMC_INSTANCE")
+
 #: how long an agent may take to record that its turn was interrupted
 INTERRUPTED_S = 0.5
 #: how long tmux may take to notice that a program has ended
@@ -91,10 +94,17 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     private_dir(project.root.inbox / record.name)
     provision.settle_repository(project, record, contained=contained)
     request = _launch_request(project, record, agent)
+    known = agent.conversations(environment)
+    if request.resume and not Path(record.transcript_path).is_relative_to(known):
+        agent.carry(Path(record.transcript_path), environment)
     argv = agent.argv(request)
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload: dict[str, object] = {"argv": argv, "cwd": record.worktree_path, "env": environment}
+    marks: list[str] = []
     if home is not None:
+        # The holder keeps the environment it starts with, and llmc knows a pane by that of its process.
+        named = {**home.environment, **{name: environment[name] for name in _MARKS}}
+        marks = ["env", *(f"{name}={value}" for name, value in named.items())]
         payload["sandbox"] = containing.sandbox(project, record, home, request.settings, argv, environment)
     with fault_step("session.launch"):
         if record.status.is_live:
@@ -120,7 +130,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         pane_id = project.tmux.launch(
             record.session_id,
             record.worktree_path,
-            [sys.executable, "-I", "-S", launch.__file__, str(spec)],
+            [*marks, sys.executable, "-I", "-S", launch.__file__, str(spec)],
             _died_argv(project, record.name, instance),
             instance=instance,
             worker=record.name,

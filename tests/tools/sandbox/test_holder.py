@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = needs_bubblewrap
 
+#: an ordinary user, who owns nothing
+NOBODY = 65534
 #: says that it runs, then waits for a signal and says which came
 WAITS = """
 import os, signal, time
@@ -153,3 +156,25 @@ def test_it_cannot_type_into_the_terminal(place: Path) -> None:
     """Break: no `--seccomp` in launch.py: on its own terminal a program may type, and a shell outside reads it."""
     out, said = held(place, ["/usr/bin/python3", "-c", TYPE_INTO_TERMINAL]).communicate(timeout=20)
     assert out.splitlines() == ["TIOCSTI 1", "TIOCLINUX 1", "others work"], said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the other tests here run as an ordinary user already")
+def test_an_ordinary_user_is_contained_too() -> None:
+    """In a user namespace of its own: the same signals, exit codes and refusals."""
+    with tempfile.TemporaryDirectory(prefix="llmc-t-", dir="/tmp") as directory:
+        place = Path(directory) / "work"
+        place.mkdir()
+        with held(place, ["/usr/bin/python3", "-c", WAITS], user=NOBODY) as done:
+            assert done.stdout is not None
+            assert done.stdout.readline() == "runs\n"
+            done.send_signal(signal.SIGTERM)
+            assert done.stdout.readline() == "SIGTERM\n"
+            assert done.wait(20) == 7
+        with held(place, ["/bin/sh", "-c", "kill -9 $$"], user=NOBODY) as done:
+            assert done.wait(20) == -signal.SIGKILL
+        with held(place, ["/usr/bin/python3", "-c", TYPE_INTO_TERMINAL], user=NOBODY) as done:
+            assert done.communicate(timeout=20)[0].splitlines() == ["TIOCSTI 1", "TIOCLINUX 1", "others work"]
+        script = f"id -u; touch own && echo written; touch {directory}/beside; mount -o remount,rw,bind /usr && echo MOUNTED"
+        with held(place, ["/bin/sh", "-c", script], user=NOBODY) as done:
+            assert done.communicate(timeout=20)[0].split() == [str(NOBODY), "written"]
+        assert not (Path(directory) / "beside").exists()

@@ -78,6 +78,11 @@ class ClaudeCode:
 
         return make_home(place, self.config_dir(environment), environment, trusted)
 
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        from llmc.agents.claude.home import carry  # only after a change of containment
+
+        carry(conversation, self.conversations(environment))
+
     def settings(self, hook_command: str) -> bytes:
         return settings(hook_command)
 

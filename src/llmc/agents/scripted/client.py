@@ -61,6 +61,11 @@ class Scripted:
         names = {CONFIG_DIR: str(place), _OWN_DIR: str(place)}
         return Home(names, (Mount(str(private_dir(place)), True),))
 
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        from llmc.agents.claude.home import carry  # only after a change of containment
+
+        carry(conversation, self.conversations(environment))
+
     def settings(self, hook_command: str) -> bytes:
         return claude.settings(hook_command)
 
