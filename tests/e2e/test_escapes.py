@@ -158,6 +158,35 @@ def test_links_lead_nowhere(running: Fleet) -> None:
     assert "sample" not in said
 
 
+def test_links_in_its_repository_lead_nowhere(running: Fleet) -> None:
+    """git follows a link to write an index, a reflog or packed refs; llmc's git would write the file of a person.
+
+    Break: no `box` in repo/clone_guard.py, or llmc's own files in the repository (`llmc_file` in repo/git.py).
+    """
+    own, theirs = path_of(running.root, "adam"), running.home / "theirs"
+    theirs.write_text("of a person\n")
+    running.configure({"repo.copy": '[".env"]'})
+    (running.source / ".gitignore").write_text(".env\n")
+    running.commit(".gitignore", ".env\n", "Ignore")
+    (running.source / ".env").write_text("settings\n")
+    ours = ("llmc-said", "llmc-copied", "llmc-copying", "llmc-provisioned")
+    logs = ("logs/HEAD", "logs/refs/heads/llmc/adam")
+    links = [f"ln -sf {theirs} {own}/{name}" for name in (*logs, *ours)]
+    for planted in ("; ".join(links), f"ln -sf {running.home}/new {own}/index"):
+        running.llmc(
+            "start", "--worker", "adam", "--prompt", f"@sh echo x > f; git add f; {COMMIT} 'X'; {planted}"
+        )
+        wait_until(lambda: running.record("adam")["status"] not in ("idle", "working"), 40)
+        running.llmc("rebase", "adam", code=None)
+        running.llmc("reset", "adam", code=None)
+        for link in (path for path in own.rglob("*") if path.is_symlink()):
+            link.unlink()  # by a person, who was told that git cannot write it
+        running.llmc("reset", "adam")
+    assert theirs.read_text() == "of a person\n"
+    assert not (running.home / "new").exists()
+    running.configure({"repo.copy": "[]"})
+
+
 def test_other_processes_are_out_of_reach(running: Fleet) -> None:
     """The daemon, the other agent, the tmux server: no signal, no trace, no key."""
     server = tmux_server(str(running.root))

@@ -67,13 +67,15 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
             f"cannot link the worktree of {record.name} to the clone: git refuses its commits: {refused}",
             hint=f"Run `llmc reset {record.name}`, which moves them to the trash.",
         )
-    kept = [path.name for path in own.iterdir() if path.name == "index" or path.name.startswith("llmc-")]
+    kept = [*git.kept_apart(own).glob(f"{own_repos.OURS}*")]
     aside = own.with_name(f".{record.name}.aside")
     with project.repo_lock(), fault_step("contain.move"):
         os.rename(own, aside)
         worktrees.link_again(project, record, worktree, base)
-        for name in kept:
-            shutil.copy2(aside / name, git.git_dir(worktree) / name)
+        for path in kept:
+            shutil.copy2(path, git.git_dir(worktree) / path.name)
+        if (aside / "index").is_file() and not (aside / "index").is_symlink():  # git would follow it
+            shutil.copy2(aside / "index", git.git_dir(worktree) / "index")
     trash.take_out(aside.parent, [aside.name], trash.folder_of(project.root, ref))
 
 

@@ -95,6 +95,21 @@ class CloneGuard:
             if self._behind and locks.may_take(locks.Rank.STATE):
                 self._catch_up()
 
+    def box(self, repo: str) -> list[str]:
+        """git follows links, and an agent may make some in its worktree and in its repository: there git writes only these."""
+        for folder in (root_layout.WORKTREES, root_layout.REPOS):
+            inside, place, rest = repo.partition(f"{self._root}/{folder}/")
+            name = rest.partition("/")[0]
+            if (
+                place
+                and not inside
+                and git.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
+            ):
+                from llmc.repo import own_repos  # most workers are not contained
+
+                return own_repos.box(Path(self._root), name)
+        return []
+
     @contextmanager
     def _looking(self) -> Iterator[None]:
         with self._turn:

@@ -74,6 +74,10 @@ class Guard(Protocol):
 
     def look(self, repo: str) -> None: ...
 
+    def box(self, repo: str) -> list[str]:
+        """What git runs in where a contained agent writes; empty elsewhere."""
+        ...
+
 
 #: guards by root path, set when a root is opened
 guards: dict[str, Guard] = {}
@@ -97,6 +101,7 @@ def git(
         check=check,
         input=input,
         timeout_s=timeout_s,
+        within=guarded.box(str(repo)) if guarded else (),
         env=proc.clean_env(
             {
                 **access(guarded.source if guarded else "", settings),
@@ -356,6 +361,20 @@ def git_dir(worktree: Path) -> Path:
     except (OSError, UnicodeDecodeError):
         said = git(worktree, "rev-parse", "--absolute-git-dir").stdout
         return Path(said.removesuffix("\n"))
+    return place
+
+
+def llmc_file(worktree: Path, name: str) -> Path:
+    """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
+    if (own := own_repo(worktree)) is None:
+        return git_dir(worktree) / name
+    return kept_apart(own) / name
+
+
+def kept_apart(own: Path) -> Path:
+    """llmc's directory beside the repository of a contained worker."""
+    place = own.with_name(f".{own.name}.llmc")
+    place.mkdir(mode=0o700, exist_ok=True)
     return place
 
 

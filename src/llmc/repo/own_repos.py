@@ -14,9 +14,12 @@ from llmc.base.files import private_dir, write_atomic
 from llmc.config import root_layout
 from llmc.repo import git
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
+from llmc.sandbox import probe, rules
 
 #: what git keeps for one worktree beside these is moved with the worktree
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
+#: how the names of llmc's own files begin
+OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
 COMMON = b".\n"
 #: where the clone keeps the HEAD of a contained worker
@@ -55,6 +58,17 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     """What an agent may write of its repository, and what it may only read."""
     fixed = ("config", "hooks", "info", "commondir", "objects/info/alternates")
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
+
+
+def box(root: Path, name: str) -> list[str]:
+    """What llmc's git runs in: it reads everything, and writes only what the agent writes, and llmc's files of it."""
+    own = path_of(root, name)
+    places = [str(root / root_layout.WORKTREES / name), str(own), str(git.kept_apart(own))]
+    bubblewrap = probe.bubblewrap()
+    if bubblewrap is None:  # no agent is contained any more
+        return []
+    binds = [word for place in places if os.path.isdir(place) for word in ("--bind", place, place)]
+    return [bubblewrap, *rules.ALL_READ_ONLY, *binds, "--"]
 
 
 def watched(root: str, name: str) -> list[str]:
@@ -105,19 +119,19 @@ def give(root: Path, name: str, base: str) -> None:
     git.git(own, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
 
 
-def make(root: Path, name: str, tip: str, settings: Iterable[tuple[str, str]], entry: Path | None) -> Path:
+def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]], entry: Path | None) -> Path:
     """Create the repository with its branch at `tip`; complete, or not at all.
 
     `entry`: what git has of the same worktree in the clone (index, HEAD, a rebase in progress), copied.
     """
     import shutil  # saves 2 ms in most commands
 
-    own = path_of(root, name)
-    new = private_dir(own.parent) / f".{name}.new"
+    own = path_of(root, worker)
+    new = private_dir(own.parent) / f".{worker}.new"
     shutil.rmtree(new, ignore_errors=True)
     kind = ["--object-format=sha256"] if len(tip) == 64 else []
-    beside = new.with_name(f".{name}.tree")
-    branch = branch_of(name)
+    beside = new.with_name(f".{worker}.tree")
+    branch = branch_of(worker)
     git.git(
         own.parent,
         *["init", "--quiet", "--template=", f"--initial-branch={branch.removeprefix('refs/heads/')}", *kind],
@@ -128,14 +142,18 @@ def make(root: Path, name: str, tip: str, settings: Iterable[tuple[str, str]], e
         (new / folder).mkdir(mode=0o700, exist_ok=True)
     write_atomic(new / "objects/info/alternates", f"{root}/.git/objects\n".encode(), mode=0o644)
     write_atomic(new / "commondir", COMMON, mode=0o644)
-    if (shallow := root / ".git/shallow").exists():
-        shutil.copyfile(shallow, new / "shallow")
+    for name in ("shallow", "info/exclude"):
+        if (root / ".git" / name).exists():
+            shutil.copyfile(root / ".git" / name, new / name)
     for key, value in settings:
         git.git(new, "config", "--add", key, value)
     git.git(new, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
     git.git(new, "update-ref", branch, tip)
+    shutil.rmtree(git.kept_apart(own))  # of an earlier one
     if entry is not None:
         _copy(entry, new)
+        for path in new.glob(f"{OURS}*"):
+            os.rename(path, git.kept_apart(own) / path.name)
     os.rename(new, own)
     return own
 

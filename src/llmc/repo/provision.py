@@ -51,7 +51,7 @@ def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done |
 
 def set_up_mark(place: Place) -> Path:
     """Stored beside the worktree's index and removed with it; without it a failed setup would never run again."""
-    return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
+    return git.llmc_file(Path(place.worktree_path), "llmc-provisioned")
 
 
 def link(project: Project, record: WorkerRecord) -> None:
@@ -113,7 +113,7 @@ def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]
     """Report only new problems: a worktree is provisioned many times."""
     if not missing:
         return []
-    said = git.git_paths(worktree, "llmc-said")[0]
+    said = git.llmc_file(worktree, "llmc-said")
     before = said.read_text().split("\n") if said.exists() else []
     news = [text for text in missing if text not in before]
     if news:

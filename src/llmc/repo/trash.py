@@ -288,7 +288,7 @@ def _tree_of_files(
 
     `forced` are added even if ignored; without `rest`, the other paths stay as in `head`.
     """
-    index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
+    index = git.llmc_file(worktree, f"llmc-pin-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(index)}
     settings = [*_DURABLE, "-c", "core.safecrlf=false"]
     add = [*settings, "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
@@ -309,10 +309,10 @@ def _tree_of_index(worktree: Path) -> str | None:
     """The staged changes as a tree, without conflicted files, whose versions are in commits."""
     import shutil  # saves 2 ms in most commands
 
-    index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
+    index, copy = git.git_dir(worktree) / "index", git.llmc_file(worktree, f"llmc-staged-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(copy)}
     try:
-        shutil.copyfile(index, copy)
+        shutil.copyfile(index, copy, follow_symlinks=False)
         unmerged = git.rows(git.git(worktree, "ls-files", "--unmerged", "-z", env=env).stdout)
         if unmerged:
             names = git.nul_separated([row.partition("\t")[2] for row in unmerged])

@@ -65,7 +65,7 @@ def sandbox(view: rules.View, pid_file: str = "") -> dict[str, object]:
     program = rules.terminal_filter(platform.machine())
     if program is None:
         raise LlmcError(f"cannot contain the agent on {platform.machine()}")
-    argv = [_bubblewrap() or "bwrap", *rules.arguments(view)]
+    argv = [bubblewrap() or "bwrap", *rules.arguments(view)]
     return {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
 
 
@@ -81,7 +81,9 @@ def system_links() -> tuple[tuple[str, str], ...]:
     return tuple((path, os.readlink(path)) for path in rules.SYSTEM if os.path.islink(path))
 
 
-def _bubblewrap() -> str | None:
+@cache
+def bubblewrap() -> str | None:
+    """The path of the program; None if it is not installed."""
     import shutil  # takes 2 ms, and few commands need it
 
     return shutil.which("bwrap")
@@ -91,7 +93,7 @@ def _machine() -> Machine:
     return Machine(
         system="this system" if PORTABLE and sys.platform == "linux" else platform.system(),
         processor=platform.machine(),
-        has_bubblewrap=_bubblewrap() is not None,
+        has_bubblewrap=bubblewrap() is not None,
         in_container=any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv")),
         max_user_namespaces=_setting("user/max_user_namespaces"),
         unprivileged_userns_clone=_setting("kernel/unprivileged_userns_clone"),

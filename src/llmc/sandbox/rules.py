@@ -57,6 +57,15 @@ _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgr
 _LIMITS = ("--die-with-parent", "--cap-drop", "ALL")
 
 
+_DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+#: a program that sees everything and writes nothing, but what is added; not even in /dev, which may hold files
+ALL_READ_ONLY = (
+    *("--ro-bind", "/", "/"),
+    *(word for path in _DEVICES for word in ("--dev-bind", path, path)),
+    *_LIMITS,
+)
+
+
 class Mount(NamedTuple):
     """A file or directory that a contained program sees."""
 
