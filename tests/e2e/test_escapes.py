@@ -187,6 +187,22 @@ def test_links_in_its_repository_lead_nowhere(running: Fleet) -> None:
     running.configure({"repo.copy": "[]"})
 
 
+def test_a_pipe_in_its_repository_holds_up_nobody(running: Fleet) -> None:
+    """Break: no look at the kind of file in `take` (repo/own_repos.py): every command in this root waits for a writer."""
+    own = path_of(running.root, "adam")
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh mv {own}/HEAD head; mkfifo {own}/HEAD")
+    wait_until((running.worktree("adam") / "head").exists)
+    running.commit("other.txt", "x\n", "Other")
+    running.llmc(
+        "start", "--worker", "eve", "--prompt", f"@sh echo e > e; git add e; {COMMIT} 'Of eve'", timeout=40
+    )
+    running.wait("eve", "needs_review")
+    running.llmc("accept", "eve", timeout=40)
+    assert running.log()[0] == "Of eve"
+    assert "is not a plain file" in running.llmc("status").out
+    running.llmc("reset", "adam")
+
+
 def test_other_processes_are_out_of_reach(running: Fleet) -> None:
     """The daemon, the other agent, the tmux server: no signal, no trace, no key."""
     server = tmux_server(str(running.root))

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, json_row, private_dir, write_atomic
 from llmc.config import root_layout
@@ -194,11 +194,18 @@ class CloneGuard:
         """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
         from llmc.repo import own_repos  # most workers are not contained
 
+        name = os.path.basename(top)
+        if odd := own_repos.odd_file(Path(self._root), name):
+            raise ToolFailed(
+                *(["git", "-C", top], None, ""),
+                message=f"cannot read the repository of {name}: {odd} is not a plain file",
+                hint=f"Run `llmc reset {name}`, which moves it to the trash.",
+            )
         self._fixed(f"{place}/commondir", own_repos.COMMON)
         self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
         self._settings(f"{place}/config", Place.INNER)
         self._attributes(f"{place}/info/attributes")
-        own_repos.give(Path(self._root), os.path.basename(top), self.base)
+        own_repos.give(Path(self._root), name, self.base)
 
     def _fixed(self, path: str, wanted: bytes) -> None:
         """A file that llmc wrote and nobody changes."""

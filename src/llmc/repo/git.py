@@ -181,16 +181,22 @@ def _read(repo: Path, name: str) -> str | None:
     try:
         own, common = _git_directories(repo)
         if name == "HEAD":
-            at = (own / "HEAD").read_text().strip()
+            at = _plain(own / "HEAD")
             name = at.removeprefix("ref: ")
             if name == at:
                 return at if _COMMIT_ID.fullmatch(at) else None
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
-        found = (common / name).read_text().strip()
+        found = _plain(common / name)
     except (OSError, UnicodeDecodeError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
+
+
+def _plain(path: Path) -> str:
+    """The text of a small file; a pipe that an agent put there is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        return file.read(4096).strip()
 
 
 def _git_directories(repo: Path) -> tuple[Path, Path]:

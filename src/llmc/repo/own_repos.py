@@ -7,6 +7,7 @@ anything in the clone, and `give` before git runs in the worktree, so that both 
 """
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -76,8 +77,8 @@ def watched(root: str, name: str) -> list[str]:
     own = f"{root}/{root_layout.REPOS}/{name}"
     places = [f"{own}/HEAD", f"{own}/packed-refs", f"{own}/{branch_of(name)}"]
     try:
-        with open(places[0]) as file:
-            at = file.read().strip().removeprefix("ref: ")
+        with open(os.open(places[0], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+            at = file.read(4096).strip().removeprefix("ref: ")
     except (OSError, UnicodeDecodeError):
         at = ""
     elsewhere = at.startswith("refs/heads/") and ".." not in at
@@ -92,12 +93,20 @@ def watched(root: str, name: str) -> list[str]:
 def take(root: Path, name: str) -> str:
     """Fetch what a contained worker committed into the clone; returns git's refusal, "" for none."""
     own = path_of(root, name)
+    if odd := odd_file(root, name):
+        return f"{odd} is not a plain file"
     wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
     of = {TAKEN + name: "HEAD", branch_of(name): branch_of(name)}
     moves = [
         f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
     ]
     return fetch(root, own, *moves) if moves else ""
+
+
+def odd_file(root: Path, name: str) -> str:
+    """A pipe or the like where git reads a commit, "" for none: git would wait for it, and with it every command."""
+    found = [path for path in watched(str(root), name) if os.path.lexists(path)]
+    return next((path for path in found if not stat.S_ISREG(os.lstat(path).st_mode)), "")
 
 
 def fetch(root: Path, own: Path, *moves: str) -> str:
