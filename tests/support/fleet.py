@@ -49,7 +49,7 @@ CLIENTS_IN_SOAK = [
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
 
-#: `make soak` runs tests with contained agents too
+#: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail
 SANDBOX = os.environ.get("SANDBOX", "")
 
 
