@@ -1,36 +1,162 @@
-"""The command of a worker's pane: reads a launch spec, deletes it, and becomes the agent.
+"""The command of a worker's pane: reads a launch spec, deletes it, and becomes the agent, or holds it.
 
     python -I -S launch.py <spec>
 
 tmux cannot remove variables, shows them on its command line, and refuses long ones, so the environment comes in a
 private file.
 
-The agent adopts the orphans among its descendants, so llmc finds all its processes by their ancestors, even those that
-detach. Such orphans stay as zombies until the agent exits.
+Without a sandbox it becomes the agent. The agent adopts the orphans among its descendants, so llmc finds all its
+processes by their ancestors, even those that detach. Such orphans stay as zombies until the agent exits.
+
+With a sandbox it stays, as the holder of bubblewrap, which forwards no signals and reports no death by a signal.
 """
 
 import json
 import os
 import sys
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+#: how long bubblewrap may take to start the program
+START_S = 10.0
 
 
 def main() -> None:
     path = sys.argv[1]
-    if sys.platform == "linux" and not os.environ.get("LLMC_PORTABLE"):
-        import ctypes  # sessions/sessions.py imports this file for its path only
-
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it lasts across exec
     try:
         with open(path, "rb") as file:
             spec = json.loads(file.read())
         os.unlink(path)
         os.chdir(spec["cwd"])
-        os.execve(spec["argv"][0], spec["argv"], spec["env"])
+        if "sandbox" in spec:
+            hold(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"])
+        become(spec["argv"], spec["env"])
     except (OSError, ValueError, KeyError) as error:
         print(f"llmc: cannot start the agent: {error}", file=sys.stderr)
         sys.exit(127)
+
+
+def become(argv: list[str], env: dict[str, str]) -> None:
+    if sys.platform == "linux" and not os.environ.get("LLMC_PORTABLE"):
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)  # it lasts across exec
+    os.execve(argv[0], argv, env)
+
+
+def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: dict[str, str]) -> None:
+    """Run the agent inside bubblewrap, pass on signals, and end as the agent ends.
+
+    Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground.
+    """
+    import signal
+
+    told, tells = os.pipe()
+    rules, rules_in = os.pipe()
+    os.write(rules_in, bytes.fromhex(sandbox["filter"]))  # small: it fits into the pipe
+    os.close(rules_in)
+    # Ctrl-C at a terminal that is not in raw mode goes to the whole group and would end bubblewrap: it ignores these.
+    own_keys = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+    names = ",".join(number.name.removeprefix("SIG") for number in own_keys)
+    box = [*sandbox["argv"], "--seccomp", str(rules), "--info-fd", str(tells), "--chdir", cwd]
+    box += ["--", "/usr/bin/env", f"--default-signal={names}", *argv]
+    passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nothing outlives the pane's own process
+        for number in own_keys:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.set_inheritable(rules, True)
+        os.set_inheritable(tells, True)
+        try:
+            os.execve(box[0], box, env)
+        except OSError as error:
+            print(f"llmc: cannot run {box[0]}: {error}", file=sys.stderr)
+        os._exit(127)
+    os.close(tells)
+    os.close(rules)
+    agent = _agent(_read_all(told))
+    if agent and sandbox["pid_file"]:
+        _record(agent, sandbox["pid_file"])
+    while True:
+        got = signal.sigwaitinfo({*passed, signal.SIGCHLD})
+        # What the terminal sends, the agent has received itself; only a hang-up goes to the pane's own process alone.
+        by_terminal = got.si_code > 0 and got.si_signo in (signal.SIGINT, signal.SIGQUIT)
+        if got.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                _end_as(os.waitstatus_to_exitcode(status))
+        elif agent and not by_terminal:
+            _send(agent, got.si_signo)
+
+
+def _agent(info: bytes) -> int:
+    """The agent's pid out here: the only child of bubblewrap's process 1; 0 if it did not start."""
+    import time
+
+    first = json.loads(info)["child-pid"] if info else 0
+    until = time.monotonic() + START_S
+    while first and time.monotonic() < until:
+        try:
+            children = _read(f"/proc/{first}/task/{first}/children").split()
+        except OSError:
+            return 0
+        if children:
+            return int(children[0])
+        time.sleep(0.002)
+    return 0
+
+
+def _record(agent: int, path: str) -> None:
+    """Its pid out here, when it started, and its pid inside: by these its status file is found."""
+    try:
+        started = _read(f"/proc/{agent}/stat").rpartition(b")")[2].split()[19]
+        inside = [
+            line.split()[-1] for line in _read(f"/proc/{agent}/status").split(b"\n") if b"NSpid:" in line
+        ]
+    except OSError:
+        return
+    with open(f"{path}.new", "wb") as file:
+        file.write(b"%d %s %s\n" % (agent, started, inside[0]))
+    os.rename(f"{path}.new", path)
+
+
+def _send(agent: int, number: int) -> None:
+    try:
+        os.kill(agent, number)
+    except ProcessLookupError:
+        pass
+
+
+def _end_as(code: int) -> None:
+    """End as the agent did: by the same signal too, which bubblewrap reports as 128 and more."""
+    import signal
+
+    number = -code if code < 0 else code - 128
+    if 0 < number < 32:
+        _prctl(PR_SET_DUMPABLE, 0)  # no core file of ours
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    os._exit(code & 255)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # sessions/sessions.py imports this file for its path only
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _read_all(fd: int) -> bytes:
+    chunks = []
+    while chunk := os.read(fd, 4096):
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 if __name__ == "__main__":

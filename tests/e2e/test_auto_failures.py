@@ -407,7 +407,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     fleet = set_up(scripted)
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
-    (fleet.root / ".llmc/wake.sock").unlink()
+    (fleet.root / ".llmc/run/wake.sock").unlink()
     assert daemon.ends() == 1
     assert "cannot receive hooks: the socket" in daemon.said
     config = fleet.root / "config.toml"
@@ -592,7 +592,7 @@ def hook(fleet: Fleet, worker: str, **payload: str) -> None:
     env = {**fleet.env, "LLMC_INSTANCE": auto.state(fleet)["workers"][worker]["instance"]}
     argv = [sys.executable, "-I", "-S", hook_client.__file__, str(fleet.root / ".llmc/inbox" / worker)]
     body = json.dumps(payload).encode()
-    subprocess.run([*argv, str(fleet.root / ".llmc/wake.sock")], input=body, env=env, check=True)
+    subprocess.run([*argv, str(fleet.root / ".llmc/run/wake.sock")], input=body, env=env, check=True)
 
 
 @pytest.mark.req("0-043", "4-064")

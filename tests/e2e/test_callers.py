@@ -228,7 +228,7 @@ def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> 
     scripted.llmc("start", "--worker", "adam", "--prompt", f"@sh until [ -e {go} ]; do sleep 0.05; done")
     scripted.wait("adam", "working")
     baker = Agent(scripted, "baker")
-    inbox, socket = scripted.root / ".llmc/inbox/adam", scripted.root / ".llmc/wake.sock"
+    inbox, socket = scripted.root / ".llmc/inbox/adam", scripted.root / ".llmc/run/wake.sock"
     own = '{"hook_event_name":"PostCompact","of":"baker"}'
     forged = f"LLMC_WORKER=adam LLMC_INSTANCE={instance(scripted, 'adam')}"
     payload = """echo '{"hook_event_name":"Stop"}' |"""

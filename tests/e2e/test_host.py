@@ -107,7 +107,7 @@ def test_a_daemon_that_accepts_no_request_gets_a_signal(scripted: Fleet) -> None
     fleet.llmc("add", "bert")
     wait_until(lambda: "bert: " in (fleet.root / "logs/daemon.out").read_text())
     assert request.exists(), "the daemon was woken, and did not take it"
-    (fleet.root / ".llmc/wake.sock").unlink()
+    (fleet.root / ".llmc/run/wake.sock").unlink()
     fleet.llmc("down")
     assert not fleet.has_daemon()
     assert not request.exists()

@@ -49,6 +49,9 @@ CLIENTS_IN_SOAK = [
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
 
+#: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail
+SANDBOX = os.environ.get("SANDBOX", "")
+
 
 def in_soak(*values: object) -> list[Any]:
     """For `parametrize`: these cases of a matrix are in `make soak`; the others show as much in `make test`."""
@@ -80,6 +83,8 @@ class Fleet:
         self.home = self.dir / "home"
         self.config_dir = self.dir / "claude"
         self.env = self._environment(api)
+        #: set in every root of this fleet
+        self.settings = {"defaults.sandbox": SANDBOX} if SANDBOX else {}
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}
@@ -199,7 +204,7 @@ class Fleet:
 
     def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
         self.llmc("init", "--target", str(self.root))
-        self.configure(config or {})
+        self.configure({**self.settings, **(config or {})})
         if on_postgres.is_on():
             self._join()
         for worker in workers:
@@ -303,7 +308,7 @@ class Fleet:
     def client_status(self, worker: str) -> str:
         """What the agent says of itself in its status file."""
         pid = int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
-        return reader_of(self.agent).state(self.client_config, pid).status.value
+        return reader_of(self.agent).state(self._config_of(worker), pid).status.value
 
     def answer_dialog(self, worker: str, key: str) -> None:
         """What a person does with an open dialog."""
@@ -312,6 +317,11 @@ class Fleet:
             screen=lambda: self.screen(worker),
             status=lambda: self.client_status(worker),
         )
+
+    def _config_of(self, worker: str) -> Path:
+        """The client's configuration directory; a contained one has its own."""
+        own = self.root / ".llmc/home" / worker
+        return own if own.is_dir() else self.client_config
 
     @property
     def client_config(self) -> Path:
@@ -322,7 +332,7 @@ class Fleet:
 
     def wake(self, worker: str) -> None:
         """Wake the daemon, as the next hook or patrol would."""
-        wake(self.root / ".llmc/wake.sock", worker)
+        wake(self.root / ".llmc/run/wake.sock", worker)
 
     @contextmanager
     def frozen_daemon(self) -> Iterator[None]:
@@ -355,7 +365,8 @@ class Fleet:
         return [json.loads(line) for rows in new for line in rows]
 
     def _transcripts(self) -> list[tuple[Path, list[str]]]:
-        files = sorted(self.client_config.glob("projects/*/*.jsonl"))
+        places = [self.client_config, *self.root.glob(".llmc/home/*/")]
+        files = sorted(file for place in places for file in place.glob("projects/*/*.jsonl"))
         # The last line may be half written.
         return [(path, path.read_text().rpartition("\n")[0].splitlines()) for path in files]
 

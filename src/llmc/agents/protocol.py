@@ -17,6 +17,7 @@ from llmc.records.worker import Spent, Tokens
 
 if TYPE_CHECKING:
     from llmc.agents.screens import Screen
+    from llmc.sandbox.rules import Mount
 
 
 class ClientStatus(StrEnum):
@@ -163,6 +164,13 @@ class Launch(Struct, frozen=True):
     resume: ClaudeSessionId | None = None
 
 
+class Home(Struct, frozen=True):
+    """The home of a contained client: variables that name it, and what the client sees there."""
+
+    environment: Mapping[str, str]
+    mounts: "tuple[Mount, ...]"
+
+
 class Answer(Struct, frozen=True):
     """One answer of a client; `error` is the client's message, `status` the HTTP status if known."""
 
@@ -246,6 +254,14 @@ class Agent(Protocol):
 
     def conversations(self, environment: Mapping[str, str]) -> Path:
         """The directory of its transcripts."""
+        ...
+
+    def home(self, environment: Mapping[str, str], place: Path, trusted: Sequence[Path]) -> Home:
+        """Prepare a home of its own for a contained agent, in which these directories are trusted."""
+        ...
+
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        """Copy a conversation from another home to the one of this environment, so that it can be resumed there."""
         ...
 
     def settings(self, hook_command: str) -> bytes:

@@ -101,6 +101,7 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
         return _start_the_missing(project)
     _tell_of_others(project, tell)
     _check_room(project, tell)
+    _tell_of_containment(project, tell)
     (_tell_of_auto if auto else _tell_of_no_auto)(project, tell)
     if auto and wanted.canary is not False:
         _try_client(project, tell, asked=wanted.canary is True)
@@ -110,6 +111,17 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
         daemon = Daemon(project, Options(patrol=wanted.patrol, auto=wanted.auto))
         return Up([], ended=Host([daemon]).run())
     return _start_detached(project, wanted, changing)
+
+
+def _tell_of_containment(project: Project, tell: Tell) -> None:
+    """Say that agents run uncontained because this machine cannot contain them; with "on" they do not start at all."""
+    config = project.config
+    if "auto" not in (config.defaults.sandbox, *map(config.sandbox_of, config.workers)):
+        return
+    from llmc.sandbox import probe  # most agents are not contained
+
+    if problem := probe.problem():
+        tell(f"warning: agents are not contained: {problem.text}. To fix it, {problem.fix}", "yellow")
 
 
 def _start_detached(project: Project, wanted: Wanted, changing: bool) -> Up:

@@ -220,7 +220,9 @@ def _take_back_outside(project: Project) -> list[str]:
         git.git(source, "config", "--unset-all", "llmc.root")
         done.append(f"llmc.root in the git config of {source}")
     with contextlib.suppress(LlmcError, OSError):
-        project.root.wake_socket().unlink(missing_ok=True)
+        socket = project.root.wake_socket()
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
     if trust.forget(str(root)):
         done.append(f"the root's entry in {trust.registry()}")
     return done

@@ -43,6 +43,7 @@ STEPS = (
     "unshare.copy",
     *("fence.move", "handed.push", "probe.made"),
     *("remote.enter", "remote.push", "remote.follow"),
+    *("contain.pin", "contain.move"),
     "session.launch",
     "usage.record",
     "logs.rotate",

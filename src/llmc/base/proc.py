@@ -88,11 +88,15 @@ def run(
     input: bytes | None = None,
     timeout_s: float = 30,
     check: bool = True,
+    within: Sequence[str] = (),
 ) -> Done:
-    """Run a program and wait for it; on a timeout its whole process group is killed."""
+    """Run a program and wait for it; on a timeout its whole process group is killed.
+
+    `within`: a program that runs it, such as bubblewrap, which no message names.
+    """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
-    process, interrupt = _start(args, cwd, clean_env() if env is None else env, stdin)
+    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()

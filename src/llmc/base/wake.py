@@ -29,6 +29,7 @@ def wake(path: Path, worker: str = "") -> None:
 
 def listen(path: Path) -> socket.socket:
     """The daemon's end; replaces a socket file left by a dead daemon."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     # Before the name exists: an earlier wake-up would have no credentials and be dropped.

@@ -203,6 +203,10 @@ class SelfReview(Table, frozen=True, kw_only=True):
 AgentName = Literal["claude", "scripted"]
 
 
+#: whether an agent is contained: where this machine can, always, never
+Sandbox = Literal["auto", "on", "off"]
+
+
 class Defaults(Table, frozen=True, kw_only=True):
     """Defaults for all workers."""
 
@@ -233,6 +237,12 @@ class Defaults(Table, frozen=True, kw_only=True):
     ready_timeout_s: Annotated[float, duration("Maximum time to wait for an agent to become ready", gt=0)] = (
         20.0
     )
+    sandbox: Annotated[
+        Sandbox,
+        option(
+            "Contain agents in their worktrees: always (on), never (off), or where the machine can (auto)"
+        ),
+    ] = "off"
     self_review: SelfReview = SelfReview()
 
 
@@ -257,6 +267,14 @@ class Worker(Table, frozen=True, kw_only=True):
     excluded_from_pool: Annotated[
         bool, option("Exclude this worker from automatic selection by `llmc start`")
     ] = False
+    sandbox: Annotated[
+        Sandbox | None,
+        option(
+            "Contain this worker's agent; if unset, defaults.sandbox",
+            example="on",
+            inherits="defaults.sandbox",
+        ),
+    ] = None
 
 
 class Trash(Table, frozen=True, kw_only=True):
@@ -538,3 +556,8 @@ class Config(Table, frozen=True, kw_only=True):
         """The Claude model of a worker, or the default."""
         configured = self.workers.get(worker)
         return (configured and configured.model) or self.defaults.model
+
+    def sandbox_of(self, worker: str) -> Sandbox:
+        """Whether a worker's agent is contained, or the default."""
+        configured = self.workers.get(worker)
+        return (configured and configured.sandbox) or self.defaults.sandbox

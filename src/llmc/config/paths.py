@@ -63,6 +63,8 @@ class Root(Struct, frozen=True):
     trash = _Place(root_layout.TRASH)
     trash_ages = _Place(root_layout.TRASH_AGES)
     bin = _Place(root_layout.BIN)
+    #: the homes of contained clients
+    homes = _Place(root_layout.HOMES)
     #: checkouts for validation (landing/slots.py)
     slots = _Place(root_layout.SLOTS)
 
@@ -89,13 +91,15 @@ class Root(Struct, frozen=True):
         return self.locks / f"{name}.lock"
 
     def wake_socket(self) -> Path:
-        """The daemon's wake-up socket: in the root, or in a short directory if that path is too long."""
+        """The daemon's wake-up socket, alone in its directory: in the root, or in a short one if that path is too long."""
         return self._socket(self.path / root_layout.WAKE_SOCKET)
 
     def _socket(self, path: Path, mark: str = "") -> Path:
         if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
             return path
-        return short_runtime_dir() / f"{self.tmux_server[-8:]}{mark}.sock"
+        directory = short_runtime_dir() / f"{self.tmux_server[-8:]}{mark}"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        return directory / path.name
 
 
 class OverseerRoot(Root, frozen=True):

@@ -47,6 +47,8 @@ KINDS: dict[str, str] = {
     "person": "a worker cannot continue: unsent text, an open dialog, an attached terminal or a hold is in the way",
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
+    "refused": "git refuses the commits of a contained worker, so they cannot land",
+    "uncontained": "an agent is not contained, because this machine cannot contain it",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",
     # of a task or a goal
     "quarantined": "a task failed three times, or cannot be done as written; run it again with `llmc tasks requeue`",
@@ -79,7 +81,7 @@ OF_FLEET = (
     *("quarantined", "parked_task", "proposed", "task_question", "stuck", "goal_question", "goal_stalled"),
 )
 #: items about a worker, removed with it
-OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
+OF_WORKERS = ("accept_failed", "trust", "person", "bug", "refused", "trouble", "uncontained", "worktree")
 
 
 class Item(NamedTuple):

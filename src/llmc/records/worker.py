@@ -403,6 +403,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     model: str = ""
     config_dir: str = ""
+    #: the running agent is contained
+    contained: bool = False
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
     #: applied events whose inbox files may still exist

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, write_atomic
+from llmc.base.files import append_line, json_row, private_dir, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
@@ -48,12 +48,12 @@ _FIRST = "core.repositoryformatversion"
 ACTIVE_S = 60.0
 
 
-def stand(root: Root, source: str) -> None:
-    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown."""
+def stand(root: Root, source: str, base: str) -> None:
+    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown. `base`: work starts there."""
     path = str(root.path)
     known = git.guards.get(path)
-    if known is None or known.source != source:
-        git.guards[path] = CloneGuard(path, source)
+    if known is None or (known.source, known.base) != (source, base):
+        git.guards[path] = CloneGuard(path, source, base)
 
 
 class Undone(Struct, frozen=True):
@@ -67,8 +67,9 @@ class Undone(Struct, frozen=True):
 class CloneGuard:
     """The guard of one root; remembers which version of each file was fine."""
 
-    def __init__(self, root: str, source: str) -> None:
+    def __init__(self, root: str, source: str, base: str) -> None:
         self.source = "" if source == root else source
+        self.base = base
         self._root = root
         self._git = f"{root}/.git"
         self._fine: dict[str, Stamp | None] = {}
@@ -89,8 +90,25 @@ class CloneGuard:
             top = self._top(repo)
             if top != self._root:
                 self._repository(top)
+            else:
+                self._take_in()
             if self._behind and locks.may_take(locks.Rank.STATE):
                 self._catch_up()
+
+    def box(self, repo: str) -> list[str]:
+        """git follows links, and an agent may make some in its worktree and in its repository: there git writes only these."""
+        for folder in (root_layout.WORKTREES, root_layout.REPOS):
+            inside, place, rest = repo.partition(f"{self._root}/{folder}/")
+            name = rest.partition("/")[0]
+            if (
+                place
+                and not inside
+                and git.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
+            ):
+                from llmc.repo import own_repos  # most workers are not contained
+
+                return own_repos.box(Path(self._root), name)
+        return []
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -126,6 +144,8 @@ class CloneGuard:
         is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
         if place == pointer:  # a separate repository
             self._inner(top, place)
+        elif place == f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}":
+            self._contained(top, place)
         elif is_entry or os.path.dirname(top) == f"{self._root}/.worktrees":
             if not is_entry or not self._linked(top, place):
                 self._lead_back(top)
@@ -139,6 +159,66 @@ class CloneGuard:
         for path in self._gitlinks(top, place):
             if os.path.lexists(f"{top}/{path}/.git"):
                 self._repository(f"{top}/{path}")
+
+    def _take_in(self) -> None:
+        """Fetch what contained workers committed. What git refuses stays out: nothing of it can land."""
+        if not os.path.isdir(f"{self._root}/{root_layout.REPOS}"):
+            return
+        from llmc.repo import own_repos  # most workers are not contained
+
+        for name in own_repos.names(self._root):
+            files = own_repos.watched(self._root, name)
+            if all(self._is_fine(path) for path in files):
+                continue
+            stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
+            self._tell_refusal(name, own_repos.take(Path(self._root), name))
+            stamps += [(path, stamp(path)) for path in files[-2:]]
+            for path, found in stamps:
+                self._remember(path, found)
+
+    def _tell_refusal(self, name: str, refusal: str) -> None:
+        if not locks.may_take(locks.Rank.STATE):
+            return
+        key, store = f"refused:{name}", Store(Root(Path(self._root)))
+        with suppress(LlmcError):  # an unwritable state must not weaken the guard
+            if not refusal and key not in store.read().attention:
+                return
+            with store.transaction() as tx:
+                tx.clear_item(key)
+                if refusal:
+                    text = f"git refuses the commits of its repository: {refusal}"
+                    about = {"kind": "refused", "severity": "blocked", "who": name}
+                    tx.raise_item(key, text=text, next=f"llmc reset {name}", **about)
+
+    def _contained(self, top: str, place: str) -> None:
+        """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
+        from llmc.repo import own_repos  # most workers are not contained
+
+        name = os.path.basename(top)
+        if odd := own_repos.odd_file(Path(self._root), name):
+            raise ToolFailed(
+                *(["git", "-C", top], None, ""),
+                message=f"cannot read the repository of {name}: {odd} is not a plain file",
+                hint=f"Run `llmc reset {name}`, which moves it to the trash.",
+            )
+        self._fixed(f"{place}/commondir", own_repos.COMMON)
+        self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
+        self._settings(f"{place}/config", Place.INNER)
+        self._attributes(f"{place}/info/attributes")
+        own_repos.give(Path(self._root), name, self.base)
+
+    def _fixed(self, path: str, wanted: bytes) -> None:
+        """A file that llmc wrote and nobody changes."""
+        if self._is_fine(path):
+            return
+        before = stamp(path)
+        if git_config.read_plainly(Path(path)) == wanted:
+            self._remember(path, before)
+            return
+        self._say(Undone(path, "pointed to another repository; llmc restored it"))
+        if os.path.isdir(path) or os.path.islink(path):
+            self._aside(path)
+        write_atomic(private_dir(Path(path).parent) / os.path.basename(path), wanted, mode=0o644)
 
     def _led_to(self, top: str) -> str:
         """The git directory of a repository."""
@@ -164,6 +244,11 @@ class CloneGuard:
 
     def _lead_back(self, top: str) -> None:
         """Make a worktree point to its own entry in the clone again, and the entry to the clone."""
+        own = f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}"
+        if os.path.isdir(own) and not os.path.islink(own):
+            self._say(Undone(f"{top}/.git", "pointed to another repository; llmc restored it"))
+            write_atomic(Path(top, ".git"), f"gitdir: {own}\n".encode(), mode=0o644)
+            return
         entry = f"{self._git}/worktrees/{os.path.basename(top)}"
         for name in os.listdir(f"{self._git}/worktrees") if os.path.isdir(f"{self._git}/worktrees") else ():
             back = _first_line(f"{self._git}/worktrees/{name}/gitdir")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmc.base.files import explain, json_record, write_atomic
+from llmc.config import root_layout
 from llmc.repo import git, trash
 from llmc.repo.project import Place, Project
 
@@ -19,15 +20,20 @@ def exclude(project: Project, names: Sequence[str]) -> None:
     """Ignore these files in every worktree of the root (git has one exclude list for all)."""
     if not names:
         return
-    path = project.root.path / ".git/info/exclude"
+    places = [project.root.path / ".git", *(project.root.path / root_layout.REPOS).glob("[!.]*")]
     with project.repo_lock():
-        path.parent.mkdir(exist_ok=True)
-        have = path.read_bytes() if path.exists() else b""
-        lines = [literal_pattern(name).encode("utf-8", "surrogateescape") for name in names]
-        missing = [line for line in lines if line not in have.splitlines()]
-        if missing:
-            start = have if not have or have.endswith(b"\n") else have + b"\n"
-            write_atomic(path, start + b"\n".join(missing) + b"\n")
+        for place in places:
+            _add_lines(place / "info/exclude", names)
+
+
+def _add_lines(path: Path, names: Sequence[str]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    have = path.read_bytes() if path.exists() else b""
+    lines = [literal_pattern(name).encode("utf-8", "surrogateescape") for name in names]
+    missing = [line for line in lines if line not in have.splitlines()]
+    if missing:
+        start = have if not have or have.endswith(b"\n") else have + b"\n"
+        write_atomic(path, start + b"\n".join(missing) + b"\n")
 
 
 def literal_pattern(name: str) -> str:
@@ -48,7 +54,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
     names = _wanted(project, source)
     if not names:
         return []
-    manifest = git.git_paths(worktree, "llmc-copied")[0]
+    manifest = git.llmc_file(worktree, "llmc-copied")
     before = _read(manifest)
     tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
     problems, stale = [], []

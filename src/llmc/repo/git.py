@@ -12,6 +12,7 @@ from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
+from llmc.config import root_layout
 
 
 class Divergence(Struct, frozen=True):
@@ -67,10 +68,15 @@ _ASK_US = (
 class Guard(Protocol):
     """Checks a root's clone before git reads its settings (repo/clone_guard.py)."""
 
-    #: where accepted work lands, as in config.toml
+    #: where accepted work lands, as in config.toml; and the ref that work starts from
     source: str
+    base: str
 
     def look(self, repo: str) -> None: ...
+
+    def box(self, repo: str) -> list[str]:
+        """What git runs in where a contained agent writes; empty elsewhere."""
+        ...
 
 
 #: guards by root path, set when a root is opened
@@ -95,6 +101,7 @@ def git(
         check=check,
         input=input,
         timeout_s=timeout_s,
+        within=guarded.box(str(repo)) if guarded else (),
         env=proc.clean_env(
             {
                 **access(guarded.source if guarded else "", settings),
@@ -157,6 +164,8 @@ def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
 
 def resolve(repo: Path, ref: str) -> str | None:
     """The commit of a ref; None if it does not exist."""
+    if ref.startswith("refs/heads/"):
+        look_first(repo)  # a contained worker's branch may not be in the clone yet
     if known := _read(repo, ref):
         return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
@@ -172,16 +181,22 @@ def _read(repo: Path, name: str) -> str | None:
     try:
         own, common = _git_directories(repo)
         if name == "HEAD":
-            at = (own / "HEAD").read_text().strip()
+            at = _plain(own / "HEAD")
             name = at.removeprefix("ref: ")
             if name == at:
                 return at if _COMMIT_ID.fullmatch(at) else None
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
-        found = (common / name).read_text().strip()
+        found = _plain(common / name)
     except (OSError, UnicodeDecodeError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
+
+
+def _plain(path: Path) -> str:
+    """The text of a small file; a pipe that an agent put there is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        return file.read(4096).strip()
 
 
 def _git_directories(repo: Path) -> tuple[Path, Path]:
@@ -355,6 +370,20 @@ def git_dir(worktree: Path) -> Path:
     return place
 
 
+def llmc_file(worktree: Path, name: str) -> Path:
+    """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
+    if (own := own_repo(worktree)) is None:
+        return git_dir(worktree) / name
+    return kept_apart(own) / name
+
+
+def kept_apart(own: Path) -> Path:
+    """llmc's directory beside the repository of a contained worker."""
+    place = own.with_name(f".{own.name}.llmc")
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
 def git_paths(worktree: Path, *names: str) -> list[Path]:
     """Files in the git directory of this worktree."""
     place = git_dir(worktree)
@@ -362,10 +391,12 @@ def git_paths(worktree: Path, *names: str) -> list[Path]:
 
 
 def is_worktree_of(worktree: Path, repo: Path) -> bool:
-    """Whether a directory is a linked worktree of this repository, on both sides; from git's files alone.
+    """Whether a directory is a worktree of this repository, on both sides; from git's files alone.
 
     git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
     """
+    if (apart := own_repo(worktree)) is not None:
+        return apart == repo / root_layout.REPOS / worktree.name
     try:
         own = worktree / _target(worktree / ".git")
         os.stat(own / "HEAD")
@@ -374,6 +405,16 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
         return os.path.samefile(common, repo / ".git") and os.path.samefile(back.parent, worktree)
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def own_repo(worktree: Path) -> Path | None:
+    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree."""
+    try:
+        place = Path(_target(worktree / ".git"))
+        is_own = place.parts[-3:-1] == tuple(root_layout.REPOS.split("/")) and (place / "HEAD").exists()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return place if is_own else None
 
 
 def _target(pointer: Path) -> str:

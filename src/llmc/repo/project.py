@@ -58,7 +58,7 @@ class Project(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # From here on every git call in this root passes its guard.
-        clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source))
+        clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source), self.base)
 
     @property
     def base(self) -> str:

@@ -10,6 +10,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
 from llmc.base.text import some_files
+from llmc.config import root_layout
 from llmc.records.worker import WorkerRecord
 from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
@@ -50,13 +51,52 @@ def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done |
 
 def set_up_mark(place: Place) -> Path:
     """Stored beside the worktree's index and removed with it; without it a failed setup would never run again."""
-    return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
+    return git.llmc_file(Path(place.worktree_path), "llmc-provisioned")
 
 
 def link(project: Project, record: WorkerRecord) -> None:
     """Make the worktree usable for git, without changing its files."""
-    if not git.is_worktree_of(Path(record.worktree_path), project.root.path):
-        worktrees.ensure(project, record, refresh_base(project))
+    worktree, own = Path(record.worktree_path), project.root.path / root_layout.REPOS / record.name
+    if git.is_worktree_of(worktree, project.root.path):
+        return
+    base = refresh_base(project)
+    if own.is_dir() or is_contained(project, record):
+        from llmc.repo import apart  # most workers are not contained
+
+        apart.ensure(project, record, base)
+    else:
+        worktrees.ensure(project, record, base)
+
+
+def is_contained(project: Project, record: WorkerRecord) -> bool:
+    """Whether the worker's agent is to be contained; the supervisor's and the canary's are not."""
+    wanted = project.config.sandbox_of(record.name) if record.has_branch else "off"
+    if wanted == "off":
+        return False
+    from llmc.sandbox import probe  # most agents are not contained
+
+    return probe.is_contained(wanted)
+
+
+def has_refused_commits(project: Project, record: WorkerRecord) -> bool:
+    """Whether a contained worker has commits that git does not let into the clone."""
+    if git.own_repo(Path(record.worktree_path)) is None:
+        return False
+    from llmc.repo import own_repos  # most workers are not contained
+
+    return own_repos.take(project.root.path, record.name) != ""
+
+
+def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
+    """Before a launch: a contained agent needs a repository of its own, any other shares the clone."""
+    worktree = Path(record.worktree_path)
+    is_apart = git.own_repo(worktree) is not None
+    if is_apart == contained or not git.is_worktree_of(worktree, project.root.path):
+        return
+    from llmc.repo import apart  # most workers are not contained
+
+    move = apart.move_apart if contained else apart.move_back
+    move(project, record, refresh_base(project))
 
 
 def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
@@ -73,7 +113,7 @@ def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]
     """Report only new problems: a worktree is provisioned many times."""
     if not missing:
         return []
-    said = git.git_paths(worktree, "llmc-said")[0]
+    said = git.llmc_file(worktree, "llmc-said")
     before = said.read_text().split("\n") if said.exists() else []
     news = [text for text in missing if text not in before]
     if news:
@@ -148,6 +188,10 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
 def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
     worktree = Path(record.worktree_path)
     link(project, record)
+    if has_refused_commits(project, record):
+        from llmc.repo import apart  # most workers are not contained
+
+        apart.start_over(project, record, refresh_base(project))
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
     operations = git.operations_in_progress(worktree)

@@ -62,7 +62,7 @@ def pin(
     commit = head
     if commit is None or others or ignored or not state.clean:
         commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
-    _keep(worktree, ref, commit, worker)
+    _keep(root, worktree, ref, commit, worker)
     take_out(worktree, dict.fromkeys([*(unfit if move_out else ()), *too_much]), folder_of(root, ref))
     return ref
 
@@ -93,6 +93,8 @@ def _obstacle(worktree: Path, name: str) -> str:
     """What blocks a path: something at it, or a file where it needs a directory; "" for nothing."""
     place = str(worktree)
     parts = name.split("/")
+    if {"", ".", ".."} & {*parts}:  # a forged tree: git does not check it out
+        return ""
     for count, part in enumerate(parts, start=1):
         place = os.path.join(place, part)
         if not os.path.lexists(place):
@@ -136,7 +138,7 @@ def _pin_files(
     assert commit is not None
     if tree != known:
         commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
-    _keep(worktree, ref, commit, worker)
+    _keep(root, worktree, ref, commit, worker)
     take_out(worktree, unfit, folder_of(root, ref))
     return ref
 
@@ -181,7 +183,7 @@ def _remove_empty(worktree: Path, name: str) -> None:
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
     """Save a commit that no worktree has checked out; returns its ref."""
     ref = _new_ref(root, worker, why)
-    _keep(root.path, ref, commit, worker)
+    _keep(root, root.path, ref, commit, worker)
     return ref
 
 
@@ -201,14 +203,21 @@ def _new_ref(root: Root, worker: str, why: str) -> str:
     return ref
 
 
-def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
-    """Create the ref, and verify that it and all its objects exist."""
+def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
+    """Create the ref, and verify that it and all its objects exist; those of a contained worker in the clone."""
     git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
+    refused = ""
+    if (own := git.own_repo(repo)) is not None:
+        from llmc.repo import own_repos  # most workers are not contained
+
+        refused = own_repos.fetch(root.path, own, f"+{ref}:{ref}")
+        repo = root.path
     # Objects that the remotes have existed before and are not checked again.
     walk = ["rev-list", "--objects", "--quiet", commit, "--not", "--remotes"]
     whole = git.git(repo, *walk, check=False, timeout_s=300)
-    if not whole.ok or git.resolve(repo, ref) != commit:
-        said = f": {whole.stderr.strip()}" if whole.stderr.strip() else ""
+    if refused or not whole.ok or git.resolve(repo, ref) != commit:
+        problem = refused or whole.stderr.strip()
+        said = f": {problem}" if problem else ""
         raise LlmcError(
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",
@@ -279,7 +288,7 @@ def _tree_of_files(
 
     `forced` are added even if ignored; without `rest`, the other paths stay as in `head`.
     """
-    index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
+    index = git.llmc_file(worktree, f"llmc-pin-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(index)}
     settings = [*_DURABLE, "-c", "core.safecrlf=false"]
     add = [*settings, "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
@@ -300,10 +309,10 @@ def _tree_of_index(worktree: Path) -> str | None:
     """The staged changes as a tree, without conflicted files, whose versions are in commits."""
     import shutil  # saves 2 ms in most commands
 
-    index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
+    index, copy = git.git_dir(worktree) / "index", git.llmc_file(worktree, f"llmc-staged-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(copy)}
     try:
-        shutil.copyfile(index, copy)
+        shutil.copyfile(index, copy, follow_symlinks=False)
         unmerged = git.rows(git.git(worktree, "ls-files", "--unmerged", "-z", env=env).stdout)
         if unmerged:
             names = git.nul_separated([row.partition("\t")[2] for row in unmerged])

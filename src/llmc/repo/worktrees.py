@@ -31,10 +31,15 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     if git.is_worktree_of(worktree, root):
         return
     with project.repo_lock():
-        if not os.path.lexists(worktree) or (worktree.is_dir() and not os.listdir(worktree)):
+        if is_empty(worktree):
             _add(project, record, worktree, base)
         else:
-            _link(project, record, worktree, base)
+            link_again(project, record, worktree, base)
+
+
+def is_empty(worktree: Path) -> bool:
+    """Whether there is nothing at this path, or an empty directory."""
+    return not os.path.lexists(worktree) or (worktree.is_dir() and not os.listdir(worktree))
 
 
 def prune(project: Project) -> None:
@@ -77,8 +82,8 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     """Remove stale git locks, with which every later command would fail. Refuses while a git command is running."""
     worktree = Path(record.worktree_path)
     own = git.git_dir(worktree)
-    places = [own / "index.lock", own / "HEAD.lock"]
-    places.append(project.root.path / ".git/refs/heads" / f"{record.branch}.lock")
+    refs = own if git.own_repo(worktree) else project.root.path / ".git"
+    places = [own / "index.lock", own / "HEAD.lock", refs / "refs/heads" / f"{record.branch}.lock"]
     dropped = [str(lock) for lock in places if os.path.lexists(lock) and _drop(record.name, worktree, lock)]
     if dropped:
         with project.store.transaction() as tx:
@@ -122,7 +127,7 @@ def _where(root: Path, record: WorkerRecord, place: Path, base: str) -> list[str
     return [str(place), record.branch] if exists else ["-b", record.branch, str(place), base]
 
 
-def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
+def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
     """Make a directory with files the worktree again. Its own `.git`, perhaps a repository, is saved."""
     root = project.root.path
     if not worktree.is_dir():

@@ -25,8 +25,10 @@ from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, answered
+from llmc.records.store import Transaction
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Cause, Delivery, Outcome, Status, WorkerRecord
+from llmc.repo import provision
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake, leftovers
 from llmc.sessions.rules import decide
@@ -42,6 +44,9 @@ _MISLEADING = (
     "LLMC_AGENT",
     CALLER_DIR,
 )
+
+#: the variables that name a launch
+_MARKS = ("LLMC_ROOT", "LLMC_WORKER", "LLMC_INSTANCE")
 
 #: how long an agent may take to record that its turn was interrupted
 INTERRUPTED_S = 0.5
@@ -73,17 +78,34 @@ def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
 def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     agent = agent_for(project)
     instance = os.urandom(6).hex()
-    environment = _environment(project, record, agent, instance, index)
+    contained = provision.is_contained(project, record)
+    environment = _environment(project, record, agent, instance, index, contained=contained)
+    home = None
+    if contained:
+        from llmc.sessions import containing  # most agents are not contained
+
+        home = containing.make_home(project, record, agent, environment)
+        environment |= home.environment
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
         _record_failure(project, record, problem, untrusted=True)
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
+    provision.settle_repository(project, record, contained=contained)
     request = _launch_request(project, record, agent)
+    known = agent.conversations(environment)
+    if request.resume and not Path(record.transcript_path).is_relative_to(known):
+        agent.carry(Path(record.transcript_path), environment)
     argv = agent.argv(request)
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
-    payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
+    payload: dict[str, object] = {"argv": argv, "cwd": record.worktree_path, "env": environment}
+    marks: list[str] = []
+    if home is not None:
+        # The holder keeps the environment it starts with, and llmc knows a pane by that of its process.
+        named = {**home.environment, **{name: environment[name] for name in _MARKS}}
+        marks = ["env", *(f"{name}={value}" for name, value in named.items())]
+        payload["sandbox"] = containing.sandbox(project, record, home, request.settings, argv, environment)
     with fault_step("session.launch"):
         if record.status.is_live:
             mark_offline(project, record, "session gone")
@@ -95,10 +117,12 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 agent=agent.name,
                 model=request.model,
                 config_dir=str(agent.config_dir(environment)),
+                contained=contained,
                 delivery=_not_taken(record) or record.delivery,
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.clear_item(_trust_key(record))
+            _tell_uncontained(project, tx, record, contained=contained)
             launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
             tx.emit("session_launched", worker=record.name, **launched_as)
         write_atomic(spec, json.dumps(payload).encode())
@@ -106,13 +130,34 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         pane_id = project.tmux.launch(
             record.session_id,
             record.worktree_path,
-            [sys.executable, "-I", "-S", launch.__file__, str(spec)],
+            [*marks, sys.executable, "-I", "-S", launch.__file__, str(spec)],
             _died_argv(project, record.name, instance),
             instance=instance,
             worker=record.name,
         )
         with project.store.transaction() as tx:  # until then the pane's own mark identifies it
             tx.update(record.name, pane_id=pane_id)
+
+
+def is_held_as_wanted(project: Project, record: WorkerRecord) -> bool:
+    """Whether the running agent is contained as configured now; one that cannot be stays as it is."""
+    with suppress(LlmcError):
+        return provision.is_contained(project, record) == record.contained
+    return True
+
+
+def _tell_uncontained(project: Project, tx: Transaction, record: WorkerRecord, *, contained: bool) -> None:
+    """Put on the attention list that an agent runs without containment, because this machine cannot."""
+    key = f"uncontained:{record.name}"
+    if contained or not record.has_branch or project.config.sandbox_of(record.name) != "auto":
+        tx.clear_item(key)
+        return
+    from llmc.sandbox import probe  # most agents are not contained
+
+    problem = probe.problem()
+    assert problem is not None
+    about = {"kind": "uncontained", "severity": "notice", "who": record.name}
+    tx.raise_item(key, text=f"its agent is not contained: {problem.text}", next="llmc doctor", **about)
 
 
 def _not_taken(record: WorkerRecord) -> Delivery | None:
@@ -415,13 +460,15 @@ def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
 
 
 def _environment(
-    project: Project, record: WorkerRecord, agent: Agent, instance: str, index: int
+    project: Project, record: WorkerRecord, agent: Agent, instance: str, index: int, *, contained: bool
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
     auto = project.config.auto
-    task_list = auto.task_list_id if record.shares_the_list else ""
-    environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
+    # A contained agent does not see the list: it would make tasks in a list of its own that nobody reads.
+    task_list = auto.task_list_id if record.shares_the_list and not contained else ""
+    task_tools = auto.worker_tasks != "off" and not contained
+    environment = agent.environment(base, task_tools=task_tools, task_list=task_list)
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),

@@ -15,7 +15,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, serena, trash, worktrees
+from llmc.repo import git, own_repos, provision, serena, trash, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake, sessions
 from llmc.workers import reset
@@ -44,6 +44,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
     folder = trash.folder_of(project.root, ref) if ref else None
     with fault_step("nuke.move"):
         move_into_trash(Path(record.worktree_path), folder)
+        _keep_repository(project, name, folder)
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
     with fault_step("nuke.forget"):
@@ -91,7 +92,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
     for name in ("HEAD", f"refs/heads/{record.branch}"):
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
         commits += git.rows(log.stdout)
-    commits += [head for path, head in git.worktrees(project.root.path) if path.startswith(f"{worktree}/")]
+    commits += [head for path, head in git.worktrees(worktree) if path.startswith(f"{worktree}/")]
     commits += _unfinished(worktree)
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
     wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
@@ -141,6 +142,16 @@ def _keep_submodules(worktree: Path) -> None:
         os.rename(modules, kept)
         for config in kept.rglob("config"):  # makes them readable without their checkout
             git.git(kept, "config", "--file", str(config), "--unset", "core.worktree", check=False)
+
+
+def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
+    """Save the repository of a contained worker, which may have more than its branch."""
+    own = own_repos.path_of(project.root.path, name)
+    if folder is not None and own.is_dir():
+        try:
+            os.rename(own, private_dir(folder) / ".llmc-git")
+        except OSError as error:
+            raise explain(error, f"cannot move {own} to {folder}") from error
 
 
 def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:

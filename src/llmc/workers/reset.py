@@ -118,6 +118,8 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     """Interrupt a busy agent; whether it is idle now, with nothing left of its old task."""
     if pane is None or pane.dead or not record.instance:
         return False
+    if not sessions.is_held_as_wanted(project, record) or provision.has_refused_commits(project, record):
+        return False  # its repository will be another
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some keys may have been typed, and may still be read
     if leftovers.has_queue(record, pane):

@@ -145,7 +145,7 @@ def test_nothing_is_run_while_nothing_changed(
     """Not even by a process that looks for the first time. Break: ask git for the settings of a plain file."""
     _, tree = worker
     run_git(tree.path, "config", "user.name", "Adam")
-    guard = CloneGuard(str(project.root.path), project.source)
+    guard = CloneGuard(str(project.root.path), project.source, project.base)
     ran: list[Any] = []
     monkeypatch.setattr(proc, "run", lambda *args, **rest: ran.append(args))
     guard.look(str(tree.path))

@@ -166,9 +166,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_long_root_gets_a_short_private_socket(runtime: Path) -> None:
     """Break: return the long path in wake_socket: bind fails, and no daemon starts."""
     short, long = Root(Path("/r")), Root(Path("/" + "x" * 90 + "/root"))
-    assert short.wake_socket() == Path("/r/.llmc/wake.sock")
+    assert short.wake_socket() == Path("/r/.llmc/run/wake.sock")
     path = long.wake_socket()
-    assert path.parent == runtime / f"llmc-{os.getuid()}"
+    assert path.parent.parent == runtime / f"llmc-{os.getuid()}"
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH
     assert path == long.wake_socket()

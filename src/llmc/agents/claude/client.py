@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from llmc.agents.claude.layout import (
     TOOL_HOOKS,
 )
 from llmc.agents.claude.trusted_dirs import ClaudeTrust
-from llmc.agents.protocol import Agent, Answer, Launch, OneShot, Trust
+from llmc.agents.protocol import Agent, Answer, Home, Launch, OneShot, Trust
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.given import number, parse
@@ -72,6 +72,16 @@ class ClaudeCode:
 
     def conversations(self, environment: Mapping[str, str]) -> Path:
         return self.config_dir(environment) / PROJECTS
+
+    def home(self, environment: Mapping[str, str], place: Path, trusted: Sequence[Path]) -> Home:
+        from llmc.agents.claude.home import make_home  # most agents are not contained
+
+        return make_home(place, self.config_dir(environment), environment, trusted)
+
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        from llmc.agents.claude.home import carry  # only after a change of containment
+
+        carry(conversation, self.conversations(environment))
 
     def settings(self, hook_command: str) -> bytes:
         return settings(hook_command)

@@ -21,8 +21,12 @@ def glance(config_dir: str, pid: int) -> Glance:
 
 
 def status_record(config_dir: str, pid: int) -> dict[str, Any]:
-    """`sessions/<pid>.json`, if it was written by this process; {} otherwise."""
-    path = f"{config_dir}/{SESSIONS}/{status_name(pid)}"
+    """`sessions/<pid>.json`, if it was written by this process; {} otherwise.
+
+    A contained client is held by this process, and writes its pid as it knows it.
+    """
+    pid, own_pid = _contained(config_dir) or (pid, pid)
+    path = f"{config_dir}/{SESSIONS}/{status_name(own_pid)}"
     for _ in range(3):  # the client rewrites it in place, so a read may be torn
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -36,6 +40,16 @@ def status_record(config_dir: str, pid: int) -> dict[str, Any]:
         is_its_own = isinstance(record, dict) and started and str(record.get("procStart")) == started
         return record if is_its_own else {}
     return {}
+
+
+def _contained(config_dir: str) -> tuple[int, int] | None:
+    """The pid of a contained client out here, and as it knows it, from the file beside its home (launch.py)."""
+    try:
+        with open(f"{config_dir}.pid", "rb") as file:
+            pid, started, own_pid = file.read().split()
+    except (OSError, ValueError):
+        return None
+    return (int(pid), int(own_pid)) if _start_of(int(pid)) == started.decode() else None
 
 
 def _start_of(pid: int) -> str:

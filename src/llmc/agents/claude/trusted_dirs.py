@@ -12,7 +12,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import write_atomic
 
 #: the entry of a directory that the client trusts
-_TRUST = {"hasTrustDialogAccepted": True}
+TRUST = {"hasTrustDialogAccepted": True}
 
 
 class ClaudeTrust:
@@ -44,7 +44,7 @@ class ClaudeTrust:
                 f"cannot parse {self.file}: {error}",
                 hint="Run `claude` once to repair the file, then run the command again.",
             ) from error
-        data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)
+        data.setdefault("projects", {}).setdefault(str(place), {}).update(TRUST)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self._write(data)
 
@@ -72,7 +72,7 @@ class ClaudeTrust:
 
     def _has_only(self, place: Path) -> bool:
         """Whether the entry is only what `add` writes: no session of the client has added to it."""
-        return bool(self._entry(place) == _TRUST)
+        return bool(self._entry(place) == TRUST)
 
     def _entry(self, place: Path) -> object:
         try:

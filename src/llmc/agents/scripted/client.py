@@ -1,13 +1,18 @@
 """How to start the scripted agent."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmc.agents.claude import client as claude
 from llmc.agents.claude.client import ClaudeCode
 from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS
-from llmc.agents.protocol import Agent, Launch, OneShot, Trust
+from llmc.agents.protocol import Agent, Home, Launch, OneShot, Trust
+from llmc.base.files import private_dir
+from llmc.sandbox.rules import Mount
+
+#: where its files are, if not in the root
+_OWN_DIR = "LLMC_SCRIPTED_CONFIG_DIR"
 
 
 class Scripted:
@@ -45,11 +50,21 @@ class Scripted:
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         """Never the user's ~/.claude: its own directory, or the one set for it."""
-        configured = environment.get("LLMC_SCRIPTED_CONFIG_DIR")
+        configured = environment.get(_OWN_DIR)
         return Path(configured) if configured else self._private / "scripted"
 
     def conversations(self, environment: Mapping[str, str]) -> Path:
         return self.config_dir(environment) / PROJECTS
+
+    def home(self, environment: Mapping[str, str], place: Path, trusted: Sequence[Path]) -> Home:
+        """As the client's, with nothing of the user's."""
+        names = {CONFIG_DIR: str(place), _OWN_DIR: str(place)}
+        return Home(names, (Mount(str(private_dir(place)), True),))
+
+    def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
+        from llmc.agents.claude.home import carry  # only after a change of containment
+
+        carry(conversation, self.conversations(environment))
 
     def settings(self, hook_command: str) -> bytes:
         return claude.settings(hook_command)

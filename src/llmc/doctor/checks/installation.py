@@ -12,6 +12,8 @@ from llmc.doctor.rules.findings import Finding, fixable
 from llmc.notifications import notify
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import write_launcher
+from llmc.sandbox import probe
+from llmc.sandbox.rules import Problem
 
 REBUILD = "run `llmc doctor --rebuild` to rebuild it from worktrees and sessions"
 
@@ -43,6 +45,14 @@ def _trust(at: Sight) -> list[str]:
     except LlmcError:
         return []  # reported by the check of programs
     return [problem] if problem else []
+
+
+def _sandbox(at: Sight) -> list[Problem]:
+    """Run a contained program, if any agent is to be contained."""
+    config = at.project.config
+    wanted = {config.defaults.sandbox, *map(config.sandbox_of, config.workers)}
+    found = probe.problem() if wanted - {"off"} else None
+    return [found] if found else []
 
 
 def _canary(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -90,6 +100,8 @@ CHECKS = (
     Check("trust", "programs", "Claude Code would stop at its trust dialog", look=_trust,
         judge=lambda _, seen: (Finding(text, "run `llmc init --trust` in the source repository") for text in seen),
         needs=("config",)),
+    Check("sandbox", "programs", "agents are to be contained, and this machine cannot", look=_sandbox,
+        judge=lambda _, seen: (Finding(one.text, one.fix) for one in seen), needs=("config",)),
     Check("canary", "programs", "the last canary failed", judge=_canary),
     Check("canary_left", "programs", "a canary was killed, and its session is still running",
         look=lambda at: map(str, canary.leftovers(at.project.root)), judge=_canary_left, fix=_end_canary,

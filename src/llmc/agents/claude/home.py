@@ -1,0 +1,63 @@
+"""The home of a contained Claude Code: its own conversations and status files, the user's settings to read only.
+
+With the user's own home an agent could write settings, MCP servers and plugins that run in the user's next session. And
+clients in PID namespaces have the same few pids: they would overwrite each other's status files.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS, SESSIONS, TASKS, USER_CONFIG
+from llmc.agents.claude.trusted_dirs import TRUST, ClaudeTrust
+from llmc.agents.protocol import Home
+from llmc.base import given
+from llmc.base.files import private_dir, write_atomic
+from llmc.sandbox.rules import Mount
+
+#: the user's own, read-only
+_READ = (
+    *("settings.json", "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
+    *("commands", "output-styles", "rules"),
+)
+#: the login, which the client renews: the only file that is shared
+_LOGIN = ".credentials.json"
+
+
+def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
+    """Prepare the directory, with the user's `.claude.json` as it is now and trust in these directories only."""
+    for name in (PROJECTS, SESSIONS, TASKS):
+        private_dir(home / name)
+    data = _user_config(ClaudeTrust.of(environment).file)
+    data["projects"] = {str(place): dict(TRUST) for place in trusted}
+    write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
+    found = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
+    mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in found]
+    for name in _READ:
+        if name.endswith(".json") and not (home / name).exists():
+            write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
+    # The client refuses to run as root with permissions skipped, unless it is contained.
+    return Home({CONFIG_DIR: str(home), "IS_SANDBOX": "1"}, (Mount(str(home), True), *mounts))
+
+
+def _user_config(file: Path) -> dict[str, Any]:
+    try:
+        data = given.parse(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def carry(conversation: Path, projects: Path) -> None:
+    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it."""
+    import shutil  # saves 2 ms in most commands
+
+    target = private_dir(projects / conversation.parent.name) / conversation.name
+    if os.path.realpath(conversation) != str(conversation) or not conversation.is_file():
+        return
+    shutil.copyfile(conversation, target, follow_symlinks=False)
+    inner = conversation.with_suffix("")
+    if inner.is_dir() and not inner.is_symlink():
+        shutil.copytree(inner, target.with_suffix(""), symlinks=True, dirs_exist_ok=True)

@@ -1,0 +1,105 @@
+"""Worktrees of contained workers: make them, and move a worktree from the clone to a repository of its own and back.
+
+A move changes no file of the worktree. What git knows of it (index, branch, a rebase in progress) goes with it.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import private_dir
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, lfs, own_repos, trash, worktrees
+from llmc.repo.project import Project
+
+
+def ensure(project: Project, record: WorkerRecord, base: str) -> None:
+    """Create the worktree or point it to its repository again; existing files stay unchanged. Safe to repeat."""
+    worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
+    with project.repo_lock():
+        is_new = worktrees.is_empty(worktree)
+        if not (own / "HEAD").exists():
+            own = _new_repository(project, record, base)
+        private_dir(worktree.parent)
+        worktree.mkdir(exist_ok=True)
+        ref = None
+        if os.path.lexists(worktree / ".git"):
+            ref = trash.pin_commit(project.root, record.name, "relink", base)
+            trash.take_out(worktree, [".git"], trash.folder_of(project.root, ref))
+        own_repos.point(worktree, own)
+        git.git(worktree, "reset", "--quiet", *(["--hard"] if is_new else []), timeout_s=600)
+    if not is_new:
+        with project.store.transaction() as tx:
+            tx.emit("worktree_linked", worker=record.name, ref=ref)
+
+
+def move_apart(project: Project, record: WorkerRecord, base: str) -> None:
+    """Give a linked worktree a repository of its own. No agent runs in it."""
+    worktree = Path(record.worktree_path)
+    entry = git.git_dir(worktree)
+    if (entry / "modules").exists():
+        raise LlmcError(
+            f"cannot contain {record.name}: its worktree was made without containment and has submodules",
+            hint=f"Run `llmc nuke {record.name}` and `llmc add {record.name}`; its work goes to the trash.",
+        )
+    worktrees.drop_dead_locks(project, record)
+    with project.repo_lock():
+        own = _new_repository(project, record, base, entry)
+        with fault_step("contain.move"):
+            # In this order: `git worktree repair` would link the worktree to an entry that is left.
+            shutil.rmtree(entry)
+            own_repos.point(worktree, own)
+
+
+def move_back(project: Project, record: WorkerRecord, base: str) -> None:
+    """Link a worktree to the clone again, unless a rebase is in progress. Its repository goes to the trash."""
+    worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
+    if git.operations_in_progress(worktree):
+        return  # an agent that is not contained can work there as well
+    with fault_step("contain.pin"):  # with its staged files, which only its own repository has
+        ref = trash.pin(
+            project.root, worktree, record.name, "uncontained", branch=record.branch, move_out=False
+        )
+    if refused := own_repos.take(project.root.path, record.name):
+        raise LlmcError(
+            f"cannot link the worktree of {record.name} to the clone: git refuses its commits: {refused}",
+            hint=f"Run `llmc reset {record.name}`, which moves them to the trash.",
+        )
+    kept = [*git.kept_apart(own).glob(f"{own_repos.OURS}*")]
+    aside = own.with_name(f".{record.name}.aside")
+    with project.repo_lock(), fault_step("contain.move"):
+        os.rename(own, aside)
+        worktrees.link_again(project, record, worktree, base)
+        for path in kept:
+            shutil.copy2(path, git.git_dir(worktree) / path.name)
+        if (aside / "index").is_file() and not (aside / "index").is_symlink():  # git would follow it
+            shutil.copy2(aside / "index", git.git_dir(worktree) / "index")
+    trash.take_out(aside.parent, [aside.name], trash.folder_of(project.root, ref))
+
+
+def start_over(project: Project, record: WorkerRecord, base: str) -> None:
+    """Move a repository whose commits git refuses to the trash as it is, and begin a new one. No agent runs in it."""
+    root, worktree = project.root, Path(record.worktree_path)
+    ref = trash.pin_commit(root, record.name, "refused", base)
+    with project.repo_lock():
+        own = own_repos.path_of(root.path, record.name)
+        trash.take_out(own.parent, [own.name], trash.folder_of(root, ref))
+        _new_repository(project, record, base)
+        git.git(worktree, "reset", "--quiet", timeout_s=300)
+
+
+def _new_repository(project: Project, record: WorkerRecord, base: str, entry: Path | None = None) -> Path:
+    root = project.root.path
+    tip = git.resolve(root, f"refs/heads/{record.branch}") or base
+    left = own_repos.path_of(root, record.name)
+    if os.path.lexists(left):  # a move was interrupted
+        ref = trash.pin_commit(project.root, record.name, "relink", tip)
+        trash.take_out(left.parent, [left.name], trash.folder_of(project.root, ref))
+    found = [(key, git.config_get(root, key)) for key in ("user.name", "user.email")]
+    identity = [(key, value) for key, value in found if value]
+    made = own_repos.make(root, record.name, tip, own_repos.settings(root, identity), entry)
+    if lfs.is_used(root, base):
+        lfs.set_up(made)
+    return made

@@ -1,0 +1,198 @@
+"""The git directory that a contained worker has for itself, in `.llmc/repos/<worker>`.
+
+A linked worktree cannot be contained: its agent would have to write the refs and objects of all, and its settings run
+programs. So a contained worker has a repository of its own. Its objects are read from the root's clone too (alternates).
+llmc's git in the worktree works in that repository. The guard (repo/clone_guard.py) calls `take` before git is asked
+anything in the clone, and `give` before git runs in the worktree, so that both know the same commits.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from llmc.base.files import private_dir, write_atomic
+from llmc.config import root_layout
+from llmc.repo import git
+from llmc.repo.rules.clone_config import CLONE_SETTINGS
+from llmc.sandbox import probe, rules
+
+#: what git keeps for one worktree beside these is moved with the worktree
+_OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
+#: how the names of llmc's own files begin
+OURS = "llmc-"
+#: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
+COMMON = b".\n"
+#: where the clone keeps the HEAD of a contained worker
+TAKEN = "refs/llmc/in/"
+
+#: the clone's view of the source, and its tags
+_FOLLOWED = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+_QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
+#: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them
+_CHECKED = ("transfer.fsckObjects=true", "core.fsync=committed", "core.fsyncMethod=batch")
+
+
+def path_of(root: Path, name: str) -> Path:
+    return root / root_layout.REPOS / name
+
+
+def branch_of(name: str) -> str:
+    return f"refs/heads/llmc/{name}"
+
+
+def names(root: str) -> list[str]:
+    """The workers with a repository of their own; that of a worktree which is linked to the clone has nothing new."""
+    try:
+        found = os.listdir(f"{root}/{root_layout.REPOS}")
+    except OSError:
+        return []
+    return [name for name in found if not name.startswith(".") and _is_in_use(Path(root), name)]
+
+
+def _is_in_use(root: Path, name: str) -> bool:
+    worktree = root / root_layout.WORKTREES / name
+    return git.own_repo(worktree) == path_of(root, name) or not os.path.lexists(worktree / ".git")
+
+
+def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
+    """What an agent may write of its repository, and what it may only read."""
+    fixed = ("config", "hooks", "info", "commondir", "objects/info/alternates")
+    return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
+
+
+def box(root: Path, name: str) -> list[str]:
+    """What llmc's git runs in: it reads everything, and writes only what the agent writes, and llmc's files of it."""
+    own = path_of(root, name)
+    places = [str(root / root_layout.WORKTREES / name), str(own), str(git.kept_apart(own))]
+    bubblewrap = probe.bubblewrap()
+    if bubblewrap is None:  # no agent is contained any more
+        return []
+    binds = [word for place in places if os.path.isdir(place) for word in ("--bind", place, place)]
+    return [bubblewrap, *rules.ALL_READ_ONLY, *binds, "--"]
+
+
+def watched(root: str, name: str) -> list[str]:
+    """The files that change when `take` has something to do."""
+    own = f"{root}/{root_layout.REPOS}/{name}"
+    places = [f"{own}/HEAD", f"{own}/packed-refs", f"{own}/{branch_of(name)}"]
+    try:
+        with open(os.open(places[0], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+            at = file.read(4096).strip().removeprefix("ref: ")
+    except (OSError, UnicodeDecodeError):
+        at = ""
+    elsewhere = at.startswith("refs/heads/") and ".." not in at
+    return [
+        *places,
+        *([f"{own}/{at}"] if elsewhere else []),
+        f"{root}/.git/{TAKEN}{name}",
+        f"{root}/.git/{branch_of(name)}",
+    ]
+
+
+def take(root: Path, name: str) -> str:
+    """Fetch what a contained worker committed into the clone; returns git's refusal, "" for none."""
+    own = path_of(root, name)
+    if odd := odd_file(root, name):
+        return f"{odd} is not a plain file"
+    wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    of = {TAKEN + name: "HEAD", branch_of(name): branch_of(name)}
+    moves = [
+        f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
+    ]
+    return fetch(root, own, *moves) if moves else ""
+
+
+def odd_file(root: Path, name: str) -> str:
+    """A pipe or the like where git reads a commit, "" for none: git would wait for it, and with it every command."""
+    found = [path for path in watched(str(root), name) if os.path.lexists(path)]
+    return next((path for path in found if not stat.S_ISREG(os.lstat(path).st_mode)), "")
+
+
+def fetch(root: Path, own: Path, *moves: str) -> str:
+    """Fetch refs of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
+    settings = [word for setting in _CHECKED for word in ("-c", setting)]
+    command = [*settings, "fetch", *_QUIET, "--update-head-ok", str(own), *moves]
+    done = git.git(root, *command, check=False, timeout_s=600)
+    return (
+        "" if done.ok else " ".join(done.stderr.split())[:500] or f"git fetch exited with {done.returncode}"
+    )
+
+
+def give(root: Path, name: str, base: str) -> None:
+    """Let a worker's repository have the clone's remote-tracking branches and tags, if `base` differs."""
+    own = path_of(root, name)
+    commit = git.resolve(root, base)
+    if commit is None or git.resolve(own, base) == commit:
+        return
+    git.git(own, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
+
+
+def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]], entry: Path | None) -> Path:
+    """Create the repository with its branch at `tip`; complete, or not at all.
+
+    `entry`: what git has of the same worktree in the clone (index, HEAD, a rebase in progress), copied.
+    """
+    import shutil  # saves 2 ms in most commands
+
+    own = path_of(root, worker)
+    new = private_dir(own.parent) / f".{worker}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    kind = ["--object-format=sha256"] if len(tip) == 64 else []
+    beside = new.with_name(f".{worker}.tree")
+    branch = branch_of(worker)
+    git.git(
+        own.parent,
+        *["init", "--quiet", "--template=", f"--initial-branch={branch.removeprefix('refs/heads/')}", *kind],
+        *[f"--separate-git-dir={new}", str(beside)],
+    )
+    shutil.rmtree(beside)
+    for folder in ("hooks", "info", "objects/info"):
+        (new / folder).mkdir(mode=0o700, exist_ok=True)
+    write_atomic(new / "objects/info/alternates", f"{root}/.git/objects\n".encode(), mode=0o644)
+    write_atomic(new / "commondir", COMMON, mode=0o644)
+    for name in ("shallow", "info/exclude"):
+        if (root / ".git" / name).exists():
+            shutil.copyfile(root / ".git" / name, new / name)
+    for key, value in settings:
+        git.git(new, "config", "--add", key, value)
+    git.git(new, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
+    git.git(new, "update-ref", branch, tip)
+    shutil.rmtree(git.kept_apart(own))  # of an earlier one
+    if entry is not None:
+        _copy(entry, new)
+        for path in new.glob(f"{OURS}*"):
+            os.rename(path, git.kept_apart(own) / path.name)
+    os.rename(new, own)
+    return own
+
+
+def settings(root: Path, identity: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The settings of the clone, for one worktree. They are read-only, so git must not want to write any.
+
+    `origin` is the clone: an agent does not see the source, and fetches what the clone has of it.
+    """
+    shared = [(key, value) for key, value in CLONE_SETTINGS.items() if not key.startswith("extensions.")]
+    origin = [("remote.origin.url", f"{root}/.git"), *(("remote.origin.fetch", spec) for spec in _FOLLOWED)]
+    return [*shared, *origin, ("branch.autoSetupMerge", "false"), *identity]
+
+
+def _copy(entry: Path, own: Path) -> None:
+    """Index, HEAD and operations in progress; a reflog names what may be worth finding."""
+    import shutil  # saves 2 ms in most commands
+
+    for path in entry.iterdir():
+        if path.name in _OF_LINK or path.name.endswith(".lock"):
+            continue
+        if path.is_dir():
+            shutil.copytree(path, own / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, own / path.name, follow_symlinks=False)
+    for inner in ("refs", "logs"):
+        if (entry / inner).is_dir():
+            shutil.copytree(entry / inner, own / inner, dirs_exist_ok=True, symlinks=True)
+
+
+def point(worktree: Path, own: Path) -> None:
+    """Make a worktree that of its own repository."""
+    write_atomic(worktree / ".git", f"gitdir: {own}\n".encode(), mode=0o644)

@@ -1,0 +1,108 @@
+"""Whether this machine can contain an agent: a contained program is run to find out."""
+
+import json
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from llmc import launch
+from llmc.base import proc
+from llmc.base.errors import LlmcError
+from llmc.base.files import write_atomic
+from llmc.hook_client import PORTABLE
+from llmc.sandbox import rules
+from llmc.sandbox.rules import Machine, Problem
+
+PROBE_S = 20.0
+_CONTAINED = "contained"
+
+
+def is_contained(wanted: Literal["auto", "on"]) -> bool:
+    """Whether an agent with this setting is contained; raises where it must be and cannot."""
+    found = problem()
+    if found is not None and wanted == "on":
+        raise LlmcError(
+            f"cannot contain the agent: {found.text}",
+            hint=f"To fix it, {found.fix}. To run agents without containment: llmc config set defaults.sandbox off",
+        )
+    return found is None
+
+
+@cache
+def problem() -> Problem | None:
+    """Why agents cannot be contained here; None if they can."""
+    machine = _machine()
+    return rules.problem_before(machine) or _problem_of_try(machine)
+
+
+def _problem_of_try(machine: Machine) -> Problem | None:
+    """Run a program with the launcher that starts agents. It must not see a file beside it."""
+    import tempfile  # takes 5 ms, and few commands need it
+
+    with tempfile.TemporaryDirectory(prefix="llmc-probe-") as place:
+        hidden, spec = Path(place, "hidden"), Path(place, "launch.json")
+        hidden.touch()
+        look = f'test ! -e "$1" && test ! -w /usr && test ! -w /proc/sys/kernel/core_pattern && echo {_CONTAINED}'
+        payload = {
+            "argv": ["/bin/sh", "-c", look, "sh", str(hidden)],
+            "cwd": "/",
+            "env": {"PATH": os.defpath},
+            "sandbox": sandbox(rules.View(system_mounts(), links=system_links())),
+        }
+        write_atomic(spec, json.dumps(payload).encode())
+        argv = [sys.executable, "-I", "-S", launch.__file__, str(spec)]
+        done = proc.run(argv, check=False, timeout_s=PROBE_S, env=proc.clean_env())
+    if done.ok and _CONTAINED in done.stdout:
+        return None
+    return rules.problem_of_try(machine, (done.stdout + done.stderr).splitlines())
+
+
+def sandbox(view: rules.View, pid_file: str = "") -> dict[str, object]:
+    """The part of a launch spec that contains the program (launch.py)."""
+    program = rules.terminal_filter(platform.machine())
+    if program is None:
+        raise LlmcError(f"cannot contain the agent on {platform.machine()}")
+    argv = [bubblewrap() or "bwrap", *rules.arguments(view)]
+    return {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
+
+
+def system_mounts() -> tuple[rules.Mount, ...]:
+    """The system's own directories and files, read-only."""
+    found = [path for path in rules.SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    files = [*(f"/etc/{name}" for name in rules.ETC), *rules.KERNEL]
+    found += [path for path in files if os.path.exists(path)]
+    return tuple(map(rules.Mount, found))
+
+
+def system_links() -> tuple[tuple[str, str], ...]:
+    return tuple((path, os.readlink(path)) for path in rules.SYSTEM if os.path.islink(path))
+
+
+@cache
+def bubblewrap() -> str | None:
+    """The path of the program; None if it is not installed."""
+    import shutil  # takes 2 ms, and few commands need it
+
+    return shutil.which("bwrap")
+
+
+def _machine() -> Machine:
+    return Machine(
+        system="this system" if PORTABLE and sys.platform == "linux" else platform.system(),
+        processor=platform.machine(),
+        has_bubblewrap=bubblewrap() is not None,
+        in_container=any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv")),
+        max_user_namespaces=_setting("user/max_user_namespaces"),
+        unprivileged_userns_clone=_setting("kernel/unprivileged_userns_clone"),
+        apparmor_restrict_unprivileged_userns=_setting("kernel/apparmor_restrict_unprivileged_userns"),
+    )
+
+
+def _setting(name: str) -> str:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return ""

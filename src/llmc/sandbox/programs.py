@@ -1,0 +1,51 @@
+"""Where the programs are that a contained agent needs: those on PATH, llmc's interpreter, the agent itself.
+
+Only they are shown of the user's home. A directory of programs comes with what stands beside it, such as `lib`.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from llmc import launch
+from llmc.sandbox import rules
+
+#: needed by the programs in `bin` beside them
+_BESIDE_BIN = ("lib", "lib64", "libexec", "pyvenv.cfg")
+
+
+def places(path: str, program: str, hidden: Iterable[str]) -> list[str]:
+    """The files and directories of the programs on PATH and of one more; none that contains a hidden place."""
+    found = [os.path.dirname(os.path.realpath(program)), *_interpreter()]
+    for folder in dict.fromkeys(path.split(os.pathsep)):
+        if os.path.isabs(folder) and os.path.isdir(folder) and not rules.is_of_system(folder):
+            found += [folder, *_linked(folder)]
+    found += [
+        f"{os.path.dirname(folder)}/{name}" for folder in found if _is_bin(folder) for name in _BESIDE_BIN
+    ]
+    kept = [os.path.normpath(place) for place in dict.fromkeys(found) if os.path.exists(place)]
+    return [
+        place for place in kept if not rules.is_of_system(place) and not rules.contains_any(place, hidden)
+    ]
+
+
+def _is_bin(folder: str) -> bool:
+    return os.path.basename(folder) == "bin"
+
+
+def _interpreter() -> list[str]:
+    """Python and llmc, for the hook sender, the `llmc` of agents, and the scripted agent."""
+    package = os.path.dirname(launch.__file__)
+    prefixes = {sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)}
+    return [*sorted(prefixes), os.path.dirname(os.path.realpath(sys.executable)), package]
+
+
+def _linked(folder: str) -> list[str]:
+    """The directories of the programs that are links to elsewhere."""
+    try:
+        links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
+    except OSError:
+        return []
+    real = [os.path.realpath(link) for link in links]
+    return [str(Path(target).parent) for target in real if os.path.isfile(target)]

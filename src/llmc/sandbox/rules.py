@@ -1,0 +1,221 @@
+"""What a contained program sees and may write, as arguments of bubblewrap; and why bubblewrap fails. Pure."""
+
+from collections.abc import Iterable, Sequence
+from struct import pack
+from typing import NamedTuple
+
+from msgspec import Struct
+
+#: nothing else in /etc: it also holds passwords and keys
+ETC = (
+    *("alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "default/locale", "fonts"),
+    *("gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "java", "ld.so.cache"),
+    *(
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "locale.alias",
+        "locale.conf",
+        "localtime",
+        "mime.types",
+        "nsswitch.conf",
+    ),
+    *(
+        "os-release",
+        "passwd",
+        "pki/ca-trust",
+        "pki/tls/certs",
+        "profile",
+        "profile.d",
+        "protocols",
+        "resolv.conf",
+    ),
+    *("services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone"),
+)
+#: the system's own directories; where /usr has merged them, they are links
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+#: the kernel's settings belong to root, whatever its capabilities; bubblewrap covers only some of these
+KERNEL = tuple(
+    f"/proc/{name}"
+    for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
+)
+#: empty, writable, and gone with the program
+SCRATCH = ("/tmp", "/var/tmp", "/run")
+
+
+def is_of_system(path: str) -> bool:
+    """Whether it is in one of the system's directories."""
+    return any(path == one or path.startswith(f"{one}/") for one in SYSTEM)
+
+
+def contains_any(path: str, places: Iterable[str]) -> bool:
+    """Whether one of these places is the path, or is in it; the root of all contains every place."""
+    return path == "/" or any(place == path or place.startswith(f"{path}/") for place in places)
+
+
+_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+#: also as root: with capabilities it could mount the real file system again
+_LIMITS = ("--die-with-parent", "--cap-drop", "ALL")
+
+
+_DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+#: a program that sees everything and writes nothing, but what is added; not even in /dev, which may hold files
+ALL_READ_ONLY = (
+    *("--ro-bind", "/", "/"),
+    *(word for path in _DEVICES for word in ("--dev-bind", path, path)),
+    *_LIMITS,
+)
+
+
+class Mount(NamedTuple):
+    """A file or directory that a contained program sees."""
+
+    path: str
+    writable: bool = False
+    #: what it sees there, if not what is at the same path outside
+    source: str = ""
+
+
+class View(Struct, frozen=True):
+    """Everything that a contained program sees besides its own /proc and /dev."""
+
+    mounts: tuple[Mount, ...]
+    #: empty directories, writable, and gone with the program
+    empty: tuple[str, ...] = SCRATCH
+    #: path and target
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def arguments(view: View) -> list[str]:
+    """The arguments of bubblewrap. What is inside another place comes after it, and covers it there."""
+    placed = [(path, ["--tmpfs", path]) for path in view.empty]
+    placed += [(path, ["--symlink", target, path]) for path, target in view.links]
+    for mount in _in_place(_widest(view.mounts)):
+        kind = "--bind" if mount.writable else "--ro-bind"
+        placed.append((mount.path, [kind, mount.source or mount.path, mount.path]))
+    placed += [("/proc", ["--proc", "/proc"]), ("/dev", ["--dev", "/dev"])]
+    in_order = sorted(placed, key=lambda one: one[0].split("/"))
+    return [*(word for _, words in in_order for word in words), *_NAMESPACES, *_LIMITS]
+
+
+def _widest(mounts: Iterable[Mount]) -> list[Mount]:
+    """Each path once, and only where it changes what is seen: not below a place that is as readable."""
+    kept: list[Mount] = []
+    by_path = {mount.path: mount for mount in sorted(mounts)}  # of two for one path, the writable one
+    for mount in sorted(by_path.values(), key=lambda one: one.path.split("/")):
+        around = [one for one in kept if mount.path.startswith(f"{one.path}/")]
+        if mount.source or not around or around[-1].writable != mount.writable:
+            kept.append(mount)
+    return kept
+
+
+def _in_place(mounts: list[Mount]) -> list[Mount]:
+    """The same, with every directory between a writable place and a read-only one in it as a mount of its own.
+
+    A mount cannot be renamed or removed, but a directory around it can, and with it the mount.
+    """
+    between = []
+    for mount in mounts:
+        around = [one for one in mounts if mount.path.startswith(f"{one.path}/")]
+        if not around or not around[-1].writable:
+            continue
+        place = around[-1].path
+        for part in mount.path.removeprefix(place).split("/")[1:-1]:
+            place = f"{place}/{part}"
+            between.append(Mount(place, True))
+    known = {mount.path for mount in mounts}
+    return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
+
+
+#: by machine: the kernel's name of its system calls, and the number of ioctl
+_MACHINES = {"x86_64": (0xC000003E, 16), "aarch64": (0xC00000B7, 29)}
+_X32_CALLS = 0x40000000
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # refuse with EPERM
+#: where the kernel puts a call's number, its machine, and the second argument
+_NUMBER, _MACHINE, _ARGUMENT = 0, 4, 24
+
+
+def terminal_filter(machine: str) -> bytes | None:
+    """A seccomp program that refuses to type into the terminal (TIOCSTI, TIOCLINUX); None: not known for this machine.
+
+    A contained program shares the terminal of its pane: what it types there, a shell outside would read. System calls
+    of another machine, which have other numbers, end the program.
+    """
+    if machine not in _MACHINES:
+        return None
+    name, ioctl = _MACHINES[machine]
+    rows = (
+        (_LOAD, 0, 0, _MACHINE),
+        (_EQUAL, 1, 0, name),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32_CALLS),
+        (_RETURN, 0, 0, _KILL),
+        (_EQUAL, 0, 3, ioctl),
+        (_LOAD, 0, 0, _ARGUMENT),
+        (_EQUAL, 2, 0, _TIOCSTI),
+        (_EQUAL, 1, 0, _TIOCLINUX),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    )
+    return b"".join(pack("HBBI", *row) for row in rows)
+
+
+class Machine(Struct, frozen=True):
+    """What decides whether bubblewrap works here."""
+
+    #: as the kernel calls it
+    system: str
+    processor: str
+    has_bubblewrap: bool = True
+    in_container: bool = False
+    #: kernel settings; "" for those that it does not have
+    max_user_namespaces: str = ""
+    unprivileged_userns_clone: str = ""
+    apparmor_restrict_unprivileged_userns: str = ""
+
+
+class Problem(Struct, frozen=True):
+    """Why agents cannot be contained here, and what to do."""
+
+    text: str
+    fix: str
+
+
+def problem_before(machine: Machine) -> Problem | None:
+    """What is known without a try."""
+    if machine.system != "Linux":
+        return Problem(f"agents cannot be contained on {machine.system}", "use Linux, or a Linux container")
+    if machine.processor not in _MACHINES:
+        return Problem(
+            f"agents cannot be contained on {machine.processor} processors", "use x86_64 or aarch64"
+        )
+    if not machine.has_bubblewrap:
+        return Problem(
+            "bubblewrap is not installed", "install it (Debian, Ubuntu: apt-get install bubblewrap)"
+        )
+    return None
+
+
+def problem_of_try(machine: Machine, said: Sequence[str]) -> Problem:
+    """Why a contained program did not run, from what it printed and the settings of the kernel."""
+    last = next((line.strip() for line in reversed(said) if line.strip()), "no output")
+    why = f"bubblewrap cannot contain a program here: {last[:300]}"
+    if machine.in_container:
+        return Problem(
+            why,
+            "start the container with `--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+            "--security-opt systempaths=unconfined`, or let the container be what contains the agents",
+        )
+    if machine.apparmor_restrict_unprivileged_userns not in ("", "0"):
+        return Problem(
+            why,
+            "allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
+            "(Ubuntu 24.04 and later), or give /usr/bin/bwrap an AppArmor profile with `userns,`",
+        )
+    if machine.unprivileged_userns_clone == "0":
+        return Problem(why, "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1")
+    if machine.max_user_namespaces == "0":
+        return Problem(why, "allow user namespaces: sudo sysctl -w user.max_user_namespaces=15000")
+    return Problem(why, "run `bwrap --ro-bind / / --unshare-pid --proc /proc true` to see the error")

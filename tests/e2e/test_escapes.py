@@ -1,0 +1,268 @@
+"""What a contained agent tries, and cannot. Each attempt is a command of the agent; what it did is looked for outside.
+
+The network is shared for now: a port on loopback answers, and so do abstract sockets.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmc.config.root_layout import tmux_server
+from llmc.repo.own_repos import path_of
+from tests.support.contained import needs_bubblewrap
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+pytestmark = needs_bubblewrap
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = Fleet("scripted")
+    fleet.set_up("adam", "eve", config={"defaults.sandbox": "on"})
+    fleet.up()
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    yield shared.new_case()
+    shared.rest("adam", "eve")
+
+
+def tries(fleet: Fleet, script: str) -> str:
+    """What a script of the agent printed, errors too. It then leaves a commit, so that its work is judged."""
+    out = fleet.worktree("adam") / "said.txt"
+    inner = shlex.quote(
+        f"exec > said.txt 2>&1; {'; '.join(script.splitlines())}; true"
+    )  # a directive is a line
+    end = f"git add -A; {COMMIT} 'Tried'"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh sh -c {inner}; {end}")
+    fleet.wait("adam", "needs_review")
+    return out.read_text()
+
+
+def files(place: Path) -> dict[str, tuple[int, float]]:
+    """Every file with its size and time."""
+    found = (path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path): (path.stat().st_size, path.stat().st_mtime) for path in found}
+
+
+def test_the_person_s_repository_is_out_of_reach(running: Fleet) -> None:
+    before = files(running.source)
+    said = tries(
+        running,
+        f"cat {running.source}/README.md; touch {running.source}/x; "
+        f"git -C {running.source} commit --allow-empty -m x; git push {running.source} HEAD:main",
+    )
+    assert files(running.source) == before
+    assert "sample" not in said
+
+
+def test_another_worker_is_out_of_reach(running: Fleet) -> None:
+    """Its worktree, its repository, its inbox, its home, and its branch."""
+    root = running.root
+    eve = [running.worktree("eve"), path_of(root, "eve"), root / ".llmc/inbox/eve", root / ".llmc/home/eve"]
+    (running.worktree("eve") / "secret").write_text("of eve\n")
+    before = [files(place) for place in eve]
+    tip = running.git("rev-parse", "refs/heads/llmc/eve", cwd=root)
+    attempts = "; ".join(f"ls {place}; touch {place}/x; mkdir -p {place}; touch {place}/x" for place in eve)
+    said = tries(
+        running,
+        f"{attempts}; cat {eve[0]}/secret; git -C {root} update-ref refs/heads/llmc/eve HEAD~1; "
+        f"git push {root}/.git HEAD:refs/heads/llmc/eve; rm -rf {root}/.git/objects",
+    )
+    assert [files(place) for place in eve] == before
+    assert running.git("rev-parse", "refs/heads/llmc/eve", cwd=root) == tip
+    assert "of eve" not in said
+    (running.worktree("eve") / "secret").unlink()
+
+
+def test_llmc_s_own_files_are_out_of_reach(running: Fleet) -> None:
+    root = running.root
+    named = ["state.json", "config.toml", "logs/events.jsonl", ".llmc/daemon.json", ".llmc/root-id"]
+    kept = {name: (root / name).stat().st_ino for name in named[1:2]}
+    # The program that agents run as llmc, the socket and the hook settings are there to read.
+    shown = [".llmc/bin/llmc", ".llmc/agents/adam.settings.json"]
+    tried = [f"cat {root}/{name} && echo READ; echo x > {root}/{name}" for name in named]
+    tried += [f"echo x > {root}/{name}" for name in shown] + [f"rm -f {root}/.llmc/run/wake.sock"]
+    said = tries(running, "; ".join(tried))
+    assert "READ" not in said
+    assert said.count("Read-only file system") == 3
+    assert {name: (root / name).stat().st_ino for name in kept} == kept
+    assert json.loads((root / "state.json").read_text())["workers"]
+    running.llmc("status")
+
+
+def test_settings_of_git_do_not_run_a_program_outside(running: Fleet) -> None:
+    """Config, hooks, attributes, commondir, alternates, and a replaced `.git`: llmc's git reads all of these.
+
+    Break: take one of them out of `for_agents` in repo/own_repos.py.
+    """
+    ran, own = running.dir / "ran", path_of(running.root, "adam")
+    program = f"touch {ran}"
+    filter = f"git config filter.x.clean {shlex.quote(program)}; echo '* filter=x' > {own}/info/attributes"
+    said = tries(
+        running,
+        "\n".join(
+            [
+                f"git config core.fsmonitor {shlex.quote(program)} && echo SET",
+                f"git config --worktree core.fsmonitor {shlex.quote(program)} && echo SET",
+                f"{filter} && echo SET",
+                f"printf '#!/bin/sh\\n{program}\\n' > {own}/hooks/post-checkout && echo SET",
+                f"mkdir fake; cp -r {own}/. fake; echo $PWD/fake > {own}/commondir && echo SET",
+                f"rm {own}/commondir && echo SET",
+                f"mv {own}/config {own}/config.old && echo SET",
+                f"echo $PWD/fake/objects > {own}/objects/info/alternates && echo SET",
+                f"mv {own}/objects/info {own}/objects/old && echo SET",
+                "mv .git old-git && echo SET; rm -f .git && echo SET; echo gitdir: $PWD/fake > .git && echo SET",
+                f"ln -s $PWD/fake {own}/worktrees; rm -rf fake",
+            ]
+        ),
+    )
+    assert "SET" not in said
+    running.llmc("review", "adam")
+    running.llmc("accept", "adam")
+    assert not ran.exists()
+
+
+def test_a_repository_inside_the_worktree_runs_no_program_outside(running: Fleet) -> None:
+    """What an agent may write, the guard of the clone looks at (repo/clone_guard.py)."""
+    ran = running.dir / "ran-inner"
+    tries(
+        running,
+        f"git init -q sub; cd sub; git -c user.name=a -c user.email=b commit -q --allow-empty -m 1; "
+        f"git config core.fsmonitor 'touch {ran}; false'; cd ..; git add sub",
+    )
+    running.llmc("review", "adam")
+    running.llmc("reset", "adam")
+    assert not ran.exists()
+
+
+def test_links_lead_nowhere(running: Fleet) -> None:
+    """A link in the worktree is followed by nobody outside; a hard link to what is read-only cannot be made."""
+    said = tries(
+        running,
+        f"ln {running.root}/.git/HEAD hard && echo LINKED; ln -s {running.source}/README.md soft; echo x > soft; cat soft",
+    )
+    assert "LINKED" not in said
+    assert (running.source / "README.md").read_text() == "sample\n"
+    assert "sample" not in said
+
+
+def test_links_in_its_repository_lead_nowhere(running: Fleet) -> None:
+    """git follows a link to write an index, a reflog or packed refs; llmc's git would write the file of a person.
+
+    Break: no `box` in repo/clone_guard.py, or llmc's own files in the repository (`llmc_file` in repo/git.py).
+    """
+    own, theirs = path_of(running.root, "adam"), running.home / "theirs"
+    theirs.write_text("of a person\n")
+    running.configure({"repo.copy": '[".env"]'})
+    (running.source / ".gitignore").write_text(".env\n")
+    running.commit(".gitignore", ".env\n", "Ignore")
+    (running.source / ".env").write_text("settings\n")
+    ours = ("llmc-said", "llmc-copied", "llmc-copying", "llmc-provisioned")
+    logs = ("logs/HEAD", "logs/refs/heads/llmc/adam")
+    links = [f"ln -sf {theirs} {own}/{name}" for name in (*logs, *ours)]
+    for planted in ("; ".join(links), f"ln -sf {running.home}/new {own}/index"):
+        running.llmc(
+            "start", "--worker", "adam", "--prompt", f"@sh echo x > f; git add f; {COMMIT} 'X'; {planted}"
+        )
+        wait_until(lambda: running.record("adam")["status"] not in ("idle", "working"), 40)
+        running.llmc("rebase", "adam", code=None)
+        running.llmc("reset", "adam", code=None)
+        for link in (path for path in own.rglob("*") if path.is_symlink()):
+            link.unlink()  # by a person, who was told that git cannot write it
+        running.llmc("reset", "adam")
+    assert theirs.read_text() == "of a person\n"
+    assert not (running.home / "new").exists()
+    running.configure({"repo.copy": "[]"})
+
+
+def test_a_pipe_in_its_repository_holds_up_nobody(running: Fleet) -> None:
+    """Break: no look at the kind of file in `take` (repo/own_repos.py): every command in this root waits for a writer."""
+    own = path_of(running.root, "adam")
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh mv {own}/HEAD head; mkfifo {own}/HEAD")
+    wait_until((running.worktree("adam") / "head").exists)
+    running.commit("other.txt", "x\n", "Other")
+    running.llmc(
+        "start", "--worker", "eve", "--prompt", f"@sh echo e > e; git add e; {COMMIT} 'Of eve'", timeout=40
+    )
+    running.wait("eve", "needs_review")
+    running.llmc("accept", "eve", timeout=40)
+    assert running.log()[0] == "Of eve"
+    assert "is not a plain file" in running.llmc("status").out
+    running.llmc("reset", "adam")
+
+
+def test_other_processes_are_out_of_reach(running: Fleet) -> None:
+    """The daemon, the other agent, the tmux server: no signal, no trace, no key."""
+    server = tmux_server(str(running.root))
+    with subprocess.Popen(["sleep", "60"]) as mine:
+        pids = f"{mine.pid} {running.daemon_pid()}"
+        before = running.screen("eve")
+        said = tries(
+            running,
+            f"for pid in {pids}; do kill -9 $pid && echo KILLED; cat /proc/$pid/environ && echo SEEN; done; "
+            f"tmux -L {server} list-panes -a && echo TMUX; test -S /tmp/tmux-{os.getuid()}/{server} && echo TMUX; "
+            f"tmux -L {server} send-keys -t {running.session('eve')} hello",
+        )
+        assert mine.poll() is None
+        mine.kill()
+    assert running.has_daemon()
+    assert not {"KILLED", "SEEN", "TMUX"} & {*said.split()}
+    assert running.screen("eve") == before
+
+
+def test_the_home_of_the_person_is_empty_inside(running: Fleet) -> None:
+    """And what is written there is gone."""
+    (running.home / "secret").write_text("private\n")
+    said = tries(running, f"ls -a {running.home}; cat {running.home}/secret; echo x > {running.home}/.bashrc")
+    assert "private" not in said
+    assert not (running.home / ".bashrc").exists()
+    (running.home / "secret").unlink()
+
+
+def test_it_cannot_become_more(running: Fleet) -> None:
+    """A new user namespace gives capabilities inside it, and nothing that was read-only becomes writable."""
+    root = running.root
+    said = tries(
+        running,
+        f"mount -o remount,rw,bind {root}/.git && echo MOUNTED; "
+        f"unshare -Urm sh -c 'mount -o remount,rw,bind {root}/.git && echo MOUNTED; touch {root}/.git/x && echo WROTE'; "
+        f"echo 1 > /proc/sys/kernel/sysrq && echo WROTE; echo x > /etc/passwd && echo WROTE",
+    )
+    assert not {"MOUNTED", "WROTE"} & {*said.split()}
+    assert not (root / ".git/x").exists()
+
+
+def test_a_broken_object_does_not_reach_the_clone(running: Fleet) -> None:
+    """Break: no transfer.fsckObjects in repo/own_repos.py: a tree with `..` in it would be checked out."""
+    root = running.root
+    make = (
+        "blob=$(echo evil | git hash-object -w --stdin); "
+        'tree=$(printf "100644 blob $blob\\t..\\n" | git mktree --missing 2>/dev/null || '
+        "printf '100644 ..\\\\0%b' \"$(echo $blob | sed 's/../\\\\\\\\x&/g')\" | git hash-object -t tree -w --literally --stdin); "
+        "commit=$(git -c user.name=a -c user.email=b commit-tree -p HEAD -m evil $tree); "
+        "git update-ref refs/heads/llmc/adam $commit; git log -1 --format=%s"
+    )
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {make}")
+    wait_until(lambda: running.record("adam")["status"] not in ("working", "idle"))
+    tip = running.git("rev-parse", "refs/heads/llmc/adam", cwd=path_of(root, "adam"))
+    assert running.git("log", "-1", "--format=%s", tip, cwd=path_of(root, "adam")) == "evil"
+    running.llmc("review", "adam", code=None)
+    done = subprocess.run(["git", "-C", str(root), "cat-file", "-e", tip], capture_output=True)
+    assert done.returncode != 0
+    assert "git refuses the commits of its repository" in running.llmc("status").out
+    assert running.llmc("accept", "adam", code=None).code != 0
+    assert "evil" not in running.log()
+    running.llmc("reset", "adam")
+    running.llmc("doctor", "--repair", code=None)

@@ -1,0 +1,123 @@
+"""What a contained program sees, and why one cannot be contained."""
+
+import pytest
+
+from llmc.config.load import check_text
+from llmc.sandbox.rules import (
+    Machine,
+    Mount,
+    View,
+    arguments,
+    problem_before,
+    problem_of_try,
+    terminal_filter,
+)
+
+LINUX = Machine(system="Linux", processor="x86_64")
+
+
+def places(argv: list[str]) -> list[str]:
+    """Path and kind of each mount, in order."""
+    found, rest = [], list(argv)
+    while rest:
+        match rest.pop(0):
+            case "--tmpfs" | "--proc" | "--dev" as kind:
+                found.append(f"{kind[2:]} {rest.pop(0)}")
+            case "--bind" | "--ro-bind" as kind:
+                source, path = rest.pop(0), rest.pop(0)
+                assert source == path
+                found.append(f"{kind[2:]} {path}")
+    return found
+
+
+def test_what_is_inside_another_place_comes_after_it() -> None:
+    """Break: no order in `arguments`: an empty home would cover the worktree in it."""
+    mounts = (Mount("/home/p/w", True), Mount("/usr"), Mount("/home/p/w/.git"), Mount("/home/p/w/src"))
+    found = places(arguments(View(mounts, empty=("/tmp", "/home/p"))))
+    assert (
+        found.index("tmpfs /home/p") < found.index("bind /home/p/w") < found.index("ro-bind /home/p/w/.git")
+    )
+    assert "ro-bind /usr" in found
+
+
+def test_a_mount_that_changes_nothing_is_left_out() -> None:
+    mounts = (Mount("/usr"), Mount("/usr/lib/x"), Mount("/a", True), Mount("/a/b"), Mount("/a/b/c"))
+    found = places(arguments(View((*mounts, Mount("/a/b/c/d", True)), empty=())))
+    assert found == ["bind /a", "ro-bind /a/b", "bind /a/b/c/d", "dev /dev", "proc /proc", "ro-bind /usr"]
+
+
+def test_what_is_read_only_cannot_be_moved_away_with_its_directory() -> None:
+    """Break: no `_in_place`: an agent renames `objects/info`, and writes its own `alternates`."""
+    mounts = (Mount("/own", True), Mount("/own/config"), Mount("/own/objects/info/alternates"))
+    found = places(arguments(View(mounts, empty=())))
+    wanted = ["bind /own", "ro-bind /own/config", "bind /own/objects", "bind /own/objects/info"]
+    assert found == ["dev /dev", *wanted, "ro-bind /own/objects/info/alternates", "proc /proc"]
+
+
+def test_a_path_that_is_named_twice_is_as_writable_as_asked() -> None:
+    assert places(arguments(View((Mount("/a", True), Mount("/a")), empty=())))[0] == "bind /a"
+
+
+def test_no_capability_and_no_process_outside() -> None:
+    """Break: leave out `--cap-drop`: a remount as root writes to the real file system."""
+    found = arguments(View(()))
+    at = found.index("--cap-drop")
+    assert found[at + 1] == "ALL"
+    assert {"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"} <= {*found}
+    assert "--new-session" not in found  # without the terminal there is no SIGWINCH
+
+
+@pytest.mark.parametrize(("machine", "ioctl"), [("x86_64", 16), ("aarch64", 29)])
+def test_the_filter_names_the_calls_of_its_machine(machine: str, ioctl: int) -> None:
+    program = terminal_filter(machine)
+    assert program is not None
+    rows = [program[at : at + 8] for at in range(0, len(program), 8)]
+    assert len(rows) == 12
+    wanted = {ioctl, 0x5412, 0x541C}
+    assert wanted <= {int.from_bytes(row[4:], "little") for row in rows}
+
+
+def test_no_filter_for_an_unknown_machine() -> None:
+    assert terminal_filter("riscv64") is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "text"),
+    [
+        (Machine(system="Darwin", processor="arm64"), "on Darwin"),
+        (Machine(system="Linux", processor="riscv64"), "on riscv64"),
+        (Machine(system="Linux", processor="x86_64", has_bubblewrap=False), "not installed"),
+    ],
+)
+def test_what_needs_no_try(machine: Machine, text: str) -> None:
+    found = problem_before(machine)
+    assert found is not None
+    assert text in found.text
+
+
+def test_a_machine_that_may_work_is_tried() -> None:
+    assert problem_before(LINUX) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "fix"),
+    [
+        ({"in_container": True}, "--security-opt seccomp=unconfined"),
+        ({"apparmor_restrict_unprivileged_userns": "1"}, "apparmor_restrict_unprivileged_userns=0"),
+        ({"unprivileged_userns_clone": "0"}, "unprivileged_userns_clone=1"),
+        ({"max_user_namespaces": "0"}, "max_user_namespaces=15000"),
+        ({"max_user_namespaces": "96349", "unprivileged_userns_clone": "1"}, "to see the error"),
+    ],
+)
+def test_a_failed_try_names_its_cause_and_the_fix(setting: dict[str, object], fix: str) -> None:
+    machine = Machine(system="Linux", processor="x86_64", **setting)  # type: ignore[arg-type]
+    found = problem_of_try(machine, ["bwrap: setting up uid map: Permission denied", ""])
+    assert "Permission denied" in found.text
+    assert fix in found.fix
+
+
+def test_a_worker_may_differ_from_the_default() -> None:
+    text = '[repo]\nsource = "/s"\n[defaults]\nsandbox = "auto"\n[workers.eve]\nsandbox = "off"\n[workers.adam]\n'
+    config, problems = check_text(text, "config.toml")
+    assert config is not None, problems
+    assert [config.sandbox_of(name) for name in ("adam", "eve", "auto-1")] == ["auto", "off", "auto"]
