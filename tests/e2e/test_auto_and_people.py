@@ -65,6 +65,7 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("0-009", "0-026", "0-053", "4-004")
+@pytest.mark.soak
 def test_hold_message_and_accept(scripted: Fleet) -> None:
     """Break: give tasks to a worker that is held, or take a person's talk with a worker for a task."""
     elsewhere = scripted.dir / "context.toml"

@@ -371,6 +371,7 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("0-056", "0-070", "0-071", "0-072")
+@pytest.mark.soak
 def test_a_state_without_its_workers(scripted: Fleet) -> None:
     """Break: leave `_compare` out of the tick."""
     fleet = set_up(scripted)
@@ -440,6 +441,7 @@ def _a_stale_lock_of_the_source(fleet: Fleet) -> None:
 
 @on_postgres.CHECKOUT
 @pytest.mark.req("0-060", "0-063", "0-064", "0-065", "0-240")
+@pytest.mark.soak
 def test_a_source_in_use(scripted: Fleet) -> None:
     """Break: forget the wait at a restart, or count no retries."""
     fleet = set_up(scripted)
@@ -558,6 +560,7 @@ def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_limit_while_conflicts_are_resolved(scripted: Fleet) -> None:
     """Break: leave `rebasing` out of what a limit can stop; patrol calls it stalled, and the task is given up."""
     fleet = set_up(scripted)

@@ -103,6 +103,7 @@ def share(fleet: Fleet, count: int) -> None:
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
     """Break: leave `_ours` or `_clients` out of TaskFiles.change."""
     share(fleet, 160)

@@ -163,6 +163,7 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     assert "cannot observe the client's status file" in scripted.llmc("doctor").out
 
 
+@pytest.mark.soak
 def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:
     """Break: let SIGTERM end the process at once; find no session that a killed try left."""
     OddClient(scripted, "hook:SessionStart")

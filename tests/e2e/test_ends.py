@@ -29,6 +29,7 @@ def leaves(fleet: Fleet, worker: str) -> int:
 
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_what_a_killed_agent_ran_ends_with_it(fleet: Fleet) -> None:
     """Whoever notices ends it. Break: leave `end_with_its_agent` out of intake: it went on writing into the worktree,
     under the next agent's hands.

@@ -3,6 +3,8 @@
 import threading
 from contextlib import closing
 
+import pytest
+
 from llmc.api.subscription import Change, FleetSeen, Subscription
 from llmc.api.views import Others
 from llmc.repo.project import open_project
@@ -38,6 +40,7 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         assert "the other nodes are unknown: the fleet's database does not answer" in unknown.err
 
 
+@pytest.mark.soak
 def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Postgres) -> None:
     """Break: leave out the nodes at the heartbeat; or ask the database for each screen."""
     with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:

@@ -176,6 +176,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
 
 
 @pytest.mark.req("0-111", "0-121", "0-153")
+@pytest.mark.soak
 def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> None:
     """Break: believe any heartbeat, never send SIGKILL, or remediate a second time within the cooldown."""
     fleet = set_up(scripted, **{**QUICK, "overseer.heartbeat_timeout_secs": "8"})

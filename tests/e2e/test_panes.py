@@ -194,6 +194,7 @@ def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
     assert shell.lives
 
 
+@pytest.mark.soak
 def test_an_agent_whose_pane_a_person_took(scripted: Fleet) -> None:
     """Break: leave the process out of the marks; a shell in the agent's own pane is then typed into as if it were one."""
     agent = ready(scripted)

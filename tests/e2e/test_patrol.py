@@ -147,6 +147,7 @@ def test_after_an_accept_the_others_follow(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("1-083")
+@pytest.mark.soak
 def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
     """Break: leave out turn_runs in commits_without_stop, or the rule for a rest without a Stop.
 

@@ -66,9 +66,10 @@ KILLS = [step for step in STEPS if step not in ("complete", "wait")]
 @pytest.mark.parametrize(
     ("step", "when"),
     [
-        *((step, "before") for step in KILLS),
+        *((step, "before") for step in KILLS[::2]),
         ("land", "after"),
         (KILLS[-1], "after"),
+        *(pytest.param(step, "before", marks=pytest.mark.soak) for step in KILLS[1::2]),
         # After a step is before the next one, nearly.
         *(pytest.param(step, "after", marks=pytest.mark.soak) for step in KILLS[:-1] if step != "land"),
     ],
@@ -138,6 +139,7 @@ def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
     assert last_validated == together
 
 
+@pytest.mark.soak
 def test_what_the_agent_left_running_holds_accept_off(scripted: Fleet) -> None:
     """Break that fails it: do not look for leftovers; the rebase would move files under a running program."""
     scripted.set_up("adam")

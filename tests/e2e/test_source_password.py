@@ -91,6 +91,7 @@ def test_init_does_not_show_it(scripted: Fleet, server: GitServer) -> None:
     assert "s3cr" not in done.out + done.err
 
 
+@pytest.mark.soak
 def test_a_source_that_fails_tells_nothing(scripted: Fleet, server: GitServer) -> None:
     """The errors go to the event log, the daemon's log, the incidents and a person. Break: one door without its scrub."""
     fleet, llmc = scripted, Shell(scripted)

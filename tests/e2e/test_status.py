@@ -9,6 +9,8 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import pytest
+
 from tests.support.fleet import Fleet, Result
 from tests.support.waiting import wait_until
 
@@ -34,6 +36,7 @@ def follow(fleet: Fleet, verb: str, **env: str) -> Result:
     return fleet.llmc(*shlex.split(command)[1:], **env)
 
 
+@pytest.mark.soak
 def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
     """From `up` to the accepted commit, past a hold and a kill -9, with no command but those that status names.
 

@@ -212,6 +212,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     assert len(fleet.events("undone")) == 1
 
 
+@pytest.mark.soak
 def test_a_revert_is_checked_where_its_dependencies_are(scripted: Fleet) -> None:
     """Break: check it in a checkout that was not set up.
 

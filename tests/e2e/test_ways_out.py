@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from llmc.base.locks import Rank, lock
 from llmc.config.root_layout import tmux_server
 from tests.support.fleet import Fleet
@@ -72,6 +74,7 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     assert fleet.log()[0] == "By carol"
 
 
+@pytest.mark.soak
 def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet) -> None:
     """Break: look under the worker's lock, with its own index, or at commits only; restore without what was not committed."""
     fleet = scripted

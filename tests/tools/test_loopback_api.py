@@ -118,6 +118,7 @@ def client(shared_client: Client) -> Client:
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_command_runs_and_the_turn_ends(client: Client) -> None:
     end = client.run("[llmc task-1a]\n@sh echo made > made.txt\n@say all done\n")
     assert (client.repo / "made.txt").read_text() == "made\n"
@@ -132,12 +133,14 @@ def test_a_failing_command_does_not_end_the_script(client: Client) -> None:
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_prompt_without_directives_is_answered_with_its_length_and_digest(client: Client) -> None:
     end = client.run("[llmc task-3a]\nhello\n")
     assert re.fullmatch(r"20 characters, sha1 [0-9a-f]{12}", end["last_assistant_message"])
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_question_waits_for_its_answer(client: Client) -> None:
     client.submit("[llmc task-4a]\n@ask Which colour?\n@sh touch answered\n")
     asked = wait_until(lambda: client.seen("PermissionRequest"))
@@ -182,6 +185,7 @@ def test_an_api_error_ends_the_turn_at_once_and_the_next_prompt_is_unharmed(
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_messages_sent_while_busy_are_played_after_the_rest(client: Client) -> None:
     before = len(client.seen("Stop"))
     client.submit(
@@ -204,6 +208,7 @@ def test_messages_queued_to_the_end_of_a_turn_are_all_played(client: Client) -> 
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_task_is_created(client: Client) -> None:
     client.run("[llmc task-9a]\n@task Write the docs\n")
     assert [event["task_subject"] for event in client.seen("TaskCreated")] == ["Write the docs"]

@@ -393,6 +393,7 @@ def test_two_machines_land_at_the_same_time(bare: BareRemote, one: Node, other: 
     race(bare, [one, other], 4)
 
 
+@pytest.mark.soak
 def test_a_slow_check_on_one_machine_is_not_starved_by_another(one: Node, other: Node) -> None:
     """After one lost race nobody else lands until it has. Break: a turn among the workers of one machine only."""
     one.project = replace(
@@ -490,6 +491,7 @@ def test_an_undo_waits_for_a_remote_that_is_gone(bare: BareRemote, one: Node) ->
     assert bare.log() == ['Revert "One"', "One", FIRST]
 
 
+@pytest.mark.soak
 def test_the_fence_may_be_a_branch(bare: BareRemote, one: Node, other: Node) -> None:
     for node in (one, other):
         node.share(replace(bare.remote, fence_ref="llmc-fence"))
