@@ -83,6 +83,7 @@ WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None]
     ],
     ids="-".join,
 )
+@pytest.mark.soak
 def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str]) -> None:
     """Break: count a refusal by a person's draft or dialog as a failure; two drafts end the night in seconds.
 

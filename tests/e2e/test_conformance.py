@@ -256,6 +256,7 @@ def record(tmp_path_factory: pytest.TempPathFactory, api: LoopbackApi) -> dict[s
 pytestmark = pytest.mark.real_client
 
 
+@pytest.mark.soak
 def test_same_hooks_in_the_same_order(traces: dict[str, Trace]) -> None:
     """Break that fails it: let the scripted agent fire Stop on Esc."""
     assert traces["scripted"].hooks == traces["real"].hooks

@@ -14,7 +14,7 @@ import pytest
 from llmc.base.processes import is_alive
 from llmc.repo.own_repos import path_of
 from tests.support.contained import needs_bubblewrap
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.waiting import wait_until
 
 pytestmark = needs_bubblewrap
@@ -121,7 +121,7 @@ def test_keys_end_it_with_its_own_exit_code(scripted: Fleet) -> None:
     assert ended["exit_code"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *in_soak(signal.SIGTERM)])
 def test_a_killed_agent_is_a_crash_with_its_signal(scripted: Fleet, number: signal.Signals) -> None:
     scripted.set_up("adam", config=CONTAINED)
     scripted.up()
@@ -228,10 +228,10 @@ def test_a_conflict_is_resolved_inside(running: Fleet) -> None:
     ("setting", "fault"),
     [
         ("on", "contain.move:before"),
-        ("on", "contain.move:after"),
-        ("off", "contain.pin:before"),
-        ("off", "contain.pin:after"),
-        ("off", "contain.move:before"),
+        pytest.param("on", "contain.move:after", marks=pytest.mark.soak),
+        pytest.param("off", "contain.pin:before", marks=pytest.mark.soak),
+        pytest.param("off", "contain.pin:after", marks=pytest.mark.soak),
+        pytest.param("off", "contain.move:before", marks=pytest.mark.soak),
         ("off", "contain.move:after"),
     ],
 )

@@ -75,6 +75,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     made.close()
 
 
+@pytest.mark.soak
 def test_two_daemons_share_the_work_and_one_straight_history(machines: Machines) -> None:
     """Break: fetch the base from the machine's own source instead of the remote."""
     first, _ = machines.fleets

@@ -286,6 +286,7 @@ def test_a_source_without_files(scripted: Fleet, kind: str) -> None:
     shutil.which("git-lfs") is None,
     reason="git-lfs IS NOT INSTALLED: landing LFS files was NOT checked; scripts/setup --client installs it",
 )
+@pytest.mark.soak
 def test_submodules_and_large_files(scripted: Fleet) -> None:
     """Break: do not update submodules after a rebase, or land before the large files are in the source's store."""
     library = scripted.dir / "library"
