@@ -379,12 +379,19 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
         if not isinstance(row, Mapping):
             continue
         item = _from_state(key, row)
-        if item.kind == "source" and facts.source_is_free:
+        if item.kind == "source" and (facts.source_is_free or not _has_work_to_land(rows)):
             continue
         if not item.next and item.who in rows:  # what can be done about its worker now
             record, view = rows[item.who]
             item = item._replace(next=next_command(view, facts.seen(item.who), facts, record))
         yield item
+
+
+def _has_work_to_land(rows: dict[str, tuple[Raw, Raw]]) -> bool:
+    """In a fleet, another node may have landed what was refused here."""
+    return any(
+        record.get("accept") or record.get("status") not in ("idle", "working") for record, _ in rows.values()
+    )
 
 
 def _from_state(key: str, row: Mapping[str, Any]) -> Item:
