@@ -101,6 +101,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Recorder(Path(config.getoption("--requirements"))))
 
 
+def proofs(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests that prove a line; one of `make soak` only where nothing else does."""
+    is_soak = {item: item.get_closest_marker("soak") is not None for item in items}
+    proved = {line for item in items if not is_soak[item] for line in ids_of(item)}
+    return [
+        item for item in items if ids_of(item) and (not is_soak[item] or not proved.issuperset(ids_of(item)))
+    ]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known = read_requirements()
     for item in items:
@@ -111,8 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if ids:
             item.user_properties.append(("req", list(ids)))
     if config.getoption("--requirements"):
-        wanted = [item for item in items if ids_of(item)]
-        config.hook.pytest_deselected(items=[item for item in items if not ids_of(item)])
+        wanted = proofs(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
         items[:] = wanted
 
 
