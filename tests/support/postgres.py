@@ -46,7 +46,7 @@ class Postgres(private.Postgres):
         return True
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """As in `make demo`; SIGKILL leaves its other processes to notice."""
+        """Also by SIGKILL, which leaves its other processes to notice."""
         if number != signal.SIGKILL:
             super().stop(number)
         elif self._runs:

@@ -74,7 +74,7 @@ def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> Non
 
 
 def withdraw(project: Project) -> None:
-    """Remove work that this machine offered, and that nobody needs: its task was completed since."""
+    """Remove work that this machine offered for tasks that are completed now."""
     shared = shared_of(project.root)
     names = handed_work.offered(project.root.path) if shared is not None else set()
     if shared is None or not names:

@@ -16,7 +16,7 @@ from llmc.records.event_log import EventLog, rows_of, seq_of, ts_of
 BATCH = 500
 #: what a node that is new in the fleet sends of its past
 PAST_S = 24 * 3600.0
-#: rows are kept this long, and at most so many
+#: rows are kept for this long, up to this number
 KEEP_DAYS, MOST_ROWS = 30, 1_000_000
 
 

@@ -176,9 +176,8 @@ class Books(Struct):
         """How long a task still waits after its agent crashed; 0: it may start."""
         pause_s = self.pause_s(task, backoff_s)
         age_s = now - self.failures[self.whole(task)][-1].at_unix if pause_s else 0.0
-        return (
-            max(0.0, pause_s - age_s) if age_s >= 0 else 0.0
-        )  # if the clock was set back, the age is unknown
+        # If the clock was set back, the age is unknown.
+        return max(0.0, pause_s - age_s) if age_s >= 0 else 0.0
 
     def highest_in(self, list_name: str) -> int:
         """The highest known task number; a new task must not reuse one."""

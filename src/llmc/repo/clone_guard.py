@@ -208,7 +208,7 @@ class CloneGuard:
         own_repos.give(Path(self._root), name, self.base)
 
     def _fixed(self, path: str, wanted: bytes) -> None:
-        """A file that llmc wrote and nobody changes."""
+        """A file that must stay as llmc wrote it."""
         if self._is_fine(path):
             return
         before = stamp(path)

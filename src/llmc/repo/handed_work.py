@@ -59,7 +59,7 @@ def offered(root: Path) -> set[str]:
 
 
 def withdraw(root: Path, remote: Remote, names: Collection[str]) -> None:
-    """Remove the work on these tasks from the remote, whoever put it there, and from here."""
+    """Remove the work on these tasks, of all nodes, from the remote and from here."""
     said = fence.send(
         root, remote, "--prune", *(fence.nothing_below(f"{remote.work}/{name}") for name in names)
     )

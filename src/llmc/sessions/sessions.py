@@ -465,7 +465,7 @@ def _environment(
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
     auto = project.config.auto
-    # A contained agent does not see the list: it would make tasks in a list of its own that nobody reads.
+    # A contained agent does not see the list: it would make tasks in a list of its own that is never read.
     task_list = auto.task_list_id if record.shares_the_list and not contained else ""
     task_tools = auto.worker_tasks != "off" and not contained
     environment = agent.environment(base, task_tools=task_tools, task_list=task_list)

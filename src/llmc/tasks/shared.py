@@ -174,7 +174,7 @@ class SharedTasks(TaskSource):
         return self._db.do(work)
 
     def add_made(self, new: Task, made: Made) -> Task:
-        """Add a task that an agent made; who made it is in the same transaction, so that nobody claims it before."""
+        """Add a task that an agent made; who made it is in the same transaction, so that it is not claimed before."""
 
         def work(rows: "Rows") -> Task:
             task = self._numbered(rows, new)
