@@ -57,7 +57,7 @@ def test_a_worker_that_cannot_be_taken_is_not_held(fleet: Fleet, visitor: Visito
     expect(page.locator("#state")).to_contain_text("Given back")
     expect(held).to_be_hidden()
     page.reload()
-    expect(page.locator("#state")).to_contain_text("Not taken: the agent of adam is not running")
+    expect(page.locator("#state")).to_contain_text("Not taken: adam's agent is not running")
     expect(held).to_be_hidden()
 
 

@@ -58,8 +58,8 @@ def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, databas
     seen = second.llmc("fleet", "status", "--json").json
     assert (seen["node"], seen["problem"], seen["tasks"]) == ("two", "", {})
     drained = scripted.llmc("fleet", "drain", "two").out
-    assert "node two takes no new tasks" in drained
-    assert "takes tasks again" in scripted.llmc("fleet", "drain", "two", "--undo").out
+    assert "node two no longer accepts new tasks" in drained
+    assert "accepts new tasks again" in scripted.llmc("fleet", "drain", "two", "--undo").out
     assert "no node three" in scripted.llmc("fleet", "drain", "three", code=4).err
     assert "node two left" in scripted.llmc("fleet", "leave", "two").out
     assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one"]

@@ -30,7 +30,7 @@ def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fl
     assert "for agents" in scripted.llmc("report", "done", code=2).err
     instance = json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["instance"]
     forged = {"LLMC_WORKER": "adam", "LLMC_INSTANCE": instance}
-    assert "not the running agent of" in scripted.llmc("report", "done", code=3, **forged).err
+    assert "this command was not run by" in scripted.llmc("report", "done", code=3, **forged).err
     prompt = "@sh LLMC_WORKER=adam llmc report blocked 'by baker' || echo refused > refused.txt"
     scripted.llmc("start", "--worker", "baker", "--prompt", prompt)
     scripted.wait("baker", "needs_input")

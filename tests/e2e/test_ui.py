@@ -96,7 +96,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     assert fleet.record("adam")["status"] == "needs_review"
     again.press("y")
     again.sees("on main: Greet by name", "LANDED TODAY 1")
-    again.sees("nothing waits for review: the worker is idle", "no changes")
+    again.sees("nothing to review (status: idle)", "no changes")
     assert fleet.git("log", "-1", "--format=%s", "main") == "Greet by name"
     again.press("Escape")
     again.sees("s start")

@@ -305,5 +305,5 @@ def _pane(project: Project, name: str) -> Pane:
                 "the remediation agent is not running",
                 hint="The supervisor starts it after a failure. To run the supervisor: llmc overseer",
             )
-        raise Refused(f"the agent of {name} is not running", hint="Run `llmc up --detach` to start it.")
+        raise Refused(f"{name}'s agent is not running", hint="Run `llmc up --detach` to start it.")
     return pane

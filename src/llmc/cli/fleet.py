@@ -150,7 +150,7 @@ def _say_nodes(found: list[Node]) -> None:
 
 @fleet.command("drain")
 @_node
-@click.option("--undo", is_flag=True, help="Let the node take tasks again")
+@click.option("--undo", is_flag=True, help="Let the node accept new tasks again")
 @json_option
 @pass_project
 def drain(project: Project, node: str, undo: bool, as_json: bool) -> None:
@@ -163,7 +163,7 @@ def drain(project: Project, node: str, undo: bool, as_json: bool) -> None:
       llmc fleet drain server-2
     """
     found = service.drain(project, node, undo=undo)
-    text = f"node {found.name} takes tasks again" if undo else f"node {found.name} takes no new tasks"
+    text = f"node {found.name} accepts new tasks again" if undo else f"node {found.name} no longer accepts new tasks"
     say_or_json(text, plain(found), as_json)
 
 

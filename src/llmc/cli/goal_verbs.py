@@ -207,7 +207,7 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
 
 
 @click.command("tick")
-@click.option("--now", "at_once", is_flag=True, help="No effect; a tick always runs immediately")
+@click.option("--now", "at_once", is_flag=True, help="Accepted for compatibility; has no effect")
 @click.option("--reason", default="requested by the user", help="Reason to record in goals.log")
 @json_option
 @click.pass_context
@@ -218,7 +218,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
 
     \b
     Example:
-      llmc goal tick --now
+      llmc goal tick
     """
     done = tick_now(project_of(ctx), reason)
     if as_json:

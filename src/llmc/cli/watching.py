@@ -286,7 +286,7 @@ def _print(text: str) -> None:
     metavar="T",
     help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: your last digest that is more than an hour old, or 24h ago]",
 )
-@click.option("--fleet", is_flag=True, help="Tell of all nodes of the fleet")
+@click.option("--fleet", is_flag=True, help="Include all nodes of the fleet")
 @json_option
 @pass_project
 def digest(project: Project, since: str | None, fleet: bool, as_json: bool) -> None:

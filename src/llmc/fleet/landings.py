@@ -58,7 +58,7 @@ class Landings:
             if entry.task is not None and not fetched(rows.execute(statements.HOLDS_TASK, values)):
                 raise ClaimLost(
                     f"{entry.worker} no longer has task {task}: another node may have it; nothing landed",
-                    hint=f"To see who has it: llmc tasks show {task}",
+                    hint=f"To see which node has it: llmc tasks show {task}",
                 )
             rows.execute(statements.ENTER_LANDING, values)
 

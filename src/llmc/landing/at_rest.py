@@ -34,7 +34,7 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         raise Refused(taken)
     if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
         raise Refused(
-            f"the agent of {record.name} is still busy",
+            f"{record.name}'s agent is still busy",
             hint=f"Wait until the agent is idle (`llmc peek {record.name}` shows its screen), then run the command again.",
         )
     # Hooks are short-lived children of the agent.

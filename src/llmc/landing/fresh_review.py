@@ -47,7 +47,7 @@ def _rebase_first(project: Project, record: WorkerRecord) -> str:
     """Why it was not rebased; "" if it was or need not be. Conflicts go to the worker and end the review."""
     pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
-        return f"the agent of {record.name} is not running"
+        return f"{record.name}'s agent is not running"
     try:
         found = rebase.keep_rebased(project, record.name)
     except LlmcError as problem:

@@ -366,7 +366,7 @@ class SharedTasks(TaskSource):
     def _stale(self, claim: Claim) -> ClaimLost:
         return ClaimLost(
             f"{claim.worker} no longer has task {claim.task.id}: its lease ran out",
-            hint=f"To see who has it: llmc tasks show {claim.task.id}",
+            hint=f"To see which node has it: llmc tasks show {claim.task.id}",
         )
 
     def finish(self, claim: Claim, commit: str) -> None:

@@ -178,8 +178,8 @@ class DiffView(Struct):
         if review.so_far:
             dirty = f"; uncommitted changes in {_files(len(review.dirty))}" if review.dirty else ""
             is_free = review.so_far in ("idle", "no_changes")
-            what = "nothing waits for review" if is_free else "unfinished work"
-            found.append(f"{what}: the worker is {review.so_far}{dirty}")
+            what = "nothing to review" if is_free else "unfinished work"
+            found.append(f"{what} (status: {review.so_far}){dirty}")
         elif review.dirty:
             found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
         if page.by_rebase:

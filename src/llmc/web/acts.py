@@ -94,7 +94,7 @@ def undo(project: Project, form: Form) -> Order:
     if form.get("commit", "") != target.commit:
         raise UsageError(
             f"the last change is {target.commit[:9]} now, not {form.get('commit', '')[:9]}",
-            hint="Look again.",
+            hint="Reload the page, then try again.",
         )
     return _of_command(*orders.undo(project, target))
 

@@ -64,7 +64,7 @@ def of_night(night: Night) -> NightCharts:
     each = digest.cost_per_accepted
     waits = {
         **{f"parked: {cause}": row.total_s for cause, row in digest.parks.items()},
-        "the source had uncommitted changes": digest.dirty_source.total_s,
+        "uncommitted changes in the source repository": digest.dirty_source.total_s,
         "post-accept commands": digest.post_accept.total_s,
     }
     waits = {cause: seconds for cause, seconds in waits.items() if seconds}

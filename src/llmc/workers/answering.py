@@ -146,7 +146,7 @@ class _Dialog:
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"the agent of {name} is not running", hint="Run `llmc up --detach` to start it.")
+            raise Refused(f"{name}'s agent is not running", hint="Run `llmc up --detach` to start it.")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)

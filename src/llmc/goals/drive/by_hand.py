@@ -136,7 +136,7 @@ def set_recovery(
 ) -> Change:
     """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
-        hint = "Run `llmc work recovery` with its children instead; run `llmc goal show` to see the plan."
+        hint = "Run `llmc work recovery` for each of its children instead. To see the plan, run `llmc goal show`."
         raise Refused(
             f"cannot set recovery options for {node.kind} {node.node_id}: recovery options apply only to plan items without children",
             hint=hint,

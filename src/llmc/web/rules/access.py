@@ -58,21 +58,21 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
     """Why this request is refused; None: it may go on."""
     if asked.host.lower() not in hosts:
         return Refusal(
-            421, f"this server is not {_shown(asked.host)}. To allow the name: llmc web --allow-host NAME"
+            421, f"unknown host name {_shown(asked.host)}; to allow it: llmc web --allow-host NAME"
         )
     writes = asked.websocket or asked.method not in _SAFE
     if asked.origin is None and writes:
-        return Refusal(403, "a change needs the Origin header of a browser")
+        return Refusal(403, "requests that change something must have an Origin header")
     if asked.origin is not None and not _is_ours(asked.origin, asked.host):
         return Refusal(403, f"requests from {_shown(asked.origin)} are refused")
     if asked.embedded:
-        return Refusal(403, "another page may link here, and nothing else")
+        return Refusal(403, "requests embedded in another site's page are not allowed")
     if asked.body_bytes > MOST_BODY_BYTES:
         return Refusal(413, f"the request is larger than {MOST_BODY_BYTES // 1000} kB")
     if is_open(asked.path):
         return None
     if not asked.signed_in:
-        return Refusal(401, "sign in first: run `llmc web --link` for a link")
+        return Refusal(401, "not signed in; run `llmc web --link` to get a sign-in link")
     if read_only and writes and asked.path != "/logout":
         return Refusal(403, "this server is read-only")
     return None
