@@ -54,10 +54,11 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: dict[str, str]
     os.close(rules_in)
     # Ctrl-C at a terminal that is not in raw mode goes to the whole group and would end bubblewrap: it ignores these.
     own_keys = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-    names = ",".join(number.name.removeprefix("SIG") for number in own_keys)
+    # The agent has its own way with every signal that is passed on, also where llmc was started with nohup.
+    passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
+    names = ",".join(number.name.removeprefix("SIG") for number in {*own_keys, *passed})
     box = [*sandbox["argv"], "--seccomp", str(rules), "--info-fd", str(tells), "--chdir", cwd]
     box += ["--", "/usr/bin/env", f"--default-signal={names}", *argv]
-    passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
     child = os.fork()
     if child == 0:

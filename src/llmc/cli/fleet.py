@@ -163,7 +163,11 @@ def drain(project: Project, node: str, undo: bool, as_json: bool) -> None:
       llmc fleet drain server-2
     """
     found = service.drain(project, node, undo=undo)
-    text = f"node {found.name} accepts new tasks again" if undo else f"node {found.name} no longer accepts new tasks"
+    text = (
+        f"node {found.name} accepts new tasks again"
+        if undo
+        else f"node {found.name} no longer accepts new tasks"
+    )
     say_or_json(text, plain(found), as_json)
 
 

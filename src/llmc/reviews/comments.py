@@ -96,7 +96,10 @@ def send(project: Project, name: str, general: str = "", seen: str = "") -> Rece
     review.refuse_unless_waiting(project, record, "reject")
     shown = review.look(project, record)
     if seen and seen != request(project, shown, talk.drafts, general).key:
-        raise Refused(f"the request to {name} is not the one you saw; nothing was sent", hint="Review the diff again, then send your comments.")
+        raise Refused(
+            f"the request to {name} is not the one you saw; nothing was sent",
+            hint="Review the diff again, then send your comments.",
+        )
     prompt_id = submit.new_prompt_id("reject")
     begun = Round(
         number=talk.round,

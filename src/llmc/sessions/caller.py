@@ -110,7 +110,10 @@ def reporter(project: Project) -> Caller:
     pane = project.pane(record)
     is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
     if not is_there or (record.name, record.instance) != (who.name, who.instance):
-        raise Refused(f"cannot report for {claimed}: this command was not run by {claimed}'s agent", hint=f"Run it from {claimed}'s agent.")
+        raise Refused(
+            f"cannot report for {claimed}: this command was not run by {claimed}'s agent",
+            hint=f"Run it from {claimed}'s agent.",
+        )
     return who
 
 

@@ -75,7 +75,11 @@ class Moving(Frame):
 
     def do_focus(self) -> None:
         self.in_pane = not self.in_pane
-        told = "j and k scroll the pane; Tab goes back to the list" if self.in_pane else "j and k move in the list; Tab goes to the pane"
+        told = (
+            "j and k scroll the pane; Tab goes back to the list"
+            if self.in_pane
+            else "j and k move in the list; Tab goes to the pane"
+        )
         self._say("", told, PLAIN)
 
     def do_tab_right(self) -> None:
