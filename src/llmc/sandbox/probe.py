@@ -20,13 +20,15 @@ PROBE_S = 20.0
 _CONTAINED = "contained"
 
 
-def is_contained(wanted: Literal["auto", "on"]) -> bool:
-    """Whether an agent with this setting is contained; raises where it must be and cannot."""
+def is_contained(
+    wanted: Literal["auto", "on"], what: str = "the agent", key: str = "defaults.sandbox"
+) -> bool:
+    """Whether a program with this setting is contained; raises where it must be and cannot."""
     found = problem()
     if found is not None and wanted == "on":
         raise LlmcError(
-            f"cannot contain the agent: {found.text}",
-            hint=f"To fix it, {found.fix}. To run agents without containment: llmc config set defaults.sandbox off",
+            f"cannot contain {what}: {found.text}",
+            hint=f"To fix it, {found.fix}. To go on without containment: llmc config set {key} off",
         )
     return found is None
 

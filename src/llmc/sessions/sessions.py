@@ -82,9 +82,11 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     environment = _environment(project, record, agent, instance, index, contained=contained)
     home = None
     if contained:
-        from llmc.sessions import containing  # most agents are not contained
+        from llmc.repo import inside  # most agents are not contained
+        from llmc.sessions import containing
 
         home = containing.make_home(project, record, agent, environment)
+        environment |= inside.caches(project, Path(record.worktree_path), environment)
         environment |= home.environment
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
