@@ -34,7 +34,7 @@ def lands(fleet: Fleet, name: str, text: str, *, tests: str) -> None:
 
 
 def test_a_pip_project(fleet: Fleet) -> None:
-    """Break: no settings of the user's in `_of_tools` (repo/inside.py): pip finds none of the packages."""
+    """Break: no settings of the user's in `_of_tools` (repo/containment.py): pip finds none of the packages."""
     wheels = fleet.dir / "wheels"
     for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
         wheel_of(name, wheels)
@@ -77,7 +77,7 @@ def said(fleet: Fleet) -> str:
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 def test_an_npm_project(fleet: Fleet) -> None:
-    """Break: no caches in `_of_tools` (repo/inside.py): npm cannot write its logs and its cache."""
+    """Break: no caches in `_of_tools` (repo/containment.py): npm cannot write its logs and its cache."""
     vendor = fleet.source / "vendor"
     node_package("greeter", {"index.js": "exports.greet = (name) => `hello ${name}`;\n"}, vendor)
     package = {

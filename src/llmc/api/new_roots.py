@@ -15,7 +15,7 @@ from llmc.doctor import programs
 from llmc.doctor.programs import Lack as Lack
 from llmc.doctor.rules.facts import Program
 from llmc.records.task import TaskStatus
-from llmc.repo import inside, setup
+from llmc.repo import containment, setup
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import find_check as find_check
 from llmc.supervisor.remediation import main_directory
@@ -93,10 +93,10 @@ class Tools(Struct, frozen=True):
 
 def settle_presets(project: Project) -> Tools:
     """Find the tool chains that contained agents and checks need, and name them in the configuration."""
-    found = inside.found_presets(project)
+    found = containment.found_presets(project)
     if found:
         set_value(project.root.config, "sandbox.presets", to_toml(found))
-    return Tools(found, inside.hosts(found))
+    return Tools(found, containment.hosts(found))
 
 
 def settings(project: Project) -> dict[str, object]:

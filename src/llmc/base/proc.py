@@ -209,13 +209,13 @@ def run_logged(
     stopping: Callable[[], bool] | None = None,
     answer: Path | None = None,
     about: str = "",
-    within: Sequence[str] = (),
+    through: Sequence[str] = (),
 ) -> Done:
     """Run a command configured by the user; append output and exit code to `log`, return the end in stdout.
 
     It is stopped, and ShuttingDown raised, once `stopping` returns true. `answer`: a file that gets its standard
-    output first. `about`: what it runs for, for the log. `within`: arguments of bubblewrap, which contains it; raises
-    NotContained if it cannot. A death by a signal is reported as by a shell, and by bubblewrap: 128 and its number.
+    output first. `about`: what it runs for, for the log. `through`: a program that runs it, if not the shell. A death by
+    a signal has the code that shells give it: 128 and its number.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -226,16 +226,14 @@ def run_logged(
         sink.write(_entry(about, f"$ {command}"))
         sink.flush()
         start = sink.tell()
-        box = opened.enter_context(_Box(within)) if within else None
         process = subprocess.Popen(
-            [*(box.argv if box else ()), "/bin/sh", "-c", command],
+            list(through) or ["/bin/sh", "-c", command],
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=sink,
             start_new_session=True,
-            pass_fds=box.fds if box else (),
         )
         try:
             with clock.waiting(timeout_s):
@@ -249,43 +247,11 @@ def run_logged(
             sink.flush()
             code = 124
         done = Done([command], code, tail(log, start), "")  # before the log may be renamed
-        if box is not None and code != 124 and not box.has_run():
-            raise NotContained(f"the command could not be contained: {done.stdout.strip()[-300:]}")
         said_last = b"" if answer is None else answer.read_bytes()
         sink.write(said_last)
         cut = (said_last or done.stdout.encode(errors="replace"))[-1:] not in (b"", b"\n")
         sink.write(b"\n" * cut + _entry(about, f"exit code {code}"))
         return done
-
-
-class NotContained(LlmcError):
-    """bubblewrap did not get as far as the command."""
-
-
-class _Box:
-    """bubblewrap around a command, and the pipe on which it tells that the command has run."""
-
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._reads, writes = os.pipe()
-        self.fds: tuple[int, ...] = (writes,)
-        self.argv = [*argv, "--json-status-fd", str(writes), "--"]
-
-    def __enter__(self) -> "_Box":
-        return self
-
-    def has_run(self) -> bool:
-        self._close()
-        with open(self._reads, "rb", closefd=False) as file:
-            return b"exit-code" in file.read()
-
-    def _close(self) -> None:
-        for fd in self.fds:
-            os.close(fd)
-        self.fds = ()
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        os.close(self._reads)
 
 
 def _entry(about: str, text: str) -> bytes:

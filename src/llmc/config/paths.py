@@ -65,7 +65,7 @@ class Root(Struct, frozen=True):
     bin = _Place(root_layout.BIN)
     #: the homes of contained clients
     homes = _Place(root_layout.HOMES)
-    #: the caches of contained programs (repo/inside.py)
+    #: the caches of contained programs (repo/containment.py)
     caches = _Place(root_layout.CACHES)
     #: checkouts for validation (landing/slots.py)
     slots = _Place(root_layout.SLOTS)

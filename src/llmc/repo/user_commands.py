@@ -137,11 +137,11 @@ def _run_apart(
     """Contained, if that is configured. Its output goes to a file of its own first: what is contained can write all of it."""
     rotate_log(project, project.root.log(worker))
     env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, **mark}
-    within: list[str] = []
+    through: list[str] = []
     if project.config.checks != "off":
-        from llmc.repo import inside  # most checks are not contained
+        from llmc.repo import containment  # most checks are not contained
 
-        within, env = inside.box(project, place, env)
+        through, env = containment.hold(project, place, command, env)
     output.unlink(missing_ok=True)
     try:
         done = proc.run_logged(
@@ -151,7 +151,7 @@ def _run_apart(
             log=output,
             timeout_s=timeout_s,
             stopping=project.stopping,
-            within=within,
+            through=through,
         )
     finally:
         if output.exists():

@@ -134,32 +134,19 @@ def _at(place: str, home: str) -> str:
     return home + place[1:] if place.startswith("~") else place
 
 
-#: of every contained check; everything else of the caller's environment stays outside
-_PASSED = (
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM"),
-    *("NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "COLUMNS", "LINES", "CI", "SOURCE_DATE_EPOCH"),
-    *("GIT_TERMINAL_PROMPT", "LLMC_WORKER", "LLMC_SLOT"),
-)
-_OF_CLIENT = ("ANTHROPIC_", "CLAUDE_", "AWS_BEARER_TOKEN")
 #: user and password in a URL
 _USER_OF_URL = re.compile(r"(?<=://)[^/\s@\"'<>]+@")
 _IS_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|PRIVATE|ACCESS)_?KEY", re.IGNORECASE)
 
 
-def passed_on(
-    environ: Mapping[str, str], names: Iterable[PresetName], named: Mapping[str, str]
-) -> dict[str, str]:
-    """The variables that a contained check gets: those of the system and of its tool chains, without passwords.
-
-    `named`: what the configuration sets for every agent; not the login of its client.
-    """
-    patterns = [*_PASSED, *(pattern for name in names for pattern in PRESETS[name].variables)]
-    passed = {
+def passed_on(environ: Mapping[str, str], names: Iterable[PresetName]) -> dict[str, str]:
+    """The user's variables for these tool chains, without passwords."""
+    patterns = [pattern for name in names for pattern in PRESETS[name].variables]
+    return {
         name: _USER_OF_URL.sub("", value)
         for name, value in environ.items()
         if not _IS_SECRET.search(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
     }
-    return passed | {name: value for name, value in named.items() if not name.startswith(_OF_CLIENT)}
 
 
 #: a line of an INI, TOML or YAML file, and an element of XML, with a password

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmc.agents.protocol import Agent, Home
 from llmc.base.files import private_dir
 from llmc.records.worker import WorkerRecord
-from llmc.repo import inside
+from llmc.repo import containment
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 
@@ -31,7 +31,7 @@ def sandbox(
     """The part of the launch spec that contains the agent. Its repository exists."""
     root = project.root
     run = private_dir(root.wake_socket().parent)
-    view = inside.view(
+    view = containment.view(
         project,
         Path(record.worktree_path),
         env,

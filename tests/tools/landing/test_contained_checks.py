@@ -139,7 +139,7 @@ def test_it_reads_nothing_of_the_user_s(project: Project, tmp_path: Path, where:
 
 
 def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: pass on the whole environment in repo/inside.py."""
+    """Break: pass on the whole environment in repo/containment.py."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "s3cret-key")
     monkeypatch.setenv("GITHUB_TOKEN", "s3cret-token")
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:s3cret@db/x")
@@ -154,7 +154,7 @@ def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: py
 
 @WHERE
 def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path: Path, where: str) -> None:
-    """llmc's git reads the clone's settings after a check. Break: the clone writable in repo/inside.py."""
+    """llmc's git reads the clone's settings after a check. Break: the clone writable in repo/containment.py."""
     ran = shlex.quote(f"touch {shlex.quote(str(tmp_path / 'ran'))}; false")
     said = check(
         project,

@@ -4,33 +4,50 @@ Both see the worktree with its repository, the programs on PATH, what the tool c
 and what `sandbox.read` and `sandbox.write` name. An agent gets its inbox and its home in addition (sessions/containing.py).
 """
 
+import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from llmc import launch
 from llmc.base.files import private_dir, write_atomic
 from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import presets, probe, programs, rules
+from llmc.sandbox import presets, probe, programs, rules, variables
 from llmc.sandbox.rules import Mount, View
 
 #: the key of the attention item about checks that run uncontained
 ITEM = "uncontained:checks"
+#: what llmc tells a check
+_OF_CHECKS = ("LLMC_WORKER", "LLMC_SLOT")
+_OF_CLIENT = ("ANTHROPIC_", "CLAUDE_", "AWS_BEARER_TOKEN")
 
 
-def box(project: Project, worktree: Path, env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """What a check runs within, and its environment; nothing, and the same, where it is not contained."""
+def hold(
+    project: Project, worktree: Path, command: str, env: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The program that runs a check contained, and its environment; none, and the same, where it is not contained."""
     wanted = project.config.checks
     if wanted == "off" or not probe.is_contained(wanted, "checks", "sandbox.checks"):
         _tell(project, uncontained=wanted != "off")
         return [], dict(env)
     _tell(project, uncontained=False)
-    inside = {**_passed_on(project, env), **caches(project, worktree, env)}
-    argv = rules.arguments(view(project, worktree, inside, program="/bin/sh"))
-    # It has no terminal; and it must not get one that it could type into.
-    return [probe.bubblewrap() or "bwrap", *argv, "--new-session", "--chdir", str(worktree)], inside
+    inside = {**_passed_on(project, env), **environment(project, worktree, env)}
+    argv = ["/bin/sh", "-c", command]
+    spec = private_dir(project.root.slots) / f"{worktree.name}.launch.json"
+    sandbox = probe.sandbox(view(project, worktree, inside, program=argv[0]), has_terminal=False)
+    payload = {
+        "argv": argv,
+        "cwd": str(worktree),
+        "env": inside,
+        "sandbox": sandbox,
+        "ends_with": os.getpid(),
+    }
+    write_atomic(spec, json.dumps(payload).encode())
+    return [sys.executable, "-I", "-S", launch.__file__, str(spec)], inside
 
 
 def _tell(project: Project, *, uncontained: bool) -> None:
@@ -86,16 +103,17 @@ def _existing(places: Iterable[str]) -> list[str]:
     return [place for place in map(os.path.expanduser, places) if os.path.exists(place)]
 
 
-def caches(project: Project, worktree: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name the caches of a contained program."""
+def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables for the tool chains of the repository, and those that name their caches inside."""
     found = _needs(project, worktree, env).caches
-    return {name: place for name, place in found.items() if not os.path.isabs(name)}
+    named = {name: place for name, place in found.items() if not os.path.isabs(name)}
+    return presets.passed_on(env, chosen_presets(project)) | named
 
 
 def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
-    """What a contained check sees of the environment."""
-    named = {name: env[name] for name in project.config.defaults.env}
-    return presets.passed_on(env, chosen_presets(project), named)
+    """What a check sees of the environment besides: the usual, and what is configured for agents, but not their login."""
+    named = [name for name in project.config.defaults.env if not name.startswith(_OF_CLIENT)]
+    return variables.passed_on(env, (*named, *_OF_CHECKS))
 
 
 def _needs(project: Project, worktree: Path, env: Mapping[str, str]) -> presets.Needs:
