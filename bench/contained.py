@@ -1,4 +1,4 @@
-"""A check of a second, contained, against the same check that is not."""
+"""A check of about a second, contained, against the same check that is not."""
 
 import itertools
 import statistics
@@ -18,10 +18,7 @@ NAME = "contained"
 TARGET = 1.1
 ROUNDS = 10
 #: as test suites do: many short programs, which read the checkout and write beside it
-COMMAND = (
-    "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
-    "/usr/bin/python3 -c 'import json, unittest' && git status --short && ls -R . > /tmp/listed; done"
-)
+COMMAND = "for i in 1 2 3 4 5; do python3 -c 'import json, unittest' && git status --short && ls -R > /tmp/listed; done"
 
 
 def run() -> list[Row]:

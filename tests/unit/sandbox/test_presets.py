@@ -112,9 +112,15 @@ def test_registries_on_this_machine_are_found() -> None:
 def test_variables_of_the_tools_are_passed_on_without_passwords() -> None:
     """Break: no `_IS_SECRET`: a token to publish reaches code that nobody has looked at."""
     person = {
-        "PIP_INDEX_URL": "https://me:s3cret@pip.example/", "npm_config_registry": "https://npm.example",
-        "UV_PUBLISH_TOKEN": "t", "npm_config__authToken": "t", "NODE_AUTH_TOKEN": "t", "PIP_CERT": "/c",
-        "GOOGLE_APPLICATION_CREDENTIALS": "/k.json", "GOPROXY": "https://go.example", "PATH": "/bin",
+        "PIP_INDEX_URL": "https://me:s3cret@pip.example/",
+        "npm_config_registry": "https://npm.example",
+        "UV_PUBLISH_TOKEN": "t",
+        "npm_config__authToken": "t",
+        "NODE_AUTH_TOKEN": "t",
+        "PIP_CERT": "/c",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/k.json",
+        "GOPROXY": "https://go.example",
+        "PATH": "/bin",
     }
     assert passed_on(person, []) == {}
     assert passed_on(person, ["pip"]) == {"PIP_INDEX_URL": "https://pip.example/", "PIP_CERT": "/c"}
