@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import (
     accept,
     auto_throughput,
+    contained,
     fleet,
     fleet_landing,
     goals,
@@ -44,6 +45,7 @@ BENCHES = {
         accept,
         worktree_reset,
         slot,
+        contained,
         auto_throughput,
         fleet_landing,
         task_rescan,

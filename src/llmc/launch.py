@@ -26,6 +26,8 @@ def main() -> None:
         with open(path, "rb") as file:
             spec = json.loads(file.read())
         os.unlink(path)
+        if "ends_with" in spec:
+            _end_with(spec["ends_with"])
         os.chdir(spec["cwd"])
         if "sandbox" in spec:
             hold(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"])
@@ -33,6 +35,15 @@ def main() -> None:
     except (OSError, ValueError, KeyError) as error:
         print(f"llmc: cannot start the agent: {error}", file=sys.stderr)
         sys.exit(127)
+
+
+def _end_with(parent: int) -> None:
+    """A check ends with the llmc that runs it; an agent does not."""
+    import signal
+
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(137)
 
 
 def become(argv: list[str], env: dict[str, str]) -> None:
@@ -133,9 +144,10 @@ def _end_as(code: int) -> None:
     import signal
 
     number = -code if code < 0 else code - 128
-    if 0 < number < 32:
+    stops = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # no program ends by these
+    if 0 < number < 32 and number not in stops:
         _prctl(PR_SET_DUMPABLE, 0)  # no core file of ours
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
+        if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)

@@ -266,3 +266,34 @@ def test_a_broken_object_does_not_reach_the_clone(running: Fleet) -> None:
     assert "evil" not in running.log()
     running.llmc("reset", "adam")
     running.llmc("doctor", "--repair", code=None)
+
+
+def test_a_check_of_its_work_reaches_no_further_than_the_agent(running: Fleet) -> None:
+    """What an agent commits, llmc runs before anybody looks at it. Break: no `hold` in repo/user_commands.py."""
+    root, theirs = running.root, running.home / "theirs"
+    theirs.write_text("private\n")
+    attempts = [
+        f"cat {theirs}; echo x >> {theirs}; touch {running.dir}/ran {running.source}/x {root}/x",
+        f"echo x > {root}/config.toml; echo x > {root}/.git/hooks/post-checkout; rm -rf {root}/.git/objects",
+        f"git config core.fsmonitor 'touch {running.dir}/ran'; env; kill -9 {running.daemon_pid()}",
+        f"tmux -L {tmux_server(str(root))} kill-server; {root}/.llmc/bin/llmc accept adam; setsid sleep 4712 &",
+    ]
+    check = shlex.quote("\\n".join(attempts))
+    running.llmc(
+        "start",
+        *("--worker", "adam", "--prompt"),
+        f"@sh printf {check} > check.sh; git add -A; {COMMIT} 'Work'",
+    )
+    running.wait("adam", "needs_review")
+    running.configure({"repo.validate": "sh check.sh; test -e check.sh"})
+    running.llmc("accept", "adam", A_SECRET="private")
+    running.configure({"repo.validate": ""})
+    assert running.log()[0] == "Work"
+    said = (root / "logs/adam.log").read_text()
+    assert "LLMC_WORKER=adam" in said
+    assert "private" not in said
+    assert theirs.read_text() == "private\n"
+    assert not any(path.exists() for path in (running.dir / "ran", running.source / "x", root / "x"))
+    assert (root / "config.toml").read_text().startswith("# Configuration")
+    assert running.has_daemon()
+    theirs.unlink()

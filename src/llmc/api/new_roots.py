@@ -9,12 +9,13 @@ from llmc.agents.protocol import Trust
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.config.load import load_config
+from llmc.config.schema import to_toml
 from llmc.config.toml_text import quoted
 from llmc.doctor import programs
 from llmc.doctor.programs import Lack as Lack
 from llmc.doctor.rules.facts import Program
 from llmc.records.task import TaskStatus
-from llmc.repo import setup
+from llmc.repo import containment, setup
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import find_check as find_check
 from llmc.supervisor.remediation import main_directory
@@ -83,10 +84,29 @@ def set_check(project: Project, command: str) -> None:
     set_value(project.root.config, "repo.validate", quoted(command))
 
 
-def settings(project: Project) -> dict[str, str | None]:
+class Tools(Struct, frozen=True):
+    """The tool chains of a repository, and the hosts that they download from."""
+
+    presets: tuple[str, ...]
+    hosts: list[str]
+
+
+def settle_presets(project: Project) -> Tools:
+    """Find the tool chains that contained agents and checks need, and name them in the configuration."""
+    found = containment.found_presets(project)
+    if found:
+        set_value(project.root.config, "sandbox.presets", to_toml(found))
+    return Tools(found, containment.hosts(found))
+
+
+def settings(project: Project) -> dict[str, object]:
     """The current settings, including those just set."""
     config = load_config(project.root.config)
-    return {"validate": config.repo.validate, "task_list_id": config.auto.task_list_id}
+    return {
+        "validate": config.repo.validate,
+        "task_list_id": config.auto.task_list_id,
+        "presets": config.sandbox.presets,
+    }
 
 
 def open_tasks(project: Project) -> int:

@@ -116,12 +116,14 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
 def _tell_of_containment(project: Project, tell: Tell) -> None:
     """Say that agents run uncontained because this machine cannot contain them; with "on" they do not start at all."""
     config = project.config
-    if "auto" not in (config.defaults.sandbox, *map(config.sandbox_of, config.workers)):
+    of_agents = "auto" in (config.defaults.sandbox, *map(config.sandbox_of, config.workers))
+    if not of_agents and config.checks != "auto":
         return
     from llmc.sandbox import probe  # most agents are not contained
 
     if problem := probe.problem():
-        tell(f"warning: agents are not contained: {problem.text}. To fix it, {problem.fix}", "yellow")
+        what = "agents" if of_agents else "checks"
+        tell(f"warning: {what} are not contained: {problem.text}. To fix it, {problem.fix}", "yellow")
 
 
 def _start_detached(project: Project, wanted: Wanted, changing: bool) -> Up:

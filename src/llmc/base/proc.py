@@ -209,11 +209,13 @@ def run_logged(
     stopping: Callable[[], bool] | None = None,
     answer: Path | None = None,
     about: str = "",
+    through: Sequence[str] = (),
 ) -> Done:
     """Run a command configured by the user; append output and exit code to `log`, return the end in stdout.
 
     It is stopped, and ShuttingDown raised, once `stopping` returns true. `answer`: a file that gets its standard
-    output first. `about`: what it runs for, for the log.
+    output first. `about`: what it runs for, for the log. `through`: a program that runs it, if not the shell. A death by
+    a signal has the code that shells give it: 128 and its number.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -225,7 +227,7 @@ def run_logged(
         sink.flush()
         start = sink.tell()
         process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            list(through) or ["/bin/sh", "-c", command],
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -236,6 +238,7 @@ def run_logged(
         try:
             with clock.waiting(timeout_s):
                 code = _wait(process, timeout_s, stopping)
+                code = code if code >= 0 else 128 - code
         except BaseException as error:
             kill_group(process)
             if not isinstance(error, subprocess.TimeoutExpired):

@@ -97,7 +97,7 @@ def edit(ctx: click.Context) -> None:
             hint=f"Run `llmc config edit` to continue editing {draft}.",
         )
     text = draft.read_text()
-    _, problems = check_text(text, draft.name)
+    _, problems = check_text(text, draft.name, path.parent)
     if problems:
         error = unusable(draft, problems)
         error.hint = "config.toml was not changed. Run `llmc config edit` to continue editing."
@@ -114,7 +114,7 @@ def edit(ctx: click.Context) -> None:
 def check(ctx: click.Context, as_json: bool) -> int:
     """Check config.toml for errors and conflicts"""
     path = root_of(ctx).config
-    config, problems = check_text(read_text(path), path.name)
+    config, problems = check_text(read_text(path), path.name, path.parent)
     warnings = advice(config) if config is not None else []
     if as_json:
         print_json({"ok": not problems, "problems": [*map(plain, problems)], "warnings": warnings})

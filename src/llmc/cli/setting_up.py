@@ -68,11 +68,15 @@ def init(
     project = made.project
     trusted = _trust(project, trust)
     check = "" if made.existed or no_validate else _settle_check(project, validate)
+    tools = None if made.existed else new_roots.settle_presets(project)
     if as_json:
         print_json(_root_view(made, trusted))
         return
     say(f"root: {project.root.path}")
     say(f"source: {project.source} (branch {project.config.repo.default_branch})")
+    if tools is not None and tools.presets:
+        names, hosts = ", ".join(tools.presets), ", ".join(tools.hosts)
+        say(f"tools: {names} (sandbox.presets, for contained agents; downloads from {hosts})")
     _tell(made.lacks)
     if trusted is False:
         note("warning: Claude Code does not trust the root yet; run `llmc init --trust`")

@@ -220,7 +220,7 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
             f"cannot change this option in {path} without changing other parts of the file",
             hint="Change the option with `llmc config edit`, then run `llmc config check`.",
         )
-    config, problems = check_text(new, path.name)
+    config, problems = check_text(new, path.name, path.parent)
     if config is None:
         lines = "\n".join(f"{problem}" for problem in problems)
         raise ConfigError(

@@ -6,6 +6,7 @@ msgspec stops at the first problem, so the checks here go through the parsed tab
 import functools
 import math
 import operator
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable
@@ -232,30 +233,60 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_config(path: Path) -> Config:
     """The configuration at `path`; raises NotFound or ConfigError."""
-    config, problems = check_text(read_text(path), path.name)
+    config, problems = check_text(read_text(path), path.name, path.parent)
     if config is None:
         raise unusable(path, problems)
     return config
 
 
-def check_text(text: str, file: str) -> tuple[Config | None, list[Problem]]:
-    """A Config, or all problems in order of their lines."""
+def check_text(text: str, file: str, root: Path | None = None) -> tuple[Config | None, list[Problem]]:
+    """A Config, or all problems in order of their lines. `root`: what must stay out of a contained program's reach."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         return None, [_syntax_problem(str(error), text, file)]
     found: Found = []
     checked = check(data, root_type(), (), found)
+    if found:
+        return None, _problems(found, text, file)
+    try:
+        config = _fitted(msgspec.convert(checked, Config), data)
+    except msgspec.ValidationError as error:  # a constraint that problems.py does not know
+        return None, [Problem(file=file, key="", line=None, message=str(error))]
+    opened = [] if root is None else opened_places(config, root)
+    return (None, _problems(opened, text, file)) if opened else (config, [])
+
+
+def _problems(found: Found, text: str, file: str) -> list[Problem]:
     problems = [
         Problem(file=file, key=join_key(path), line=line_of(text, path), message=message)
         for path, message in found
     ]
-    if problems:
-        return None, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
-    try:
-        return _fitted(msgspec.convert(checked, Config), data), []
-    except msgspec.ValidationError as error:  # a constraint that problems.py does not know
-        return None, [Problem(file=file, key="", line=None, message=str(error))]
+    return sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+
+
+def opened_places(config: Config, root: Path) -> Found:
+    """What of `sandbox.read` and `sandbox.write` would show or share the root, or share the source repository."""
+    if not config.sandbox.read and not config.sandbox.write:
+        return []
+    ours = {str(root): "the root", os.path.realpath(root): "the root"}
+    source = os.path.expanduser(config.repo.source)
+    theirs = {os.path.realpath(source): "the source repository"} if os.path.isabs(source) else {}
+    kinds = (("read", config.sandbox.read, ours), ("write", config.sandbox.write, {**theirs, **ours}))
+    found: Found = []
+    for kind, places, kept in kinds:
+        for number, place in enumerate(places):
+            names = {os.path.normpath(os.path.expanduser(place)), os.path.realpath(os.path.expanduser(place))}
+            problems = (_overlap(name, one, what) for name in sorted(names) for one, what in kept.items())
+            if problem := next(filter(None, problems), ""):
+                found.append((("sandbox", kind, str(number)), f"{quoted(place)} {problem}"))
+    return found
+
+
+def _overlap(place: str, kept: str, what: str) -> str:
+    if kept == place or kept.startswith(place.rstrip("/") + "/"):
+        return f"contains {what} ({kept}); name a directory that does not"
+    return f"is in {what} ({kept}); name a directory outside" if place.startswith(f"{kept}/") else ""
 
 
 def _fitted(config: Config, data: dict[str, Any]) -> Config:
@@ -304,7 +335,18 @@ def _syntax_problem(said: str, text: str, file: str) -> Problem:
 
 def advice(config: Config) -> list[str]:
     """Warnings, one line each, with the fix."""
-    return [text for text in (_stall_before_the_ladder(config),) if text]
+    return [text for text in (_stall_before_the_ladder(config), *_missing_places(config)) if text]
+
+
+def _missing_places(config: Config) -> list[str]:
+    """What a contained program is to see, and is not there."""
+    named = (("read", config.sandbox.read), ("write", config.sandbox.write))
+    return [
+        f"sandbox.{kind} names {place}, which does not exist. Fix: create it, or remove it with `llmc config edit`"
+        for kind, places in named
+        for place in places
+        if not os.path.exists(os.path.expanduser(place))
+    ]
 
 
 def _stall_before_the_ladder(config: Config) -> str:

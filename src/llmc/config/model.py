@@ -7,6 +7,7 @@ is unset).
 
 from typing import Annotated, Literal, get_args
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from llmc.base.urls import database_address
@@ -24,6 +25,7 @@ from llmc.config.options import (
     check_can_be_typed,
     check_database,
     check_node,
+    check_place,
     check_remote,
     check_webhook,
     duration,
@@ -244,6 +246,41 @@ class Defaults(Table, frozen=True, kw_only=True):
         ),
     ] = "off"
     self_review: SelfReview = SelfReview()
+
+
+#: a tool chain whose needs sandbox/presets.py knows
+PresetName = Literal["pip", "npm", "cargo", "go", "maven"]
+Place = Annotated[str, Meta(extra={"check": check_place})]
+
+
+class Contained(Table, frozen=True, kw_only=True):
+    """What contained agents and checks may use besides their worktree."""
+
+    checks: Annotated[
+        Sandbox | None,
+        option(
+            "Contain repo.validate, repo.setup and the verify commands of tasks; if unset, defaults.sandbox",
+            example="on",
+            inherits="defaults.sandbox",
+        ),
+    ] = None
+    presets: Annotated[
+        tuple[Literal["auto"] | PresetName, ...],
+        option(
+            'Tool chains to provide with caches and settings; "auto" means those of the repository',
+            parse=as_array,
+        ),
+    ] = ("auto",)
+    read: Annotated[
+        tuple[Place, ...],
+        option("Files and directories to show, read-only; ~ is allowed", example=["~/.m2/settings.xml"]),
+    ] = ()
+    write: Annotated[
+        tuple[Place, ...],
+        option(
+            "Directories to share for writing; what is written there can harm you", example=["/srv/fixtures"]
+        ),
+    ] = ()
 
 
 class Worker(Table, frozen=True, kw_only=True):
@@ -538,6 +575,7 @@ class Config(Table, frozen=True, kw_only=True):
 
     repo: Repo
     defaults: Defaults = Defaults()
+    sandbox: Contained = Contained()
     workers: dict[WorkerName, Worker] = {}
     trash: Trash = Trash()
     logs: Logs = Logs()
@@ -561,3 +599,8 @@ class Config(Table, frozen=True, kw_only=True):
         """Whether a worker's agent is contained, or the default."""
         configured = self.workers.get(worker)
         return (configured and configured.sandbox) or self.defaults.sandbox
+
+    @property
+    def checks(self) -> Sandbox:
+        """Whether the commands that check work are contained, or the default."""
+        return self.sandbox.checks or self.defaults.sandbox

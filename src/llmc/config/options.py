@@ -59,6 +59,12 @@ check_remote = _must_match(
 )
 
 
+check_place = _must_match(
+    r"(/|~(?=/|$))(?!.*(^|/)\.\.(/|$))[^\x00]*",
+    "must be an absolute path, or one that starts with ~/, without `..`",
+)
+
+
 def check_no_nul(value: str) -> str | None:
     return "must not contain a NUL character" if "\0" in value else None
 

@@ -65,6 +65,8 @@ class Root(Struct, frozen=True):
     bin = _Place(root_layout.BIN)
     #: the homes of contained clients
     homes = _Place(root_layout.HOMES)
+    #: the caches of contained programs (repo/containment.py)
+    caches = _Place(root_layout.CACHES)
     #: checkouts for validation (landing/slots.py)
     slots = _Place(root_layout.SLOTS)
 
@@ -86,6 +88,10 @@ class Root(Struct, frozen=True):
 
     def log(self, worker: str) -> Path:
         return self.logs / f"{worker}.log"
+
+    def cache(self, worktree: Path) -> Path:
+        """Of one worktree or slot only: what one agent leaves there, no other runs."""
+        return self.caches / worktree.name
 
     def lock(self, name: str) -> Path:
         return self.locks / f"{name}.lock"

@@ -74,7 +74,7 @@ def look(root: Root) -> Sight:
 def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
     """The project, and the problems of its configuration; with problems, a minimal configuration."""
     try:
-        config, problems = check_text(read_text(root.config), root.config.name)
+        config, problems = check_text(read_text(root.config), root.config.name, root.path)
     except (NotFound, ConfigError) as error:
         return bare_project(root), (" ".join(error.message.split()),)
     if config is None:

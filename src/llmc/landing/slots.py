@@ -151,6 +151,8 @@ def check_out(project: Project, one: Slot, commit: str, *, from_scratch: bool = 
 
     Returns whether it was recreated: then nothing known about it holds.
     """
+    if from_scratch:
+        _drop_cache(project, one)
     try:
         _exactly(project, one, commit, ignored=from_scratch or project.config.repo.validate_clean)
         return False
@@ -251,8 +253,14 @@ def _make(project: Project, one: Slot, commit: str) -> None:
         git.git(root, *add, timeout_s=600)
 
 
+def _drop_cache(project: Project, one: Slot) -> None:
+    if (cache := project.root.cache(one.path)).is_dir():
+        remove_tree(cache)
+
+
 def clear_away(project: Project, one: Slot) -> None:
     """Remove the checkout and git's entry for it; it contains no work."""
+    _drop_cache(project, one)
     if os.path.lexists(one.path):
         remove_tree(one.path)
     for path in (one.memory, one.output, one.base_output, one.stamp, one.in_use):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from llmc.base import proc
@@ -336,6 +336,8 @@ def _fingerprint(project: Project) -> str:
         repo.validate_clean,
         sorted(project.config.defaults.env.items()),
     ]
+    if project.config.checks != "off":
+        parts.append(to_builtins(project.config.sandbox))
     from hashlib import sha256  # 4 ms, not needed without a check
 
     return sha256(json.dumps(parts).encode()).hexdigest()

@@ -73,6 +73,7 @@ KINDS: dict[str, str] = {
     "disk": "the disk that holds the root is nearly full",
     "git_config": "llmc removed dangerous git settings from the root's clone (settings that run programs or redirect git)",
     "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks",
+    "uncontained_checks": "checks are not contained, because this machine cannot contain them",
     "validation": "no validation slot is usable, so llmc validates work in the worktrees",
 }
 

@@ -2,12 +2,14 @@
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
+from llmc.base.files import private_dir
 from llmc.base.log_reader import archives
 from llmc.base.rotation import Limit, rotate
 from llmc.config.model import Logs
@@ -62,8 +64,14 @@ class CommandFailed(ToolFailed):
 
 
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
-    """Run a command; returns its result with the end of its output. The full output goes to the worker's log."""
-    return run_in_log(project, worker, command, cwd=cwd, timeout_s=timeout_s, LLMC_WORKER=worker)
+    """Run a check or setup in a worktree; returns its result with the end of its output, which is in the worker's log."""
+    if not command or project.config.checks == "off":
+        return run_in_log(project, worker, command, cwd=cwd, timeout_s=timeout_s, LLMC_WORKER=worker)
+    output = private_dir(project.root.slots) / f"{worker}.log"
+    try:
+        return _run_apart(project, worker, command, cwd, output, cwd, timeout_s=timeout_s, mark={})
+    finally:
+        output.unlink(missing_ok=True)
 
 
 def run_in_log(
@@ -111,17 +119,44 @@ def run_in_slot(
     project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
 ) -> proc.Done:
     """The same in a slot: in the output and in the worker's log, the slot is shown as `shown_as`."""
+    mark = {"LLMC_SLOT": str(slot)}
+    return _run_apart(project, worker, command, slot, output, shown_as, timeout_s=timeout_s, mark=mark)
+
+
+def _run_apart(
+    project: Project,
+    worker: str,
+    command: str,
+    place: Path,
+    output: Path,
+    shown_as: Path,
+    *,
+    timeout_s: float,
+    mark: Mapping[str, str],
+) -> proc.Done:
+    """Contained, if that is configured. Its output goes to a file of its own first: what is contained can write all of it."""
     rotate_log(project, project.root.log(worker))
-    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, "LLMC_SLOT": str(slot)}
+    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, **mark}
+    through: list[str] = []
+    if project.config.checks != "off":
+        from llmc.repo import containment  # most checks are not contained
+
+        through, env = containment.hold(project, place, command, env)
     output.unlink(missing_ok=True)
     try:
         done = proc.run_logged(
-            command, cwd=slot, env=env, log=output, timeout_s=timeout_s, stopping=project.stopping
+            command,
+            cwd=place,
+            env=env,
+            log=output,
+            timeout_s=timeout_s,
+            stopping=project.stopping,
+            through=through,
         )
     finally:
         if output.exists():
-            proc.copy_log(output, project.root.log(worker), os.fsencode(slot), os.fsencode(shown_as))
-    return replace(done, stdout=done.stdout.replace(str(slot), str(shown_as)))
+            proc.copy_log(output, project.root.log(worker), os.fsencode(place), os.fsencode(shown_as))
+    return replace(done, stdout=done.stdout.replace(str(place), str(shown_as)))
 
 
 def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:

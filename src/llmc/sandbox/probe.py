@@ -20,13 +20,15 @@ PROBE_S = 20.0
 _CONTAINED = "contained"
 
 
-def is_contained(wanted: Literal["auto", "on"]) -> bool:
-    """Whether an agent with this setting is contained; raises where it must be and cannot."""
+def is_contained(
+    wanted: Literal["auto", "on"], what: str = "the agent", key: str = "defaults.sandbox"
+) -> bool:
+    """Whether a program with this setting is contained; raises where it must be and cannot."""
     found = problem()
     if found is not None and wanted == "on":
         raise LlmcError(
-            f"cannot contain the agent: {found.text}",
-            hint=f"To fix it, {found.fix}. To run agents without containment: llmc config set defaults.sandbox off",
+            f"cannot contain {what}: {found.text}",
+            hint=f"To fix it, {found.fix}. To go on without containment: llmc config set {key} off",
         )
     return found is None
 
@@ -60,12 +62,12 @@ def _problem_of_try(machine: Machine) -> Problem | None:
     return rules.problem_of_try(machine, (done.stdout + done.stderr).splitlines())
 
 
-def sandbox(view: rules.View, pid_file: str = "") -> dict[str, object]:
-    """The part of a launch spec that contains the program (launch.py)."""
+def sandbox(view: rules.View, pid_file: str = "", *, has_terminal: bool = True) -> dict[str, object]:
+    """The part of a launch spec that contains the program (launch.py). Without a terminal it cannot get one either."""
     program = rules.terminal_filter(platform.machine())
     if program is None:
         raise LlmcError(f"cannot contain the agent on {platform.machine()}")
-    argv = [bubblewrap() or "bwrap", *rules.arguments(view)]
+    argv = [bubblewrap() or "bwrap", *rules.arguments(view), *([] if has_terminal else ["--new-session"])]
     return {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
 
 

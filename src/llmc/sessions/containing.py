@@ -1,19 +1,17 @@
-"""Contain a worker's agent: what it sees of this machine, and the home of its client.
+"""Contain a worker's agent: what it sees besides what every contained program does, and the home of its client.
 
 It writes its worktree, its repository, its inbox and its home; of everything else it sees only what it needs to run.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmc.agents.protocol import Agent, Home
 from llmc.base.files import private_dir
 from llmc.records.worker import WorkerRecord
-from llmc.repo import own_repos
+from llmc.repo import containment
 from llmc.repo.project import Project
-from llmc.sandbox import probe, programs, rules
-from llmc.sandbox.rules import Mount, View
+from llmc.sandbox import probe
 
 
 def make_home(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Home:
@@ -31,24 +29,16 @@ def sandbox(
     env: Mapping[str, str],
 ) -> dict[str, object]:
     """The part of the launch spec that contains the agent. Its repository exists."""
-    root, worktree = project.root, record.worktree_path
-    user_home = env.get("HOME", "")
-    hidden = [place for place in (user_home, str(root.path), project.source) if os.path.isabs(place)]
-    own = own_repos.path_of(root.path, record.name)
-    writable, fixed = own_repos.for_agents(own, root.path)
+    root = project.root
     run = private_dir(root.wake_socket().parent)
-    read = [*programs.places(env.get("PATH", ""), argv[0], hidden), *fixed, f"{worktree}/.git"]
-    read += [str(run), str(root.bin), str(settings)]
-    write = [worktree, *writable, str(private_dir(root.inbox / record.name))]
-    view = View(
-        (
-            *probe.system_mounts(),
-            *map(Mount, read),
-            *(Mount(path, True) for path in write),
-            *home.mounts,
-        ),
-        empty=(*rules.SCRATCH, *([user_home] if os.path.isabs(user_home) and user_home != "/" else [])),
-        links=probe.system_links(),
+    view = containment.view(
+        project,
+        Path(record.worktree_path),
+        env,
+        program=argv[0],
+        read=[str(run), str(root.bin), str(settings)],
+        write=[str(private_dir(root.inbox / record.name))],
+        mounts=home.mounts,
     )
     return probe.sandbox(view, pid_file(project, record.name))
 

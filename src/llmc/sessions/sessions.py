@@ -82,9 +82,12 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     environment = _environment(project, record, agent, instance, index, contained=contained)
     home = None
     if contained:
-        from llmc.sessions import containing  # most agents are not contained
+        from llmc.repo import containment  # most agents are not contained
+        from llmc.sessions import containing
 
         home = containing.make_home(project, record, agent, environment)
+        theirs = {**os.environ, **project.config.defaults.env}
+        environment |= containment.environment(project, Path(record.worktree_path), theirs)
         environment |= home.environment
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, private_dir
+from llmc.base.files import explain, private_dir, remove_tree
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, own_repos, provision, serena, trash, worktrees
@@ -180,6 +180,8 @@ def _forget(project: Project, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     shutil.rmtree(project.root.inbox / name, ignore_errors=True)
+    if (cache := project.root.cache(project.root.worktree(name))).is_dir():
+        remove_tree(cache)
     serena.forget(project.root.worktree(name))
     with project.repo_lock():  # commands for other workers write the same file
         if name in load_config(project.root.config).workers:

@@ -178,3 +178,9 @@ def test_an_ordinary_user_is_contained_too() -> None:
         with held(place, ["/bin/sh", "-c", script], user=NOBODY) as done:
             assert done.communicate(timeout=20)[0].split() == [str(NOBODY), "written"]
         assert not (Path(directory) / "beside").exists()
+
+
+def test_a_code_that_looks_like_a_stop_does_not_stop_it(place: Path) -> None:
+    """Break: no `stops` in `_end_as`: the holder would stop, and whoever waits for it would wait."""
+    with held(place, ["/bin/sh", "-c", f"exit {128 + signal.SIGSTOP}"]) as done:
+        assert done.wait(20) == 128 + signal.SIGSTOP

@@ -1,8 +1,10 @@
 """What a contained program sees, and why one cannot be contained."""
 
+from pathlib import Path
+
 import pytest
 
-from llmc.config.load import check_text
+from llmc.config.load import advice, check_text
 from llmc.sandbox.rules import (
     Machine,
     Mount,
@@ -121,3 +123,61 @@ def test_a_worker_may_differ_from_the_default() -> None:
     config, problems = check_text(text, "config.toml")
     assert config is not None, problems
     assert [config.sandbox_of(name) for name in ("adam", "eve", "auto-1")] == ["auto", "off", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("defaults", "checks", "wanted"), [("on", "", "on"), ("off", "auto", "auto"), ("on", "off", "off")]
+)
+def test_checks_follow_the_agents_unless_configured(defaults: str, checks: str, wanted: str) -> None:
+    own = f'[sandbox]\nchecks = "{checks}"\n' if checks else ""
+    config, problems = check_text(
+        f'[repo]\nsource = "/s"\n[defaults]\nsandbox = "{defaults}"\n{own}', "config.toml"
+    )
+    assert config is not None, problems
+    assert config.checks == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('read = ["data"]', "must be an absolute path"),
+        ('read = ["~other/x"]', "must be an absolute path"),
+        ('write = ["/srv/../home/p/llmc"]', "must be an absolute path"),
+        ('read = ["/"]', '"/" contains the root (/home/p/llmc)'),
+        ('read = ["/home/p"]', '"/home/p" contains the root (/home/p/llmc)'),
+        ('read = ["~"]', '"~" contains the root (/home/p/llmc)'),
+        ('write = ["/home/p/llmc/"]', "contains the root"),
+        ('write = ["/srv/data", "/home/p/llmc/.llmc/overseer"]', "is in the root (/home/p/llmc)"),
+        ('write = ["/home/p/src"]', "contains the source repository (/home/p/src/project)"),
+        ('write = ["/home/p/src/project/build"]', "is in the source repository"),
+        ('presets = ["gradle"]', "expected"),
+    ],
+)
+def test_what_would_open_the_root_is_refused(line: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: no `opened_places` in config/load.py: an agent would write the state, or the user's hooks."""
+    monkeypatch.setenv("HOME", "/home/p")
+    text = f'[repo]\nsource = "~/src/project"\n[sandbox]\n{line}\n'
+    config, (problem,) = check_text(text, "config.toml", Path("/home/p/llmc"))
+    assert config is None
+    assert said in problem.message
+    assert problem.line == 4
+    assert problem.key.startswith("sandbox.")
+
+
+def test_a_link_into_the_root_is_refused_too(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / ".llmc").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(root / ".llmc")
+    text = f'[repo]\nsource = "/s"\n[sandbox]\nread = ["{tmp_path}/link"]\n'
+    config, (problem,) = check_text(text, "config.toml", root)
+    assert config is None
+    assert "is in the root" in problem.message
+
+
+def test_other_places_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/p")
+    line = 'read = ["~/.config/tool", "/home/p/src/project"]\nwrite = ["/srv/llmc", "~/llmc-data"]'
+    text = f'[repo]\nsource = "~/src/project"\n[sandbox]\n{line}\n'
+    config, problems = check_text(text, "config.toml", Path("/home/p/llmc"))
+    assert config is not None, problems
+    assert len(advice(config)) == 4  # none of them is there

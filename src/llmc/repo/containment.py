@@ -1,0 +1,177 @@
+"""What a contained program sees of this machine and of the root: an agent, or a command that checks its work.
+
+Both see the worktree with its repository, the programs on PATH, what the tool chains of the repository need (presets),
+and what `sandbox.read` and `sandbox.write` name. An agent gets its inbox and its home in addition (sessions/containing.py).
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from llmc import launch
+from llmc.base.files import private_dir, write_atomic
+from llmc.config.model import PresetName
+from llmc.repo import git, own_repos
+from llmc.repo.project import Project
+from llmc.sandbox import presets, probe, programs, rules, variables
+from llmc.sandbox.rules import Mount, View
+
+#: the key of the attention item about checks that run uncontained
+ITEM = "uncontained:checks"
+#: what llmc tells a check
+_OF_CHECKS = ("LLMC_WORKER", "LLMC_SLOT")
+_OF_CLIENT = ("ANTHROPIC_", "CLAUDE_", "AWS_BEARER_TOKEN")
+
+
+def hold(
+    project: Project, worktree: Path, command: str, env: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The program that runs a check contained, and its environment; none, and the same, where it is not contained."""
+    wanted = project.config.checks
+    if wanted == "off" or not probe.is_contained(wanted, "checks", "sandbox.checks"):
+        _tell(project, uncontained=wanted != "off")
+        return [], dict(env)
+    _tell(project, uncontained=False)
+    inside = {**_passed_on(project, env), **environment(project, worktree, env)}
+    argv = ["/bin/sh", "-c", command]
+    spec = private_dir(project.root.slots) / f"{worktree.name}.launch.json"
+    sandbox = probe.sandbox(view(project, worktree, inside, program=argv[0]), has_terminal=False)
+    payload = {
+        "argv": argv,
+        "cwd": str(worktree),
+        "env": inside,
+        "sandbox": sandbox,
+        "ends_with": os.getpid(),
+    }
+    write_atomic(spec, json.dumps(payload).encode())
+    return [sys.executable, "-I", "-S", launch.__file__, str(spec)], inside
+
+
+def _tell(project: Project, *, uncontained: bool) -> None:
+    """Put on the attention list that checks run uncontained, because this machine cannot contain them."""
+    if uncontained == (ITEM in project.store.read().attention):
+        return
+    with project.store.transaction() as tx:
+        if not uncontained:
+            tx.clear_item(ITEM)
+            return
+        problem = probe.problem()
+        assert problem is not None
+        about = {"kind": "uncontained_checks", "severity": "notice", "who": "checks"}
+        tx.raise_item(ITEM, text=f"checks are not contained: {problem.text}", next="llmc doctor", **about)
+
+
+def view(
+    project: Project,
+    worktree: Path,
+    env: Mapping[str, str],
+    *,
+    program: str,
+    read: Iterable[str] = (),
+    write: Iterable[str] = (),
+    mounts: Iterable[Mount] = (),
+) -> View:
+    """`program`: what runs there; `read`, `write` and `mounts`: what it sees in addition."""
+    root, home = project.root.path, env.get("HOME", "")
+    hidden = [place for place in (home, str(root), project.source) if os.path.isabs(place)]
+    writable, fixed = _repository(root, worktree)
+    named = project.config.sandbox
+    opened = [*programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
+    return View(
+        (
+            *probe.system_mounts(),
+            *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
+            *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
+            *_of_tools(project, worktree, env, hidden),
+            *mounts,
+        ),
+        empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else [])),
+        links=probe.system_links(),
+    )
+
+
+def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:
+    """What may be written of a worktree's repository, and what only read: all of it, if others share it."""
+    own = git.own_repo(worktree)
+    return ([], [str(root / ".git")]) if own is None else own_repos.for_agents(own, root)
+
+
+def _existing(places: Iterable[str]) -> list[str]:
+    return [place for place in map(os.path.expanduser, places) if os.path.exists(place)]
+
+
+def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables for the tool chains of the repository, and those that name their caches inside."""
+    found = _needs(project, worktree, env).caches
+    named = {name: place for name, place in found.items() if not os.path.isabs(name)}
+    return presets.passed_on(env, chosen_presets(project)) | named
+
+
+def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
+    """What a check sees of the environment besides: the usual, and what is configured for agents, but not their login."""
+    named = [name for name in project.config.defaults.env if not name.startswith(_OF_CLIENT)]
+    return variables.passed_on(env, (*named, *_OF_CHECKS))
+
+
+def _needs(project: Project, worktree: Path, env: Mapping[str, str]) -> presets.Needs:
+    return presets.needs(chosen_presets(project), str(project.root.cache(worktree)), env)
+
+
+def _of_tools(
+    project: Project, worktree: Path, env: Mapping[str, str], hidden: Iterable[str]
+) -> Iterable[Mount]:
+    needs = _needs(project, worktree, env)
+    for name, place in needs.caches.items():
+        private_dir(Path(place))
+        yield Mount(name, True, place) if os.path.isabs(name) else Mount(place, True)
+    texts = _settings(needs)
+    for path, text in texts.items():
+        shown = private_dir(project.root.caches / ".settings") / path.replace("/", "_")
+        data = presets.without_passwords(text).encode()
+        if not shown.exists() or shown.read_bytes() != data:
+            write_atomic(shown, data)
+        yield Mount(needs.settings[path], False, str(shown))
+    texts_too = [*texts.values(), *(f"{name}={value}" for name, value in env.items())]
+    named = [*needs.programs, *presets.local_places(texts_too)]
+    for place in map(os.path.normpath, named):
+        if os.path.exists(place) and not rules.is_of_system(place) and not rules.contains_any(place, hidden):
+            yield Mount(place)
+
+
+def _settings(needs: presets.Needs) -> dict[str, str]:
+    """The user's settings of tools, as far as there are any."""
+    found = {}
+    for path in needs.settings:
+        try:
+            found[path] = Path(path).read_text()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def chosen_presets(project: Project) -> list[PresetName]:
+    """Those in `sandbox.presets`, with what "auto" stands for."""
+    named = project.config.sandbox.presets
+    found = found_presets(project) if "auto" in named else ()
+    return list(dict.fromkeys([*found, *(name for name in named if name != "auto")]))
+
+
+def found_presets(project: Project) -> tuple[PresetName, ...]:
+    """The tool chains of the repository, by the files of the latest commit."""
+    root = project.root.path
+    commit = git.resolve(root, project.base)
+    return _presets_at(root, commit) if commit else ()
+
+
+@lru_cache(maxsize=8)
+def _presets_at(root: Path, commit: str) -> tuple[PresetName, ...]:
+    done = git.git(root, "ls-tree", "-r", "-z", "--name-only", commit, timeout_s=300)
+    return presets.found(done.stdout.split("\0"))
+
+
+def hosts(names: Sequence[PresetName]) -> list[str]:
+    """What these tools download from, by the user's settings too."""
+    return presets.hosts(names, _settings(presets.needs(names, "", os.environ)).values())

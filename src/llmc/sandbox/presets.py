@@ -1,0 +1,183 @@
+"""Presets: the tool chains that a repository uses, and what a contained program needs for each. Pure.
+
+A contained program does not write the user's caches: what it leaves there would run outside. It has caches of its own.
+It sees the user's settings without passwords, so that the same registries are used.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from llmc.config.model import PresetName
+
+
+class Preset(Struct, frozen=True):
+    """What one tool chain needs. `~` is the user's home; `*` in a name matches anything."""
+
+    #: files of a repository that uses it
+    marks: tuple[str, ...]
+    #: the variable that names a cache, or the place of one that has none; and its directory among the caches
+    caches: tuple[tuple[str, str], ...]
+    #: the user's settings, and the directory among the caches where its tools look for them instead
+    settings: tuple[tuple[str, str], ...]
+    #: the tools themselves: the variable that names their directory, and the usual one
+    programs: tuple[tuple[str, str], ...]
+    #: the variables that are passed on
+    variables: tuple[str, ...]
+    #: where its tools download from, unless the user's settings say otherwise
+    hosts: tuple[str, ...]
+
+
+PRESETS: Mapping[PresetName, Preset] = {
+    "pip": Preset(
+        marks=(
+            *("pyproject.toml", "setup.py", "setup.cfg", "requirements*.txt", "Pipfile", "tox.ini"),
+            *("uv.lock", "poetry.lock"),
+        ),
+        caches=(("PIP_CACHE_DIR", "pip"), ("UV_CACHE_DIR", "uv"), ("POETRY_CACHE_DIR", "poetry")),
+        settings=(
+            *(("/etc/pip.conf", ""), ("~/.config/pip/pip.conf", ""), ("~/.pip/pip.conf", "")),
+            *(("/etc/uv/uv.toml", ""), ("~/.config/uv/uv.toml", "")),
+        ),
+        programs=(
+            *(("PYENV_ROOT", "~/.pyenv"), ("UV_PYTHON_INSTALL_DIR", "~/.local/share/uv/python")),
+            *(("UV_TOOL_DIR", "~/.local/share/uv/tools"), ("PIPX_HOME", "~/.local/share/pipx")),
+            ("PYTHONUSERBASE", "~/.local/lib"),
+        ),
+        variables=("PIP_*", "UV_*", "PYENV_*", "PYTHON*", "POETRY_*", "TOX_*"),
+        hosts=("pypi.org", "files.pythonhosted.org"),
+    ),
+    "npm": Preset(
+        marks=("package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock"),
+        caches=(
+            *(("npm_config_cache", "npm"), ("npm_config_store_dir", "pnpm"), ("YARN_CACHE_FOLDER", "yarn")),
+            *(("YARN_GLOBAL_FOLDER", "yarn-global"), ("COREPACK_HOME", "corepack")),
+        ),
+        settings=(("/etc/npmrc", ""), ("~/.npmrc", ""), ("~/.yarnrc", ""), ("~/.yarnrc.yml", "")),
+        programs=(
+            *(("NVM_DIR", "~/.nvm"), ("VOLTA_HOME", "~/.volta"), ("FNM_DIR", "~/.local/share/fnm")),
+            ("PNPM_HOME", "~/.local/share/pnpm"),
+        ),
+        variables=("npm_config_*", "NPM_CONFIG_*", "NODE_*", "NVM_*", "VOLTA_*", "FNM_*", "PNPM_*", "YARN_*"),
+        hosts=("registry.npmjs.org", "registry.yarnpkg.com"),
+    ),
+    "cargo": Preset(
+        marks=("Cargo.toml",),
+        caches=(("CARGO_HOME", "cargo"),),
+        settings=(("~/.cargo/config.toml", "cargo"), ("~/.cargo/config", "cargo")),
+        programs=(("RUSTUP_HOME", "~/.rustup"),),
+        variables=("CARGO_*", "RUST*"),
+        hosts=("crates.io", "static.crates.io", "index.crates.io"),
+    ),
+    "go": Preset(
+        marks=("go.mod", "go.work"),
+        caches=(("GOMODCACHE", "go-mod"), ("GOCACHE", "go-build")),
+        settings=(("~/.config/go/env", ""),),
+        programs=(("GOROOT", "~/sdk"),),
+        variables=(
+            *("GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOFLAGS", "GOROOT"),
+            *("GOTOOLCHAIN", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "CGO_*"),
+        ),
+        hosts=("proxy.golang.org", "sum.golang.org"),
+    ),
+    "maven": Preset(
+        marks=("pom.xml",),
+        caches=(("~/.m2/repository", "maven"), ("~/.m2/wrapper", "maven-wrapper")),
+        settings=(("~/.m2/settings.xml", ""),),
+        programs=(("SDKMAN_CANDIDATES_DIR", "~/.sdkman/candidates"),),
+        variables=("MAVEN_*", "M2_HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
+        hosts=("repo.maven.apache.org",),
+    ),
+}
+
+
+def found(paths: Iterable[str]) -> tuple[PresetName, ...]:
+    """The presets of a repository with these files, in any of its directories."""
+    names = {path.rpartition("/")[2] for path in paths}
+    return tuple(
+        name
+        for name, preset in PRESETS.items()
+        if any(fnmatchcase(one, mark) for mark in preset.marks for one in names)
+    )
+
+
+class Needs(Struct, frozen=True):
+    """What contained programs need for some presets."""
+
+    #: caches by the variable or the place that its tools know
+    caches: dict[str, str]
+    #: the user's files of settings, and where they are shown
+    settings: dict[str, str]
+    #: directories to read
+    programs: tuple[str, ...]
+
+
+def needs(names: Iterable[PresetName], cache: str, environ: Mapping[str, str]) -> Needs:
+    """With all caches in the directory `cache`."""
+    chosen = [PRESETS[name] for name in names]
+    home = environ.get("HOME", "")
+    settings = [one for preset in chosen for one in preset.settings]
+    programs = [one for preset in chosen for one in preset.programs]
+    return Needs(
+        {_at(key, home): f"{cache}/{name}" for preset in chosen for key, name in preset.caches},
+        {
+            _at(path, home): f"{cache}/{folder}/{path.rpartition('/')[2]}" if folder else _at(path, home)
+            for path, folder in settings
+        },
+        tuple(environ.get(variable) or _at(usual, home) for variable, usual in programs),
+    )
+
+
+def _at(place: str, home: str) -> str:
+    return home + place[1:] if place.startswith("~") else place
+
+
+#: user and password in a URL
+_USER_OF_URL = re.compile(r"(?<=://)[^/\s@\"'<>]+@")
+_IS_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|PRIVATE|ACCESS)_?KEY", re.IGNORECASE)
+
+
+def passed_on(environ: Mapping[str, str], names: Iterable[PresetName]) -> dict[str, str]:
+    """The user's variables for these tool chains, without passwords."""
+    patterns = [pattern for name in names for pattern in PRESETS[name].variables]
+    return {
+        name: _USER_OF_URL.sub("", value)
+        for name, value in environ.items()
+        if not _IS_SECRET.search(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+#: a line of an INI, TOML or YAML file, and an element of XML, with a password
+_PASSWORDS = (
+    re.compile(r"(?im)^.*(?:token|password|passwd|secret|_auth|authident|username)[\"']?\s*[=:].*\n?"),
+    re.compile(r"(?s)<servers>.*?</servers>|<(username|password|passphrase)>.*?</\1>"),
+)
+_HOST_OF_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)")
+_LOCAL_URL = re.compile(r"file://(/[^\s\"'<>,|]*)")
+_LOCAL_VALUE = re.compile(r"(?im)^\s*(?:pip_|uv_)?(?:find[_-]links|cert|cafile)\s*=(.*)$")
+
+
+def without_passwords(text: str) -> str:
+    """Settings without what proves who the user is."""
+    text = _USER_OF_URL.sub("", text)
+    for secret in _PASSWORDS:
+        text = secret.sub("", text)
+    return text
+
+
+def hosts(names: Iterable[PresetName], settings: Iterable[str]) -> list[str]:
+    """What the tools may download from: the usual registries, and those in these settings."""
+    usual = [host for name in names for host in PRESETS[name].hosts]
+    named = [host for text in settings for host in _HOST_OF_URL.findall(_USER_OF_URL.sub("", text))]
+    return list(dict.fromkeys([*usual, *named]))
+
+
+def local_places(settings: Sequence[str]) -> list[str]:
+    """Directories and files on this machine that settings (or `NAME=VALUE`) name as registries or certificates."""
+    named = [place for text in settings for place in _LOCAL_URL.findall(text)]
+    values = [value for text in settings for value in _LOCAL_VALUE.findall(text)]
+    return list(
+        dict.fromkeys([*named, *(word for value in values for word in value.split() if word[0] == "/")])
+    )
