@@ -13,6 +13,8 @@ from llmc.base.urls import database_address
 from llmc.config.options import (
     Dollars,
     EnvName,
+    EnvPattern,
+    HostName,
     ModelName,
     NonEmpty,
     Table,
@@ -244,6 +246,27 @@ class Defaults(Table, frozen=True, kw_only=True):
         ),
     ] = "off"
     self_review: SelfReview = SelfReview()
+
+
+class Contained(Table, frozen=True, kw_only=True):
+    """What contained agents may use besides their worktree."""
+
+    hosts: Annotated[
+        tuple[HostName, ...],
+        option(
+            "Hosts that contained agents may connect to besides their model: host, host:port or *.domain",
+            example=["pypi.org", "*.npmjs.org", "localhost:5432"],
+            parse=as_array,
+        ),
+    ] = ()
+    env: Annotated[
+        tuple[EnvPattern, ...],
+        option(
+            "Environment variables to pass on to contained agents; NAME* for all that start with NAME",
+            example=["DATABASE_URL", "AWS_*"],
+            parse=as_array,
+        ),
+    ] = ()
 
 
 class Worker(Table, frozen=True, kw_only=True):
@@ -538,6 +561,7 @@ class Config(Table, frozen=True, kw_only=True):
 
     repo: Repo
     defaults: Defaults = Defaults()
+    sandbox: Contained = Contained()
     workers: dict[WorkerName, Worker] = {}
     trash: Trash = Trash()
     logs: Logs = Logs()

@@ -13,6 +13,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import own_repos
 from llmc.repo.project import Project
 from llmc.sandbox import probe, programs, rules
+from llmc.sandbox.network import Network
 from llmc.sandbox.rules import Mount, View
 
 
@@ -22,6 +23,22 @@ def make_home(project: Project, record: WorkerRecord, agent: Agent, environment:
     return agent.home(environment, place, (Path(record.worktree_path), project.root.path))
 
 
+def network(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Network:
+    """What the agent may connect to: its model, and what is listed."""
+    return Network(
+        hosts=hosts(project),
+        endpoints=agent.endpoints(environment),
+        files=str(project.root.homes / record.name),
+        wake=str(project.root.wake_socket()),
+        worker=record.name,
+    )
+
+
+def hosts(project: Project, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """What contained agents may connect to besides their model: what the user lists, and `more`."""
+    return (*project.config.sandbox.hosts, *more)
+
+
 def sandbox(
     project: Project,
     record: WorkerRecord,
@@ -29,6 +46,7 @@ def sandbox(
     settings: Path,
     argv: Sequence[str],
     env: Mapping[str, str],
+    network: Network,
 ) -> dict[str, object]:
     """The part of the launch spec that contains the agent. Its repository exists."""
     root, worktree = project.root, record.worktree_path
@@ -50,7 +68,7 @@ def sandbox(
         empty=(*rules.SCRATCH, *([user_home] if os.path.isabs(user_home) and user_home != "/" else [])),
         links=probe.system_links(),
     )
-    return probe.sandbox(view, pid_file(project, record.name))
+    return probe.sandbox(view, pid_file(project, record.name), network)
 
 
 def pid_file(project: Project, name: str) -> str:
