@@ -8,16 +8,23 @@ private file.
 Without a sandbox it becomes the agent. The agent adopts the orphans among its descendants, so llmc finds all its
 processes by their ancestors, even those that detach. Such orphans stay as zombies until the agent exits.
 
-With a sandbox it stays, as the holder of bubblewrap, which forwards no signals and reports no death by a signal.
+With a sandbox it stays, as the holder of bubblewrap, which forwards no signals and reports no death by a signal. The proxy
+that is the agent's only network (sandbox/proxy.py) is its child, too, so that it needs no daemon and ends with the agent.
 """
 
 import json
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the module takes 5 ms
+    from typing import Any
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 #: how long bubblewrap may take to start the program
 START_S = 10.0
+#: a proxy that ends sooner would not work the next time either
+LIVED_S = 1.0
 
 
 def main() -> None:
@@ -52,7 +59,7 @@ def become(argv: list[str], env: dict[str, str]) -> None:
     os.execve(argv[0], argv, env)
 
 
-def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: dict[str, str]) -> None:
+def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any]") -> None:
     """Run the agent inside bubblewrap, pass on signals, and end as the agent ends.
 
     Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground.
@@ -69,7 +76,9 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: dict[str, str]
     passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
     names = ",".join(number.name.removeprefix("SIG") for number in {*own_keys, *passed})
     box = [*sandbox["argv"], "--seccomp", str(rules), "--info-fd", str(tells), "--chdir", cwd]
-    box += ["--", "/usr/bin/env", f"--default-signal={names}", *argv]
+    network = Network(sandbox["network"]) if "network" in sandbox else None
+    opening = network.opening() if network else []
+    box += ["--", *opening, "/usr/bin/env", f"--default-signal={names}", *argv]
     signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
     child = os.fork()
     if child == 0:
@@ -89,16 +98,102 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: dict[str, str]
     agent = _agent(_read_all(told))
     if agent and sandbox["pid_file"]:
         _record(agent, sandbox["pid_file"])
+    if network:
+        network.open()
     while True:
         got = signal.sigwaitinfo({*passed, signal.SIGCHLD})
         # What the terminal sends, the agent has received itself; only a hang-up goes to the pane's own process alone.
         by_terminal = got.si_code > 0 and got.si_signo in (signal.SIGINT, signal.SIGQUIT)
         if got.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
+            if network:
+                network.close() if ended else network.keep_up()
             if ended:
                 _end_as(os.waitstatus_to_exitcode(status))
         elif agent and not by_terminal:
             _send(agent, got.si_signo)
+
+
+class Network:
+    """The network of the agent: sockets that listen inside, where a program (sandbox/inside.py) opens them, and the proxy."""
+
+    def __init__(self, spec: "dict[str, Any]") -> None:
+        import _socket
+
+        self._spec = spec
+        self._ours, self._theirs = _socket.socketpair()
+        self._listeners: list[tuple[int, str]] = []
+        self._proxy, self._since = 0, 0.0
+
+    def opening(self) -> list[str]:
+        """The command that opens the sockets inside, and then becomes what follows."""
+        os.set_inheritable(self._theirs.fileno(), True)
+        places = [(host, port) for host, port, _ in self._spec["listeners"]]
+        return [*self._spec["inside"], str(self._theirs.fileno()), json.dumps(places)]
+
+    def open(self) -> None:
+        """Take the sockets, and start the proxy; none come if the box did not start."""
+        import _socket
+
+        self._theirs.close()
+        room = _socket.CMSG_SPACE(4 * len(self._spec["listeners"]))
+        said, sent, _, _ = self._ours.recvmsg(4096, room, _socket.MSG_CMSG_CLOEXEC)
+        self._ours.close()
+        fds = [
+            int.from_bytes(data[at : at + 4], sys.byteorder)
+            for *_, data in sent
+            for at in range(0, len(data), 4)
+        ]
+        numbers = json.loads(said) if said else []
+        targets = [self._spec["listeners"][number][2] for number in numbers]
+        self._listeners = list(zip(fds, targets, strict=True))
+        if fds:
+            self._start()
+
+    def _start(self) -> None:
+        import signal
+        import time
+
+        self._since = time.monotonic()
+        holder = os.getpid()
+        self._proxy = os.fork()
+        if self._proxy:
+            return
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != holder:
+            os._exit(0)
+        os.setsid()  # keys at the terminal are not for it
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        nowhere = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nowhere, fd)
+        for fd, _ in self._listeners:
+            os.set_inheritable(fd, True)
+        argv = [*self._spec["proxy"], json.dumps({**self._spec["orders"], "listeners": self._listeners})]
+        try:
+            os.execve(argv[0], argv, self._spec["proxy_env"])
+        except OSError:
+            os._exit(127)
+
+    def keep_up(self) -> None:
+        """Start a proxy that was killed again. If it cannot run, nobody listens."""
+        import time
+
+        if not self._proxy or not os.waitpid(self._proxy, os.WNOHANG)[0]:
+            return
+        if time.monotonic() - self._since >= LIVED_S:
+            self._start()
+            return
+        self._proxy = 0
+        for fd, _ in self._listeners:
+            os.close(fd)
+
+    def close(self) -> None:
+        import signal
+
+        if self._proxy:
+            os.kill(self._proxy, signal.SIGKILL)
+            os.waitpid(self._proxy, 0)
 
 
 def _agent(info: bytes) -> int:

@@ -1,4 +1,4 @@
-"""A contained agent works as any other: tasks, hooks, keys, ends. The network is still shared with the machine."""
+"""A contained agent works as any other: tasks, hooks, keys, ends."""
 
 import os
 import pty

@@ -1,6 +1,6 @@
 """What a contained agent tries, and cannot. Each attempt is a command of the agent; what it did is looked for outside.
 
-The network is shared for now: a port on loopback answers, and so do abstract sockets.
+Of the network: test_network_of_agents.py here, and tests/tools/sandbox/test_contained_network.py.
 """
 
 import json

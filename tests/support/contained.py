@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from llmc import launch
-from llmc.sandbox import probe
+from llmc.sandbox import probe, programs
+from llmc.sandbox.network import Network, environment
 from llmc.sandbox.rules import Mount, View
 
 _PROBLEM = probe.problem()
@@ -21,30 +22,51 @@ needs_bubblewrap = pytest.mark.skipif(
 )
 
 
+#: of llmc, what runs beside a contained program
+_RUNS_ALONE = (
+    *("__init__.py", "launch.py", "base/__init__.py", "base/hosts.py"),
+    *("sandbox/__init__.py", "sandbox/inside.py", "sandbox/proxy.py"),
+)
+
+
 def held(
-    place: Path, argv: Sequence[str], *mounts: Mount, stdin: int = subprocess.DEVNULL, user: int | None = None
+    place: Path,
+    argv: Sequence[str],
+    *mounts: Mount,
+    stdin: int = subprocess.DEVNULL,
+    user: int | None = None,
+    network: Network | None = None,
 ) -> "subprocess.Popen[str]":
     """A program that the launcher holds, with `place` as its working directory, which it may write.
 
-    `user`: run it as this user, with the system's Python, because ours may be in a home that it cannot read.
+    `user`: run it as this user, with a copy of llmc and the system's Python, because ours may be in a home that it
+    cannot read.
     """
     assert platform.system() == "Linux"
-    view = View((*probe.system_mounts(), Mount(str(place), True), *mounts), links=probe.system_links())
+    package, python = Path(launch.__file__).parent, sys.executable
+    shown = [*mounts, *map(Mount, programs.places("", python, []) if network and user is None else ())]
+    view = View((*probe.system_mounts(), Mount(str(place), True), *shown), links=probe.system_links())
     spec = place.parent / f"{place.name}.launch.json"
     payload = {
         "argv": list(argv),
         "cwd": str(place),
-        "env": {"PATH": "/usr/bin:/bin", "HOME": str(place)},
-        "sandbox": probe.sandbox(view, str(place.parent / f"{place.name}.pid")),
+        "env": {"PATH": "/usr/bin:/bin", "HOME": str(place), **(environment(network) if network else {})},
+        "sandbox": probe.sandbox(view, str(place.parent / f"{place.name}.pid"), network),
     }
-    spec.write_text(json.dumps(payload))
-    launcher, python = Path(launch.__file__), sys.executable
+    text = json.dumps(payload)
     if user is not None:
-        launcher, python = Path(shutil.copy(launcher, place.parent)), "/usr/bin/python3"
+        copied = place / "llmc"
+        for name in _RUNS_ALONE:
+            (copied / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(package / name, copied / name)
+        text = text.replace(python, "/usr/bin/python3").replace(str(package.parent), str(place))
+        package, python = copied, "/usr/bin/python3"
+    spec.write_text(text)
+    if user is not None:
         for path in (place.parent, *place.parent.rglob("*")):
             os.chown(path, user, user)
     return subprocess.Popen(
-        [python, "-I", "-S", str(launcher), str(spec)],
+        [python, "-I", "-S", str(package / "launch.py"), str(spec)],
         stdin=stdin,
         user=user,
         group=user,

@@ -154,6 +154,7 @@ def test_the_status_is_the_documented_object(root: Path) -> None:
         "task_subject",
         *("prompt_id", "delivery", "accept_step", "conflicted_files", "resolution_attempts", "commit_sha"),
         *("self_review", "reviewed", "session", "last_activity_unix", "error_reason", "cause"),
+        "refused_hosts",
     }
 
 

@@ -250,6 +250,15 @@ class Agent(Protocol):
         """The environment of the agent. `task_tools`: give it its own tools for tasks; `task_list`: the list they use."""
         ...
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The user's variables that a contained agent needs; as in `sandbox.env`."""
+        ...
+
+    def endpoints(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The hosts of its model, which a contained agent may connect to; as in `sandbox.hosts`."""
+        ...
+
     def config_dir(self, environment: Mapping[str, str]) -> Path: ...
 
     def conversations(self, environment: Mapping[str, str]) -> Path:

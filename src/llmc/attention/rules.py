@@ -72,6 +72,7 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
         "last_activity_unix": record.get("last_activity_unix", 0),
         "error_reason": record.get("error_reason", ""),
         "cause": record.get("cause", ""),
+        "refused_hosts": record.get("refused_hosts", []),
     }
 
 

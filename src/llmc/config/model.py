@@ -14,6 +14,8 @@ from llmc.base.urls import database_address
 from llmc.config.options import (
     Dollars,
     EnvName,
+    EnvPattern,
+    HostName,
     ModelName,
     NonEmpty,
     Table,
@@ -279,6 +281,22 @@ class Contained(Table, frozen=True, kw_only=True):
         tuple[Place, ...],
         option(
             "Directories to share for writing; what is written there can harm you", example=["/srv/fixtures"]
+        ),
+    ] = ()
+    hosts: Annotated[
+        tuple[HostName, ...],
+        option(
+            "Hosts that contained agents and checks may connect to, besides the agent's model and the registries of the presets: host, host:port or *.domain",
+            example=["pypi.org", "*.npmjs.org", "localhost:5432"],
+            parse=as_array,
+        ),
+    ] = ()
+    env: Annotated[
+        tuple[EnvPattern, ...],
+        option(
+            "Environment variables to pass on to contained agents and checks; NAME* for all that start with NAME",
+            example=["DATABASE_URL", "AWS_*"],
+            parse=as_array,
         ),
     ] = ()
 

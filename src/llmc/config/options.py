@@ -42,6 +42,10 @@ check_env_name = _must_match(
     r"[A-Za-z_][A-Za-z0-9_]*",
     "an environment variable name may contain only letters, digits and underscores, and must not start with a digit",
 )
+check_env_pattern = _must_match(
+    r"[A-Za-z_][A-Za-z0-9_]*\*?",
+    "must be the name of an environment variable, or the first part of one and *",
+)
 check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
 #: the message does not repeat the value, which may be a secret
 check_webhook = _must_match(r"(https?://[!-~]+)?", "a webhook must be an http:// or https:// URL")
@@ -63,6 +67,12 @@ check_place = _must_match(
     r"(/|~(?=/|$))(?!.*(^|/)\.\.(/|$))[^\x00]*",
     "must be an absolute path, or one that starts with ~/, without `..`",
 )
+
+
+def check_host_name(value: str) -> str | None:
+    from llmc.base.hosts import check_host  # few configurations name one
+
+    return check_host(value)
 
 
 def check_no_nul(value: str) -> str | None:
@@ -95,6 +105,8 @@ def duration(description: str, *, gt: float | None = None, ge: float | None = No
 
 WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
 EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
+EnvPattern = Annotated[str, Meta(extra={"check": check_env_pattern})]
+HostName = Annotated[str, Meta(extra={"check": check_host_name})]
 #: text that a program can take
 Text = Annotated[str, Meta(extra={"check": check_no_nul})]
 NonEmpty = Annotated[str, Meta(min_length=1)]

@@ -49,6 +49,7 @@ KINDS: dict[str, str] = {
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
     "refused": "git refuses the commits of a contained worker, so they cannot land",
     "uncontained": "an agent is not contained, because this machine cannot contain it",
+    "refused_hosts": "contained agents tried to connect to hosts that are not in `sandbox.hosts`",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",
     # of a task or a goal
     "quarantined": "a task failed three times, or cannot be done as written; run it again with `llmc tasks requeue`",

@@ -320,6 +320,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     answerable: bool = False
 
 
+class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that a contained agent may not connect to, and tried to."""
+
+    #: with its port
+    host: str
+    why: str
+    #: what to add to `sandbox.hosts`; "" if there are too many
+    allow: str
+    tries: int
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One worker in state.json."""
 
@@ -405,6 +416,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     config_dir: str = ""
     #: the running agent is contained
     contained: bool = False
+    #: what it could not connect to
+    refused_hosts: tuple[RefusedHost, ...] = ()
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
     #: applied events whose inbox files may still exist

@@ -17,6 +17,8 @@ from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
 from llmc.sandbox import presets, probe, programs, rules, variables
+from llmc.sandbox.network import Network
+from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.rules import Mount, View
 
 #: the key of the attention item about checks that run uncontained
@@ -35,10 +37,12 @@ def hold(
         _tell(project, uncontained=wanted != "off")
         return [], dict(env)
     _tell(project, uncontained=False)
-    inside = {**_passed_on(project, env), **environment(project, worktree, env)}
+    reached = network(project, str(project.root.slots / worktree.name))
+    inside = {**_passed_on(project, env), **environment(project, worktree, env), **environment_of(reached)}
     argv = ["/bin/sh", "-c", command]
     spec = private_dir(project.root.slots) / f"{worktree.name}.launch.json"
-    sandbox = probe.sandbox(view(project, worktree, inside, program=argv[0]), has_terminal=False)
+    seen = view(project, worktree, inside, program=argv[0])
+    sandbox = probe.sandbox(seen, network=reached, has_terminal=False)
     payload = {
         "argv": argv,
         "cwd": str(worktree),
@@ -62,6 +66,20 @@ def _tell(project: Project, *, uncontained: bool) -> None:
         assert problem is not None
         about = {"kind": "uncontained_checks", "severity": "notice", "who": "checks"}
         tx.raise_item(ITEM, text=f"checks are not contained: {problem.text}", next="llmc doctor", **about)
+
+
+def network(
+    project: Project, files: str, *, endpoints: Iterable[str] = (), wake: str = "", worker: str = ""
+) -> Network:
+    """What a contained program may connect to: what the user lists, and the registries of the tool chains."""
+    registries = hosts(chosen_presets(project))
+    return Network(
+        hosts=project.config.sandbox.hosts,
+        endpoints=(*endpoints, *registries),
+        files=files,
+        wake=wake,
+        worker=worker,
+    )
 
 
 def view(
@@ -113,7 +131,7 @@ def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dic
 def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
     """What a check sees of the environment besides: the usual, and what is configured for agents, but not their login."""
     named = [name for name in project.config.defaults.env if not name.startswith(_OF_CLIENT)]
-    return variables.passed_on(env, (*named, *_OF_CHECKS))
+    return variables.passed_on(env, (*named, *_OF_CHECKS, *project.config.sandbox.env))
 
 
 def _needs(project: Project, worktree: Path, env: Mapping[str, str]) -> presets.Needs:

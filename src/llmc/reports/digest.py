@@ -88,6 +88,7 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
         running=_auto_runs(project),
+        hosts=project.config.sandbox.hosts,
         held_up=held_up,
     )
     return digest(rows, since, now, facts, tuple(problems))

@@ -30,6 +30,7 @@ def report(project: Project, since: float | None) -> Digest:
         completed=completed(project),
         running=bool(running),
         gone={row["node"] for row in rows} - running,
+        hosts=project.config.sandbox.hosts,
         held_up=held_up_by_questions(project, problems),
     )
     return digest(rows, begin, now, facts, tuple(problems))

@@ -154,7 +154,7 @@ _PASSWORDS = (
     re.compile(r"(?im)^.*(?:token|password|passwd|secret|_auth|authident|username)[\"']?\s*[=:].*\n?"),
     re.compile(r"(?s)<servers>.*?</servers>|<(username|password|passphrase)>.*?</\1>"),
 )
-_HOST_OF_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)")
+_HOST_OF_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?)")
 _LOCAL_URL = re.compile(r"file://(/[^\s\"'<>,|]*)")
 _LOCAL_VALUE = re.compile(r"(?im)^\s*(?:pip_|uv_)?(?:find[_-]links|cert|cafile)\s*=(.*)$")
 

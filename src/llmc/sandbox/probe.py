@@ -14,6 +14,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import write_atomic
 from llmc.hook_client import PORTABLE
 from llmc.sandbox import rules
+from llmc.sandbox.network import Network, for_holder
 from llmc.sandbox.rules import Machine, Problem
 
 PROBE_S = 20.0
@@ -62,13 +63,19 @@ def _problem_of_try(machine: Machine) -> Problem | None:
     return rules.problem_of_try(machine, (done.stdout + done.stderr).splitlines())
 
 
-def sandbox(view: rules.View, pid_file: str = "", *, has_terminal: bool = True) -> dict[str, object]:
-    """The part of a launch spec that contains the program (launch.py). Without a terminal it cannot get one either."""
-    program = rules.terminal_filter(platform.machine())
+def sandbox(
+    view: rules.View, pid_file: str = "", network: Network | None = None, *, has_terminal: bool = True
+) -> dict[str, object]:
+    """The part of a launch spec that contains the program (launch.py).
+
+    Without `network` it reaches nothing; without a terminal it cannot get one either.
+    """
+    program = rules.call_filter(platform.machine())
     if program is None:
         raise LlmcError(f"cannot contain the agent on {platform.machine()}")
     argv = [bubblewrap() or "bwrap", *rules.arguments(view), *([] if has_terminal else ["--new-session"])]
-    return {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
+    found: dict[str, object] = {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
+    return found if network is None else {**found, "network": for_holder(network)}
 
 
 def system_mounts() -> tuple[rules.Mount, ...]:

@@ -52,7 +52,10 @@ def contains_any(path: str, places: Iterable[str]) -> bool:
     return path == "/" or any(place == path or place.startswith(f"{path}/") for place in places)
 
 
-_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_NAMESPACES = (
+    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    "--unshare-net",  # a loopback of its own, and no other network
+)
 #: also as root: with capabilities it could mount the real file system again
 _LIMITS = ("--die-with-parent", "--cap-drop", "ALL")
 
@@ -126,25 +129,27 @@ def _in_place(mounts: list[Mount]) -> list[Mount]:
     return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
 
 
-#: by machine: the kernel's name of its system calls, and the number of ioctl
-_MACHINES = {"x86_64": (0xC000003E, 16), "aarch64": (0xC00000B7, 29)}
-_X32_CALLS = 0x40000000
+#: by machine: the kernel's name of its system calls, and the numbers of ioctl and socket
+_MACHINES = {"x86_64": (0xC000003E, 16, 41), "aarch64": (0xC00000B7, 29, 198)}
+_X32_CALLS, _IO_URING_SETUP = 0x40000000, 425
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_AF_VSOCK = 40
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # refuse with EPERM
-#: where the kernel puts a call's number, its machine, and the second argument
-_NUMBER, _MACHINE, _ARGUMENT = 0, 4, 24
+#: where the kernel puts a call's number, its machine, and its first and second argument
+_NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 
 
-def terminal_filter(machine: str) -> bytes | None:
-    """A seccomp program that refuses to type into the terminal (TIOCSTI, TIOCLINUX); None: not known for this machine.
+def call_filter(machine: str) -> bytes | None:
+    """A seccomp program that refuses what no namespace keeps in; None: not known for this machine.
 
-    A contained program shares the terminal of its pane: what it types there, a shell outside would read. System calls
-    of another machine, which have other numbers, end the program.
+    To type into the terminal (TIOCSTI, TIOCLINUX): a contained program shares that of its pane, and a shell outside would
+    read it. To speak to the host of a virtual machine (vsock), which knows no namespace; and io_uring, which opens sockets past
+    this filter. System calls of another machine, which have other numbers, end the program.
     """
     if machine not in _MACHINES:
         return None
-    name, ioctl = _MACHINES[machine]
+    name, ioctl, socket = _MACHINES[machine]
     rows = (
         (_LOAD, 0, 0, _MACHINE),
         (_EQUAL, 1, 0, name),
@@ -152,8 +157,12 @@ def terminal_filter(machine: str) -> bytes | None:
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32_CALLS),
         (_RETURN, 0, 0, _KILL),
+        (_EQUAL, 8, 0, _IO_URING_SETUP),
+        (_EQUAL, 0, 2, socket),
+        (_LOAD, 0, 0, _FIRST),
+        (_EQUAL, 5, 4, _AF_VSOCK),
         (_EQUAL, 0, 3, ioctl),
-        (_LOAD, 0, 0, _ARGUMENT),
+        (_LOAD, 0, 0, _SECOND),
         (_EQUAL, 2, 0, _TIOCSTI),
         (_EQUAL, 1, 0, _TIOCLINUX),
         (_RETURN, 0, 0, _ALLOW),

@@ -12,12 +12,24 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import containment
 from llmc.repo.project import Project
 from llmc.sandbox import probe
+from llmc.sandbox.network import Network
 
 
 def make_home(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Home:
     """The home of a contained agent; its client trusts the worktree, whatever it takes for the repository of it."""
     place = private_dir(project.root.homes) / record.name
     return agent.home(environment, place, (Path(record.worktree_path), project.root.path))
+
+
+def network(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Network:
+    """What the agent may connect to: its model, and what every contained program may."""
+    return containment.network(
+        project,
+        str(project.root.homes / record.name),
+        endpoints=agent.endpoints(environment),
+        wake=str(project.root.wake_socket()),
+        worker=record.name,
+    )
 
 
 def sandbox(
@@ -27,6 +39,7 @@ def sandbox(
     settings: Path,
     argv: Sequence[str],
     env: Mapping[str, str],
+    network: Network,
 ) -> dict[str, object]:
     """The part of the launch spec that contains the agent. Its repository exists."""
     root = project.root
@@ -40,7 +53,7 @@ def sandbox(
         write=[str(private_dir(root.inbox / record.name))],
         mounts=home.mounts,
     )
-    return probe.sandbox(view, pid_file(project, record.name))
+    return probe.sandbox(view, pid_file(project, record.name), network)
 
 
 def pid_file(project: Project, name: str) -> str:

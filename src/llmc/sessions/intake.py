@@ -36,7 +36,16 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
         with fault_step("intake.forget"):
             inbox.forget(project.root, name, [event.id for event in waiting])
         if not fresh:
-            return record
+            return _settled(project, record)
+
+
+def _settled(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """With what a contained agent could not connect to."""
+    if not record.contained:
+        return record
+    from llmc.sessions import connections  # most agents are not contained
+
+    return connections.settle(project, record)
 
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:

@@ -83,12 +83,14 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     home = None
     if contained:
         from llmc.repo import containment  # most agents are not contained
+        from llmc.sandbox import network
         from llmc.sessions import containing
 
         home = containing.make_home(project, record, agent, environment)
+        reached = containing.network(project, record, agent, environment)
         theirs = {**os.environ, **project.config.defaults.env}
         environment |= containment.environment(project, Path(record.worktree_path), theirs)
-        environment |= home.environment
+        environment |= {**home.environment, **network.environment(reached)}
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
         _record_failure(project, record, problem, untrusted=True)
@@ -108,7 +110,9 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         # The holder keeps the environment it starts with, and llmc knows a pane by that of its process.
         named = {**home.environment, **{name: environment[name] for name in _MARKS}}
         marks = ["env", *(f"{name}={value}" for name, value in named.items())]
-        payload["sandbox"] = containing.sandbox(project, record, home, request.settings, argv, environment)
+        payload["sandbox"] = containing.sandbox(
+            project, record, home, request.settings, argv, environment, reached
+        )
     with fault_step("session.launch"):
         if record.status.is_live:
             mark_offline(project, record, "session gone")
@@ -121,10 +125,15 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 model=request.model,
                 config_dir=str(agent.config_dir(environment)),
                 contained=contained,
+                refused_hosts=(),
                 delivery=_not_taken(record) or record.delivery,
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.clear_item(_trust_key(record))
+            if record.refused_hosts:
+                from llmc.sessions import connections  # most agents are not contained
+
+                connections.tell(project, tx)
             _tell_uncontained(project, tx, record, contained=contained)
             launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
             tx.emit("session_launched", worker=record.name, **launched_as)
@@ -466,6 +475,10 @@ def _environment(
     project: Project, record: WorkerRecord, agent: Agent, instance: str, index: int, *, contained: bool
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
+    if contained:
+        from llmc.sandbox import variables  # most agents are not contained
+
+        base = variables.passed_on(base, (*agent.variables, *project.config.sandbox.env))
     base.update(project.config.defaults.env)
     auto = project.config.auto
     # A contained agent does not see the list: it would make tasks in a list of its own that is never read.

@@ -12,7 +12,7 @@ from llmc.base.names import TaskId, WorkerName
 from llmc.records.events import ACTIONS as KNOWN
 from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
-from llmc.records.worker import Assignment, Status
+from llmc.records.worker import Assignment, RefusedHost, Status
 from llmc.reports.digest import of_interest
 from llmc.reports.rules.digest_parts import Digest, Facts, as_json, digest
 from llmc.reports.rules.history import ACTIONS
@@ -387,6 +387,26 @@ def test_of_a_log_only_what_matters_is_read_and_the_last_signs() -> None:
     odd = [b'{"ts": 6.5, "a":1, "action" : "undone"}\n', b"torn\n", b"[]\n", b"\n"]
     found = [one["ts"] for one in of_interest([*lines[:6], *odd, *lines[6:]])]
     assert found == [1, 3, 4, 6, 6.5, 8]
+
+
+def test_a_refused_host_is_told_once_with_all_who_tried() -> None:
+    """Break: the refusals of the whole log, and not of the period."""
+    why = {"reason": "it is not in sandbox.hosts"}
+    rows = [
+        row(1, "host_refused", "adam", host="old.example:443", allow="old.example", **why),
+        row(11, "host_refused", "adam", host="a.example:443", allow="a.example", **why),
+        row(12, "host_refused", "eve", host="a.example:443", allow="a.example", **why),
+        row(13, "host_refused", "adam", host="other hosts", allow="", reason="too many to list"),
+    ]
+    tried = RefusedHost(host="a.example:443", why=why["reason"], allow="a.example", tries=3)
+    known = [worker(name=WorkerName(name), refused_hosts=(tried,)) for name in ("adam", "eve")]
+    found = report(rows, since=10.0, workers=known, hosts=("listed.example",))
+    assert [(one.host, one.workers, one.tries) for one in found.refused_hosts] == [
+        ("a.example:443", ("adam", "eve"), 6),
+        ("other hosts", ("adam",), 0),
+    ]
+    assert found.allow_hosts == """llmc config set sandbox.hosts '["listed.example", "a.example"]'"""
+    assert report([]).allow_hosts == ""
 
 
 def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:

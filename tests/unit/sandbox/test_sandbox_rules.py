@@ -1,6 +1,7 @@
 """What a contained program sees, and why one cannot be contained."""
 
 from pathlib import Path
+from struct import iter_unpack, pack
 
 import pytest
 
@@ -10,9 +11,9 @@ from llmc.sandbox.rules import (
     Mount,
     View,
     arguments,
+    call_filter,
     problem_before,
     problem_of_try,
-    terminal_filter,
 )
 
 LINUX = Machine(system="Linux", processor="x86_64")
@@ -65,22 +66,57 @@ def test_no_capability_and_no_process_outside() -> None:
     found = arguments(View(()))
     at = found.index("--cap-drop")
     assert found[at + 1] == "ALL"
-    assert {"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"} <= {*found}
+    assert {"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--die-with-parent"} <= {
+        *found
+    }
     assert "--new-session" not in found  # without the terminal there is no SIGWINCH
 
 
-@pytest.mark.parametrize(("machine", "ioctl"), [("x86_64", 16), ("aarch64", 29)])
-def test_the_filter_names_the_calls_of_its_machine(machine: str, ioctl: int) -> None:
-    program = terminal_filter(machine)
+NAMES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ALLOWED, REFUSED, KILLED = 0x7FFF0000, 0x00050001, 0x80000000
+
+
+def judged(program: bytes, *, machine: int, number: int, given: tuple[int, int] = (0, 0)) -> int:
+    """What the kernel would answer to a call."""
+    data = pack("<II8xQQ", number, machine, *given)
+    rows, at, loaded = list(iter_unpack("<HBBI", program)), 0, 0
+    while True:
+        code, if_so, if_not, value = rows[at]
+        at += 1
+        if code == 0x06:
+            return int(value)
+        if code == 0x20:
+            loaded = int.from_bytes(data[value : value + 4], "little")
+        else:
+            at += if_so if (loaded == value if code == 0x15 else loaded >= value) else if_not
+
+
+@pytest.mark.parametrize(("machine", "ioctl", "socket"), [("x86_64", 16, 41), ("aarch64", 29, 198)])
+def test_the_filter_refuses_what_no_namespace_keeps_in(machine: str, ioctl: int, socket: int) -> None:
+    """Break: one jump of the program that is off by one."""
+    program = call_filter(machine)
     assert program is not None
-    rows = [program[at : at + 8] for at in range(0, len(program), 8)]
-    assert len(rows) == 12
-    wanted = {ioctl, 0x5412, 0x541C}
-    assert wanted <= {int.from_bytes(row[4:], "little") for row in rows}
+    name = NAMES[machine]
+    for number, given, wanted in (
+        (ioctl, (0, 0x5412), REFUSED),  # TIOCSTI
+        (ioctl, (0, 0x541C), REFUSED),  # TIOCLINUX
+        (ioctl, (0, 0x5413), ALLOWED),
+        (ioctl, (40, 0), ALLOWED),
+        (socket, (40, 1), REFUSED),  # AF_VSOCK
+        (socket, (2, 0x5412), ALLOWED),
+        (425, (0, 0), REFUSED),  # io_uring_setup
+        (0, (40, 0x5412), ALLOWED),
+        (0x40000000 | ioctl, (0, 0), KILLED),
+    ):
+        assert judged(program, machine=name, number=number, given=given) == wanted, (
+            number,
+            arguments,
+        )
+    assert judged(program, machine=0x40000003, number=1) == KILLED
 
 
 def test_no_filter_for_an_unknown_machine() -> None:
-    assert terminal_filter("riscv64") is None
+    assert call_filter("riscv64") is None
 
 
 @pytest.mark.parametrize(

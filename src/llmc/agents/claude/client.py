@@ -11,6 +11,7 @@ from llmc.agents.claude.layout import (
     ENCLOSING_MARKS,
     HOOKS,
     NEED_A_PERSON,
+    OWN_VARIABLES,
     PROJECTS,
     TASK_LIST,
     TASK_TOOLS,
@@ -30,6 +31,7 @@ class ClaudeCode:
     name = "claude"
     ships_with_llmc = False
     minimum = (2, 1, 197)
+    variables = OWN_VARIABLES
 
     def __init__(self, command: str = "") -> None:
         self._command = command
@@ -65,6 +67,11 @@ class ClaudeCode:
         self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
     ) -> dict[str, str]:
         return environment(base, task_tools=task_tools, task_list=task_list)
+
+    def endpoints(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        from llmc.agents.claude.home import endpoints  # most agents are not contained
+
+        return endpoints(self.config_dir(environment), environment)
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         configured = environment.get(CONFIG_DIR)

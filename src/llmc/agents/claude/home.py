@@ -10,16 +10,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS, SESSIONS, TASKS, USER_CONFIG
+from llmc.agents.claude.layout import (
+    CONFIG_DIR,
+    ENDPOINT,
+    ENDPOINTS,
+    PROJECTS,
+    SESSIONS,
+    TASKS,
+    USER_CONFIG,
+)
 from llmc.agents.claude.trusted_dirs import TRUST, ClaudeTrust
 from llmc.agents.protocol import Home
 from llmc.base import given
 from llmc.base.files import private_dir, write_atomic
+from llmc.base.hosts import with_port
 from llmc.sandbox.rules import Mount
 
+_SETTINGS = "settings.json"
 #: the user's own, read-only
 _READ = (
-    *("settings.json", "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
+    *(_SETTINGS, "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
     *("commands", "output-styles", "rules"),
 )
 #: the login, which the client renews: the only file that is shared
@@ -30,7 +40,7 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     """Prepare the directory, with the user's `.claude.json` as it is now and trust in these directories only."""
     for name in (PROJECTS, SESSIONS, TASKS):
         private_dir(home / name)
-    data = _user_config(ClaudeTrust.of(environment).file)
+    data = _read(ClaudeTrust.of(environment).file)
     data["projects"] = {str(place): dict(TRUST) for place in trusted}
     write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
     found = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
@@ -42,7 +52,27 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     return Home({CONFIG_DIR: str(home), "IS_SANDBOX": "1"}, (Mount(str(home), True), *mounts))
 
 
-def _user_config(file: Path) -> dict[str, Any]:
+def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Where its model is, by its variables, which the user's settings may set too."""
+    set_there = _read(config_dir / _SETTINGS).get("env")
+    found = {**environment, **(set_there if isinstance(set_there, dict) else {})}
+    urls = [str(value) for name, value in found.items() if value and ENDPOINT.fullmatch(name)]
+    return tuple(filter(None, map(_host_of, urls))) or ENDPOINTS
+
+
+def _host_of(url: str) -> str:
+    """Host and port; "" if it has none."""
+    from urllib.parse import urlsplit
+
+    try:
+        found = urlsplit(url)
+        port = found.port or (80 if found.scheme == "http" else 443)
+    except ValueError:
+        return ""
+    return with_port(found.hostname, port) if found.hostname else ""
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
         data = given.parse(file.read_bytes())
     except (OSError, ValueError):

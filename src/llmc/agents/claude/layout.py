@@ -46,6 +46,26 @@ ENCLOSING_MARKS = (
     "TMUX_PANE",
 )
 
+#: the user's variables that it reads, with the login; as in `sandbox.env`
+OWN_VARIABLES = (
+    *(
+        "ANTHROPIC_*",
+        "CLAUDE_*",
+        "DISABLE_*",
+        "ENABLE_*",
+        "IS_SANDBOX",
+        "API_TIMEOUT_MS",
+        "USE_BUILTIN_RIPGREP",
+    ),
+    *("MAX_THINKING_TOKENS", "MAX_MCP_OUTPUT_TOKENS", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT"),
+    *("BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH"),
+    *("CLOUD_ML_REGION", "VERTEX_REGION_*", "AWS_REGION"),
+)
+#: variables with the URL of its model
+ENDPOINT = re.compile(r"ANTHROPIC_([A-Z]+_)*BASE_URL")
+#: without such a variable: the model, and where the login is renewed
+ENDPOINTS = ("api.anthropic.com", "platform.claude.com")
+
 #: the user's settings of the client, with the trusted directories
 USER_CONFIG = ".claude.json"
 

@@ -25,6 +25,7 @@ class Scripted:
     ships_with_llmc = True
     #: it says that it is that version
     minimum = ClaudeCode.minimum
+    variables = ()
 
     def __init__(self, private: Path) -> None:
         self._private = private
@@ -47,6 +48,9 @@ class Scripted:
     ) -> dict[str, str]:
         shared = claude.environment(base, task_tools=task_tools, task_list=task_list)
         return {**shared, CONFIG_DIR: str(self.config_dir(base))}
+
+    def endpoints(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return ()
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         """Never the user's ~/.claude: its own directory, or the one set for it."""

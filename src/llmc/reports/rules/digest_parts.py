@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field, to_builtins
 
+from llmc.base.hosts import allow_command
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.items import SEVERITIES, Item, counts
 from llmc.records.state import AutoState
@@ -23,6 +24,7 @@ from llmc.reports.rules.history import (
     Interruption,
     Landing,
     Park,
+    Refusal,
     Row,
     RunEnd,
     Span,
@@ -52,6 +54,8 @@ class Facts(Struct, frozen=True):
     running: bool = False
     #: nodes of a fleet that are not running
     gone: Collection[str] = ()
+    #: `sandbox.hosts`
+    hosts: Collection[str] = ()
     #: number of plan items that a question blocks, by the key of its item
     held_up: Mapping[str, int] = field(default_factory=dict)
 
@@ -239,6 +243,17 @@ class Runs(Struct, frozen=True):
     tasks_per_hour: float | None = None
 
 
+class TriedHost(Struct, frozen=True, kw_only=True):
+    """A host that contained agents tried to connect to in the period, and may not."""
+
+    #: with its port
+    host: str
+    why: str
+    workers: tuple[str, ...]
+    #: how often by the agents that run now
+    tries: int
+
+
 class Digest(Struct, frozen=True):
     since_unix: float
     until_unix: float
@@ -265,6 +280,9 @@ class Digest(Struct, frozen=True):
     runs: Runs
     #: crashes, failures and remediations, in order
     interruptions: tuple[Interruption, ...] = ()
+    refused_hosts: tuple[TriedHost, ...] = ()
+    #: the command that allows them; "" for none
+    allow_hosts: str = ""
     #: what could not be read
     problems: tuple[str, ...] = ()
     #: the attention list as in `status --json`; `waiting` has more about the same items
@@ -315,6 +333,8 @@ def digest(
         post_accept=view.post_accept(),
         runs=view.runs(len(accepted)),
         interruptions=view.interruptions(),
+        refused_hosts=view.refused_hosts(),
+        allow_hosts=view.allow_hosts(),
         problems=problems,
         attention=tuple(facts.items),
     )
@@ -456,6 +476,31 @@ class _View:
                 found.append(Interruption(run.ended, said))
         inside = [one for one in found if one.at_unix >= self.since]
         return tuple(sorted(inside, key=lambda one: one.at_unix))
+
+    def refused_hosts(self) -> tuple[TriedHost, ...]:
+        """Each host once, with all who tried."""
+        told: dict[str, list[Refusal]] = {}
+        for one in self._refusals():
+            told.setdefault(one.host, []).append(one)
+        tries: Counter[str] = Counter()
+        for row in (row for worker in self.facts.workers for row in worker.refused_hosts):
+            tries[row.host] += row.tries
+        return tuple(
+            TriedHost(
+                host=host,
+                why=rows[-1].why,
+                workers=tuple(dict.fromkeys(row.worker for row in rows)),
+                tries=tries[host],
+            )
+            for host, rows in told.items()
+        )
+
+    def allow_hosts(self) -> str:
+        wanted = [one.allow for one in self._refusals()]
+        return allow_command(self.facts.hosts, wanted) if any(wanted) else ""
+
+    def _refusals(self) -> list[Refusal]:
+        return [one for one in self.history.refusals if one.at_unix >= self.since]
 
     @property
     def period(self) -> Span:

@@ -39,6 +39,7 @@ def render(report: Digest, width: int, paint: Paint, when: When) -> str:
     first = [page.head(report), page.waiting(report.waits)]
     last = [
         page.notices(tuple(item for item in report.waiting if item not in report.waits)),
+        page.refused_hosts(report),
         page.not_landed(report),
         page.interruptions(report),
         page.spend(report),
@@ -135,9 +136,21 @@ class _Page:
         return self._section(f"Waiting for you ({len(items)})", lines)
 
     def notices(self, items: tuple[Waiting, ...]) -> list[str]:
+        told = [one for one in items if one.kind != "refused_hosts"]  # they have a section of their own
         return self._section(
-            "Notices", [line for one in items[:MOST_WAITING] for line in self._plain(_about(one))]
+            "Notices", [line for one in told[:MOST_WAITING] for line in self._plain(_about(one))]
         )
+
+    def refused_hosts(self, report: Digest) -> list[str]:
+        lines: list[str] = []
+        for row in report.refused_hosts[:MOST_WAITING]:
+            tries = f", {counted(row.tries, 'attempt')}" if row.tries else ""
+            lines += self._plain(f"{row.host} ({', '.join(row.workers)}{tries}): {row.why}")
+        if (more := len(report.refused_hosts) - MOST_WAITING) > 0:
+            lines += self._plain(f"and {more} more; to see them: llmc digest --json")
+        if report.allow_hosts:
+            lines += self._plain(f"to allow them: {report.allow_hosts}", 2, 6)
+        return self._section(f"Refused connections ({len(report.refused_hosts)})", lines)
 
     def landed(self, rows: tuple[Accepted, ...], most: int) -> list[str]:
         """In at most `most` lines below its title."""

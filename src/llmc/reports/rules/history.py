@@ -135,6 +135,18 @@ class Interruption(Struct, frozen=True):
     text: str
 
 
+class Refusal(Struct, frozen=True):
+    """A host that a contained agent tried to connect to, and may not."""
+
+    at_unix: float
+    worker: str
+    #: with its port
+    host: str
+    why: str
+    #: what to add to `sandbox.hosts`
+    allow: str
+
+
 class PostAccept(Struct):
     at: float
     failed: bool
@@ -152,6 +164,7 @@ class History(Struct):
     #: what the supervisor found and did
     interruptions: list[Interruption] = field(default_factory=list)
     post_accepts: list[PostAccept] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
     #: when each commit was reverted
     undone: dict[str, float] = field(default_factory=dict)
     #: tokens of no task, and when they were used
@@ -181,7 +194,7 @@ ACTIONS = frozenset(
         *_INTERRUPTIONS,
         *("accepted", "undone", "post_accept", "rebase_resolved", "usage_recorded", "source_dirty"),
         *("auto_started", "auto_stopped", "auto_failed", "daemon_stopped", "fleet_parked", "fleet_resumed"),
-        *("overseer_failure", "overseer_remediation", "overseer_stopped"),
+        *("overseer_failure", "overseer_remediation", "overseer_stopped", "host_refused"),
     }
 )
 
@@ -355,6 +368,10 @@ class _Reader:
     def post_accept(self, row: Row) -> None:
         elapsed_s = max(0.0, number(row.get("elapsed_s")) or 0.0)
         self.history.post_accepts.append(PostAccept(self.now, row.get("code") != 0, elapsed_s))
+
+    def host_refused(self, row: Row) -> None:
+        worker, host, why, allow = (text(row.get(name)) for name in ("worker", "host", "reason", "allow"))
+        self.history.refusals.append(Refusal(self.now, worker, host, why, allow))
 
     def overseer_failure(self, row: Row) -> None:
         self._interrupted(f"the supervisor found a failure ({text(row.get('kind'))})", row)

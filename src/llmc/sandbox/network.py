@@ -1,0 +1,88 @@
+"""The network of a contained program: a loopback of its own, and a proxy (proxy.py) that leads to the listed hosts."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+import llmc
+from llmc.base.files import write_atomic
+from llmc.base.hosts import FIRST_FREE_PORT, Host, host_of, with_port
+from llmc.sandbox import inside, proxy
+
+#: of the proxy, on the loopback inside; the next one that is free
+FIRST_PORT = 3128
+#: by themselves on this machine; programs call them without a proxy
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+class Network(Struct, frozen=True, kw_only=True):
+    """What a contained program may reach: hosts as in `sandbox.hosts`."""
+
+    hosts: tuple[str, ...]
+    #: of the agent's model, and the registries of tool chains; these may also have an address that is not public
+    endpoints: tuple[str, ...]
+    #: the two files between llmc and the proxy are here: `.hosts`, the list, and `.refused`, what was not on it
+    files: str
+    #: whom the proxy wakes when it refuses a host, and for which worker
+    wake: str = ""
+    worker: str = ""
+
+    @property
+    def listed(self) -> list[Host]:
+        return [host_of(one) for one in (*self.hosts, *self.endpoints)]
+
+    @property
+    def passed(self) -> list[tuple[str, int]]:
+        """Ports of this machine that are listed: they answer inside, too."""
+        here = [(host.name, port) for host in self.listed if host.is_loopback for port in host.ports]
+        return [(name, port) for name, port in dict.fromkeys(here) if port >= FIRST_FREE_PORT]
+
+    @property
+    def port(self) -> int:
+        """Of the proxy, inside."""
+        taken = {port for _, port in self.passed}
+        return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
+
+
+def environment(network: Network) -> dict[str, str]:
+    """The variables by which programs find the proxy."""
+    only_by_proxy = {host.name for host in network.listed if min(host.ports) < FIRST_FREE_PORT}
+    found = {
+        "http_proxy": f"http://127.0.0.1:{network.port}",
+        "https_proxy": f"http://127.0.0.1:{network.port}",
+        "no_proxy": ",".join(name for name in _HERE if name not in only_by_proxy),
+    }
+    # node asks for its own permission to use them
+    return {**found, **{name.upper(): value for name, value in found.items()}, "NODE_USE_ENV_PROXY": "1"}
+
+
+def write_list(network: Network) -> None:
+    """For the proxy, which reads it again when it has changed."""
+    listed = {"hosts": network.hosts, "endpoints": network.endpoints}
+    write_atomic(Path(f"{network.files}.hosts"), json.dumps(listed).encode())
+
+
+def for_holder(network: Network) -> dict[str, object]:
+    """The part of a launch spec for launch.py: what listens inside, and the proxy outside. Nothing is refused yet."""
+    write_list(network)
+    Path(f"{network.files}.refused").unlink(missing_ok=True)
+    listeners: list[tuple[str, int, str]] = [("127.0.0.1", network.port, "")]
+    for name, port in network.passed:
+        places = ("127.0.0.1", "::1") if name == "localhost" else (name,)
+        listeners += [(place, port, with_port(name, port)) for place in places]
+    orders = {
+        "listed": f"{network.files}.hosts",
+        "refused": f"{network.files}.refused",
+        "wake": network.wake,
+        "worker": network.worker,
+    }
+    return {
+        "inside": [sys.executable, "-I", "-S", inside.__file__],
+        "proxy": [sys.executable, "-P", "-S", "-m", proxy.__name__],
+        "proxy_env": {"PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__))},
+        "listeners": listeners,
+        "orders": orders,
+    }

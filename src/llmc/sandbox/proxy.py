@@ -1,0 +1,378 @@
+"""The only way out of the box of a contained program: a proxy that lets through what is listed, and counts the rest.
+
+    python -P -S -m llmc.sandbox.proxy <orders>
+
+The holder (launch.py) starts it outside, with the sockets that listen inside, and it ends with the holder. It takes HTTP
+CONNECT and plain http requests. A listed port of this machine has a socket of its own inside: what comes there is passed
+on as it is, so that every program works with it.
+
+Names are resolved here. Where a name leads to an address that is not public, that address must be listed too: else
+whoever owns a listed name could lead an agent to this machine and its neighbours.
+"""
+
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
+
+from llmc.base.hosts import WEB, Host, host_of, is_listed, with_port
+
+#: connections at a time; more wait for one that ends
+MOST_CONNECTIONS = 256
+#: how long a client may take to say what it wants
+HEAD_S = 30.0
+MOST_HEAD_BYTES = 64 * 1024
+#: how long one address may take to answer
+CONNECT_S = 10.0
+#: a connection without a byte for this long is closed
+IDLE_S = 3600.0
+CHUNK_BYTES = 64 * 1024
+#: how long a client that was refused may go on sending
+LINGER_S = 2.0
+#: hosts that are counted by name; an agent may try any number
+MOST_REFUSED = 100
+OTHERS = "other hosts"
+#: how often more tries of the same hosts are written
+WRITE_EVERY_S = 1.0
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+#: headers about the connection between client and proxy
+_OF_CONNECTION = (b"connection", b"host", b"keep-alive", b"te", b"upgrade")
+
+
+class Refused(Exception):
+    """Not listed. `allow`: what a person would list."""
+
+    def __init__(self, host: str, port: int, why: str, allow: str) -> None:
+        super().__init__(why)
+        self.place, self.why, self.allow = with_port(host, port), why, allow
+
+
+class Failed(Exception):
+    """A request that cannot be served: the HTTP status, and why."""
+
+    def __init__(self, status: str, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Listed(NamedTuple):
+    """The hosts that are let through."""
+
+    hosts: Sequence[Host]
+    #: may have any address: the person's own settings lead there
+    endpoints: Sequence[Host] = ()
+
+    def check(self, host: str, port: int) -> None:
+        """Raises Refused if a host is not listed."""
+        if not is_listed((*self.hosts, *self.endpoints), host, port):
+            allow = host if port in WEB and ":" not in host else with_port(host, port)
+            raise Refused(host, port, "it is not in sandbox.hosts", allow)
+
+    def check_address(self, host: str, address: str, port: int) -> None:
+        """Raises Refused if a listed host leads to an address that is neither public nor listed."""
+        found = _meant(address)
+        if (found.is_global and not found.is_multicast) or is_listed(self.endpoints, host, port):
+            return
+        names = (str(found), "localhost") if found.is_loopback else (str(found),)
+        if not any(one.name in names and port in one.ports for one in self.hosts):
+            why = f"its address {found} is not public, and it is not in sandbox.hosts"
+            raise Refused(host, port, why, with_port(str(found), port))
+
+
+def _meant(address: str) -> IPv4Address | IPv6Address:
+    """The address that is reached: some of IPv6 are another way to write one of IPv4."""
+    found = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv4Address):
+        return found
+    if found in _NAT64:
+        return IPv4Address(int(found) & 0xFFFFFFFF)
+    return found.ipv4_mapped or found.sixtofour or found
+
+
+class ListFile:
+    """The list, from a file that llmc writes again when the configuration has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._seen = path, (0, 0)
+        self._listed = Listed(())
+
+    def current(self) -> Listed:
+        try:
+            found = os.stat(self._path)
+            if (found.st_ino, found.st_mtime_ns) != self._seen:
+                with open(self._path, "rb") as file:
+                    rows = json.load(file)
+                hosts, endpoints = (tuple(map(host_of, rows[name])) for name in ("hosts", "endpoints"))
+                self._listed, self._seen = Listed(hosts, endpoints), (found.st_ino, found.st_mtime_ns)
+        except (OSError, ValueError):
+            pass  # the list as it was
+        return self._listed
+
+
+class Refusals:
+    """What was refused, and how often, in a file that llmc reads: a new host at once, the next tries now and then."""
+
+    def __init__(self, path: str, wake: str, worker: str) -> None:
+        self._path, self._wake, self._worker = path, wake, worker
+        self._rows: dict[str, dict[str, str | int]] = {}
+        self._lock, self._counted = threading.Lock(), threading.Event()
+        threading.Thread(target=self._write_counts, daemon=True).start()
+
+    def add(self, refused: Refused) -> None:
+        with self._lock:
+            row = {"host": refused.place, "why": refused.why, "allow": refused.allow}
+            if refused.place not in self._rows and len(self._rows) >= MOST_REFUSED:
+                row = {"host": OTHERS, "why": "too many to list", "allow": ""}
+            is_new = row["host"] not in self._rows
+            counted = self._rows.setdefault(row["host"], {**row, "tries": 0})
+            counted["tries"] = int(counted["tries"]) + 1
+            if is_new:
+                self._write()
+                self._tell()
+        self._counted.set()
+
+    def _write_counts(self) -> None:
+        while self._counted.wait():
+            self._counted.clear()
+            time.sleep(WRITE_EVERY_S)
+            with self._lock:
+                self._write()
+
+    def _write(self) -> None:
+        try:
+            with open(f"{self._path}.new", "w") as file:
+                json.dump(list(self._rows.values()), file)
+            os.rename(f"{self._path}.new", self._path)
+        except OSError:
+            pass  # the disk is full; the next one tries again
+
+    def _tell(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            try:
+                sock.sendto(self._worker.encode(), self._wake)
+            except OSError:
+                pass  # no daemon: the next one reads the file
+
+
+class Request(NamedTuple):
+    """What a client wants: to be connected, or one request passed on."""
+
+    host: str
+    port: int
+    #: of a plain request, as the server gets it; b"" for CONNECT
+    head: bytes = b""
+
+
+def read_request(head: bytes) -> Request:
+    """From what a client sent first, without the empty line at its end; raises Failed."""
+    first, *headers = head.split(b"\r\n")
+    words = first.split(b" ")
+    if len(words) != 3 or not all(words) or not words[2].startswith(b"HTTP/1."):
+        raise Failed("400 Bad Request", "not an HTTP request")
+    if any(b"\n" in line or b"\r" in line or b":" not in line or line[:1].isspace() for line in headers):
+        raise Failed("400 Bad Request", "a header is not valid")
+    method, target, version = words
+    if method == b"CONNECT":
+        return Request(*_place(target, 0))
+    scheme, found, rest = target.partition(b"://")
+    if not found or scheme.lower() != b"http":
+        raise Failed("400 Bad Request", "this is a proxy: it takes CONNECT, and http:// URLs")
+    place = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+    path = rest.removeprefix(place)
+    host, port = _place(place, 80)
+    kept = [line for line in headers if not _is_of_connection(line)]
+    lines = [b" ".join((method, path if path.startswith(b"/") else b"/" + path, version))]
+    lines += [b"Host: " + place, b"Connection: close", *kept]
+    return Request(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+def _place(text: bytes, port: int) -> tuple[str, int]:
+    """Host and port; `port` where there is none, 0 if it must be there."""
+    try:
+        written = text.decode("ascii")
+        found = host_of(written)
+    except ValueError:
+        raise Failed("400 Bad Request", "the host is not valid") from None
+    has_port = len(found.ports) == 1
+    if "*" in found.name or not (has_port or port):
+        raise Failed("400 Bad Request", "the host is not valid, or has no port")
+    return found.name, found.ports[0] if has_port else port
+
+
+def _is_of_connection(header: bytes) -> bool:
+    name = header.partition(b":")[0].strip().lower()
+    return name in _OF_CONNECTION or name.startswith(b"proxy-")
+
+
+class Proxy:
+    """Serves the sockets that listen inside."""
+
+    def __init__(self, list_file: ListFile, refusals: Refusals) -> None:
+        self._list_file, self._refusals = list_file, refusals
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
+
+    def serve(self, listener: socket.socket, target: Host | None) -> None:
+        """Each connection in a thread of its own. `target`: where all of them go; None: each says it."""
+        while True:
+            self._free.acquire()
+            try:
+                client, _ = listener.accept()
+            except OSError:  # the client has gone, or there are too many open files
+                self._free.release()
+                time.sleep(0.1)
+                continue
+            threading.Thread(target=self._handle, args=(client, target), daemon=True).start()
+
+    def _handle(self, client: socket.socket, target: Host | None) -> None:
+        try:
+            with client:
+                if target is not None:
+                    self._join(client, target.name, target.ports[0], b"")
+                else:
+                    self._serve_request(client)
+        except Refused as refused:  # a port that was listed when the program started
+            self._refusals.add(refused)
+        except (OSError, Failed):
+            pass  # one of the two ends has gone, or nobody listens there
+        finally:
+            self._free.release()
+
+    def _serve_request(self, client: socket.socket) -> None:
+        try:
+            head, rest = read_head(client)
+            request = read_request(head)
+            self._list_file.current().check(request.host, request.port)
+            self._join(client, request.host, request.port, request.head + rest, answers=not request.head)
+        except Refused as refused:
+            self._refusals.add(refused)
+            how = f"To allow it, a person adds {refused.allow} to sandbox.hosts in llmc's configuration."
+            _answer(client, "403 Forbidden", f"llmc refuses {refused.place}: {refused.why}. {how}")
+        except Failed as failed:
+            _answer(client, failed.status, f"llmc: {failed}")
+
+    def _join(
+        self, client: socket.socket, host: str, port: int, first: bytes, *, answers: bool = False
+    ) -> None:
+        """Connect, and pass on both ways until both have ended. `answers`: tell the client first."""
+        with connect(self._list_file.current(), host, port) as server:
+            for end in (client, server):
+                end.settimeout(IDLE_S)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if answers:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            joint = Joint()
+            back = threading.Thread(target=joint.pump, args=(server, client), daemon=True)
+            back.start()
+            joint.pump(client, server, first)
+            back.join()
+
+
+def connect(listed: Listed, host: str, port: int) -> socket.socket:
+    """To the first address that answers. All are judged before any is tried; a name is asked for only once."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except (OSError, UnicodeError) as error:
+        raise Failed("502 Bad Gateway", f"cannot resolve {host}: {error}") from None
+    for *_, address in found:
+        listed.check_address(host, str(address[0]), port)
+    problem: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        server = socket.socket(family, kind, protocol)
+        server.settimeout(CONNECT_S)
+        try:
+            server.connect(address)
+            return server
+        except OSError as error:
+            server.close()
+            problem = error
+    raise Failed("502 Bad Gateway", f"cannot connect to {with_port(host, port)}: {problem}")
+
+
+def read_head(client: socket.socket) -> tuple[bytes, bytes]:
+    """What a client wants, and what it sent after that."""
+    until, data = time.monotonic() + HEAD_S, b""
+    while b"\r\n\r\n" not in data:
+        if len(data) > MOST_HEAD_BYTES:
+            raise Failed("431 Request Header Fields Too Large", "the request is too long")
+        client.settimeout(max(0.01, until - time.monotonic()))
+        try:
+            chunk = client.recv(CHUNK_BYTES)
+        except TimeoutError:
+            raise Failed("408 Request Timeout", "the request did not come") from None
+        if not chunk:
+            raise ConnectionError("no request")
+        data += chunk
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def _answer(client: socket.socket, status: str, text: str) -> None:
+    body = f"{text}\n".encode()
+    about = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    client.settimeout(HEAD_S)
+    client.sendall(f"{about}Connection: close\r\n\r\n".encode() + body)
+    client.shutdown(socket.SHUT_WR)
+    # Closed with something unread, a connection is reset, and the answer may be lost.
+    until = time.monotonic() + LINGER_S
+    while (left := until - time.monotonic()) > 0:
+        client.settimeout(left)
+        if not client.recv(CHUNK_BYTES):
+            return
+
+
+class Joint:
+    """Two connections that are passed on to each other."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def pump(self, source: socket.socket, target: socket.socket, data: bytes = b"") -> None:
+        """Pass on until the source ends; then the target is told so, and may still answer. A failure ends both."""
+        try:
+            target.sendall(data)
+            while data := self._next(source):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            for end in (source, target):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # it has ended already
+
+    def _next(self, source: socket.socket) -> bytes:
+        while True:
+            try:
+                data = source.recv(CHUNK_BYTES)
+            except TimeoutError:
+                if time.monotonic() - self._last < IDLE_S:
+                    continue  # the other way is in use
+                raise
+            self._last = time.monotonic()
+            return data
+
+
+def main() -> None:
+    orders = json.loads(sys.argv[1])
+    refusals = Refusals(orders["refused"], orders["wake"], orders["worker"])
+    proxy = Proxy(ListFile(orders["listed"]), refusals)
+    serving = [
+        threading.Thread(
+            target=proxy.serve, args=(socket.socket(fileno=fd), host_of(target) if target else None)
+        )
+        for fd, target in orders["listeners"]
+    ]
+    for one in serving:
+        one.start()
+
+
+if __name__ == "__main__":
+    main()

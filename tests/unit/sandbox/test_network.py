@@ -1,0 +1,144 @@
+"""What a contained program may connect to, and which variables it gets. No connection is made here."""
+
+import pytest
+
+from llmc.base.hosts import host_of
+from llmc.sandbox.network import Network, environment
+from llmc.sandbox.proxy import Failed, Listed, Refused, Request, read_request
+from llmc.sandbox.variables import passed_on
+
+
+def network(*hosts: str) -> Network:
+    return Network(hosts=hosts, endpoints=(), files="")
+
+
+def test_a_port_of_this_machine_answers_inside_if_it_is_listed() -> None:
+    """Ports below 1024 cannot be opened inside: those go by the proxy, also if programs would call them without one."""
+    found = network("localhost:5432", "127.0.0.1:80", "[::1]:3128", "10.0.0.1:5432", "*.example.com")
+    assert found.passed == [("localhost", 5432), ("::1", 3128)]
+    assert found.port == 3129
+    assert environment(found)["NO_PROXY"] == environment(found)["no_proxy"] == "localhost,::1"
+    assert environment(found)["HTTPS_PROXY"] == "http://127.0.0.1:3129"
+    assert environment(network())["NO_PROXY"] == "localhost,127.0.0.1,::1"
+
+
+HOSTS = Listed(
+    tuple(map(host_of, ["a.example", "*.b.example", "10.0.0.5:443", "localhost:5432"])),
+    (host_of("model.example:443"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "port"),
+    [
+        ("a.example", "93.184.216.34", 443),
+        ("a.example", "2606:2800:220:1::1", 80),
+        ("x.b.example", "10.0.0.5", 443),
+        ("localhost", "127.0.0.1", 5432),
+        ("localhost", "::1", 5432),
+        ("model.example", "192.168.1.1", 443),
+    ],
+)
+def test_an_address_that_is_public_or_listed(host: str, address: str, port: int) -> None:
+    HOSTS.check(host, port)
+    HOSTS.check_address(host, address, port)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.6", "172.16.0.1", "192.168.0.1", "169.254.169.254"),
+        *("100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%2", "fc00::1", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:10.0.0.6", "64:ff9b::7f00:1", "2002:7f00:1::"),
+    ],
+)
+def test_a_listed_name_does_not_lead_to_this_machine_or_its_neighbours(address: str) -> None:
+    """Whoever owns a listed name says where it leads. Break: no `check_address`."""
+    with pytest.raises(Refused, match="not public"):
+        HOSTS.check_address("a.example", address, 443)
+
+
+def test_what_to_list_for_a_refused_host() -> None:
+    for host, port, allow in (
+        ("c.example", 443, "c.example"),
+        ("c.example", 22, "c.example:22"),
+        ("::2", 80, "[::2]:80"),
+    ):
+        with pytest.raises(Refused) as found:
+            HOSTS.check(host, port)
+        assert found.value.allow == allow
+    with pytest.raises(Refused) as found:
+        HOSTS.check_address("a.example", "::ffff:10.0.0.6", 443)
+    assert found.value.allow == "10.0.0.6:443"
+
+
+@pytest.mark.parametrize(
+    ("head", "wanted"),
+    [
+        (b"CONNECT A.example:443 HTTP/1.1\r\nHost: other", Request("a.example", 443)),
+        (b"CONNECT [::1]:8080 HTTP/1.0", Request("::1", 8080)),
+    ],
+)
+def test_a_request_to_be_connected(head: bytes, wanted: Request) -> None:
+    assert read_request(head) == wanted
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"http://a.example", b"/"),
+        (b"http://a.example/x?y=http://z/", b"/x?y=http://z/"),
+        (b"HTTP://a.example?x=1/2", b"/?x=1/2"),
+    ],
+)
+def test_a_plain_request_is_passed_on_as_the_server_expects_it(target: bytes, path: bytes) -> None:
+    """Break: pass on the Host of the client: a server has many sites, and only one of them is listed."""
+    head = b"\r\n".join(
+        (b"GET " + target + b" HTTP/1.1", b"Host: other", b"Proxy-Connection: x", b"Accept: */*")
+    )
+    wanted = b"\r\n".join(
+        (b"GET " + path + b" HTTP/1.1", b"Host: a.example", b"Connection: close", b"Accept: */*")
+    )
+    assert read_request(head) == Request("a.example", 80, wanted + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *(b"", b"x", b"GET / HTTP/1.1", b"GET https://a.example/ HTTP/1.1", b"GET ftp://a/ HTTP/1.1"),
+        *(
+            b"CONNECT a.example HTTP/1.1",
+            b"CONNECT :443 HTTP/1.1",
+            b"CONNECT *:443 HTTP/1.1",
+            b"CONNECT a:443 SSH",
+        ),
+        *(
+            b"CONNECT a.example:443  HTTP/1.1",
+            b"CONNECT u@a.example:443 HTTP/1.1",
+            b"GET http://u:p@a/ HTTP/1.1",
+        ),
+        *(
+            b"GET http://127.1/ HTTP/1.1",
+            b"GET http://a.example:99999/ HTTP/1.1",
+            b"GET http://\xff/ HTTP/1.1",
+        ),
+        *(b"GET http://a/ HTTP/1.1\r\n folded: x", b"GET http://a/ HTTP/1.1\r\nno colon"),
+        *(b"GET http://a/ HTTP/1.1\r\nx: y\nHost: b", b"GET http://a/ HTTP/1.1\nHost: b"),
+    ],
+)
+def test_a_bad_request(head: bytes) -> None:
+    with pytest.raises(Failed, match=r"valid|request|proxy"):
+        read_request(head)
+
+
+def test_secrets_stay_outside_unless_they_are_named() -> None:
+    needed = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "EDITOR", "TERM")
+    secret = ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "DATABASE_URL", "ANTHROPIC_API_KEY")
+    other = ("LLMC_GIT_PASSWORD", "HTTP_PROXY", "PGPASSWORD", "LESSOPEN", "PATHS")
+    theirs = dict.fromkeys((*needed, *secret, *other), "x")
+    assert {*passed_on(theirs, ())} == {*needed}
+    assert {*passed_on(theirs, ("ANTHROPIC_*", "DATABASE_URL"))} == {
+        *needed,
+        "ANTHROPIC_API_KEY",
+        "DATABASE_URL",
+    }
