@@ -65,6 +65,11 @@ def _run(argv: list[str]) -> int:
         from llmc.cli import show_screen
 
         code = show_screen.dispatch(argv)
+    elif argv and argv[0] in ("status", "tasks") and _is_in_a_box():
+        _import_msgspec()
+        from llmc.cli import inside
+
+        code = inside.dispatch(argv)
     elif argv and argv[0] != "hook":
         from llmc.cli import fast
 
@@ -75,6 +80,15 @@ def _run(argv: list[str]) -> int:
 
         code = run(argv)
     return code
+
+
+def _is_in_a_box() -> bool:
+    """Whether this may be inside a contained agent, below bubblewrap."""
+    try:
+        with open("/proc/1/comm", "rb") as file:
+            return file.read() == b"bwrap\n"
+    except OSError:
+        return False
 
 
 def _is_on_a_terminal() -> bool:

@@ -17,7 +17,7 @@ LIMIT_S = 3
 MAX_BYTES = 8 * 1024 * 1024
 
 #: environment variables that mark a launch
-MARKS = (b"LLMC_WORKER", b"LLMC_INSTANCE", b"LLMC_ROOT")
+MARKS = (b"LLMC_WORKER", b"LLMC_INSTANCE", b"LLMC_ROOT", b"LLMC_INBOX", b"LLMC_WAKE")
 #: avoid what only Linux has (docs/architecture.md)
 PORTABLE = sys.platform != "linux" or bool(posix.environ.get(b"LLMC_PORTABLE"))
 #: a process: pid, parent, session, terminal (0: none), start in ticks, name, marks

@@ -63,6 +63,8 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     #: a question to the user, not a permission
     is_question: bool = False
     task_id: str = ""
+    task_subject: str = ""
+    task_description: str = ""
     #: of an event from llmc itself, such as a report: the payload
     told: dict[str, Any] = field(default_factory=dict)
 

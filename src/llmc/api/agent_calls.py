@@ -3,14 +3,19 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmc import hook_client
 from llmc.base.errors import Refused, UsageError
 from llmc.config.paths import OverseerRoot, Root
-from llmc.repo.project import Project
+from llmc.repo.project import open_project
 from llmc.sessions import caller as calling
 from llmc.sessions.caller import Caller, Kind, caller
+from llmc.sessions.rules.for_agents import FOR_AGENTS as FOR_AGENTS
+from llmc.sessions.rules.for_agents import shown_to_agents
+
+if TYPE_CHECKING:
+    from llmc.sessions.requests import Answer
 
 
 def read_update(said: dict[str, Any]) -> dict[str, Any]:
@@ -23,11 +28,33 @@ def read_update(said: dict[str, Any]) -> dict[str, Any]:
     return update
 
 
-def report(project: Project, kind: str, text: str, *, no_changes: bool, update: dict[str, Any]) -> str:
+def report(root: str | None, kind: str, text: str, *, no_changes: bool, update: dict[str, Any]) -> str:
     """Record a report of the calling agent, in order with its hooks, and return its name."""
-    who = calling.reporter(project)
-    calling.report(project, who, kind, text, no_changes=no_changes, update=update)
+    said = {"kind": kind, "text": text, "no_changes": no_changes, **({"update": update} if update else {})}
+    who = caller()
+    if who.inbox:
+        calling.report_from_inside(who, said)
+        return who.name
+    project = open_project(root)
+    calling.check_reporter(project, who)
+    calling.report(project, who, said)
     return who.name
+
+
+def ask(argv: list[str]) -> "Answer | None":
+    """What the daemon shows a contained agent; None if the caller is none, or asks for help."""
+    who = caller()
+    wanted = argv[0] if argv[0] == "status" else " ".join(argv[:2])
+    if not who.inbox or wanted not in ("status", "tasks list", "tasks show") or {"-h", "--help"} & {*argv}:
+        return None
+    if shown_to_agents(argv) is None:
+        raise Refused(
+            f"`llmc {wanted}` does not take these arguments inside a contained agent",
+            hint=f"Run `llmc {wanted} --help` for usage.",
+        )
+    from llmc.sessions import requests  # only inside
+
+    return requests.ask(who, argv)
 
 
 def hook_command(arguments: list[str]) -> list[str]:

@@ -23,6 +23,9 @@ class Mark(NamedTuple):
     worker: str
     instance: str
     root: str
+    #: of a contained agent, which sees nothing else of its root: its inbox, and the daemon's wake-up socket
+    inbox: str = ""
+    wake: str = ""
 
 
 class Server(NamedTuple):
@@ -54,7 +57,8 @@ def mark(kin: Sequence[Kin], environ: Mapping[str, str] = os.environ) -> Mark | 
 
 
 def _mark(pid: int, marks: Mapping[str, str]) -> Mark:
-    return Mark(pid, *(marks.get(f"LLMC_{name}", "") for name in ("WORKER", "INSTANCE", "ROOT")))
+    names = ("WORKER", "INSTANCE", "ROOT", "INBOX", "WAKE")
+    return Mark(pid, *(marks.get(f"LLMC_{name}", "") for name in names))
 
 
 def server(kin: Sequence[Kin]) -> Server | None:

@@ -30,7 +30,7 @@ STEPS = (
     *("accept.complete", "accept.reset", "accept.finish"),
     *("undo.revert", "undo.validate", "undo.land", "undo.verify", "undo.return", "undo.finish"),
     *("claim.ledger", "claim.file", "claim.record", "claim.complete", "claim.release", "claim.take_back"),
-    "task.created",
+    *("task.created", "task.made"),
     "worker_task.mark",
     *("task_pool.ask", "task_pool.add"),
     "auto.post_accept",

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from llmc.base import given
 from llmc.base.errors import LlmcError
@@ -99,17 +99,19 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
 
 def read_given(path: Path, most: int = MOST_FILE) -> bytes:
     """Read an untrusted file: no FIFO or device that blocks, no link, and not more than fits."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if info.st_size > most:
+    with open_given(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most >> 20} MB", str(path))
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(most + 1)
-    finally:
+        return file.read(most + 1)
+
+
+def open_given(path: Path, folder: int | None = None) -> BinaryIO:
+    """Open an untrusted file to read: no FIFO or device that blocks, and no link. `folder`: the path starts there."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return open(fd, "rb")
 
 
 def read_json(path: Path, most: int = MOST_FILE) -> Any:

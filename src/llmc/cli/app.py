@@ -9,15 +9,13 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from llmc import __version__
+from llmc.api.agent_calls import FOR_AGENTS
 from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UnknownWorker, UsageError
 from llmc.base.files import explain
 from llmc.base.text import did_you_mean
 from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
-
-#: commands that agents may run
-FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
 
 #: commands that the remediation agent may not run, because the supervisor does
 NOT_FOR_OVERSEER = ("up", "overseer")

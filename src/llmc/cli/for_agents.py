@@ -7,7 +7,6 @@ import click
 
 from llmc.api import agent_calls
 from llmc.base.errors import UsageError
-from llmc.cli.arguments import project_of
 from llmc.cli.output import json_option, say_or_json
 
 
@@ -63,7 +62,8 @@ def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_jso
             "`llmc report blocked` requires a reason", hint='Run: llmc report blocked "what you need"'
         )
     update = agent_calls.read_update(said)
-    name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
+    root = ctx.find_root().obj["root"]
+    name = agent_calls.report(root, kind, text.strip(), no_changes=no_changes, update=update)
     body = {"worker": name, "kind": kind, "no_changes": no_changes, **update}
     say_or_json(f"{name}: reported {kind}", body, as_json)
 

@@ -28,7 +28,7 @@ from llmc.daemon.log import say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sessions import sessions
+from llmc.sessions import requests, sessions
 from llmc.workers.patrol import finish_interrupted, patrol, rebase_if_queued
 
 #: when to check a worker again whose lock was taken
@@ -147,6 +147,7 @@ class Rounds(Struct):
         """One round of a lane: finish what was interrupted, apply hooks, detect a dead session, patrol."""
         try:
             project = self._current()
+            requests.answer(project, name)
             with project.worker_lock(name, timeout_s=0.2):
                 accepting = project.store.worker(name).accept is not None
                 record, problem = self._finish(project, name)

@@ -45,6 +45,8 @@ MAX_THREADS = 128
 TRASH_S = 3600.0
 #: how often the clients' status files are checked
 CLIENT_WATCH_S = 1.0
+#: how many wake-ups are read in that time; a busy fleet has a few dozen
+MOST_WAKE_UPS = 500
 #: how long a patrol waits for the source before it uses the known base
 FETCH_WAIT_S = 10.0
 #: maximum age of tmux data; no user attaches and types faster
@@ -82,6 +84,8 @@ class Daemon:
         self.withdrawing: asyncio.Future[None] | None = None
         self.state = State()
         self.state_changed = 0
+        self.wake_ups = 0
+        self.paused: asyncio.TimerHandle | None = None
         self.auto: AutoMode | None = None
         #: the user stopped it at its terminal
         self.interrupted = False
@@ -197,7 +201,7 @@ class Daemon:
         self._register(ready=False)
         if self.auto is not None:
             self.auto.show_life(loop, self.instance_id)
-        loop.add_reader(sock, self._drain, sock)
+        self._listen(sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
         try:
             await asyncio.gather(*self._start_new(self.project.store.read().workers))
@@ -209,6 +213,8 @@ class Daemon:
             await self._serve()
         finally:
             loop.remove_reader(sock)
+            if self.paused is not None:
+                self.paused.cancel()
             await self._shut_down()
             sock.close()
             socket_path.unlink(missing_ok=True)
@@ -224,6 +230,7 @@ class Daemon:
             try:
                 await asyncio.wait_for(self.told_to_stop.wait(), CLIENT_WATCH_S)
             except TimeoutError:
+                self.wake_ups = 0
                 self._watch_clients()
                 self._tell()
                 if self.auto is not None and self.state_changed:
@@ -351,10 +358,20 @@ class Daemon:
             self.loop.call_soon_threadsafe(self.goals.update, self.project)
         return self.project
 
+    def _listen(self, sock: socket.socket) -> None:
+        self.wake_ups = 0
+        self.loop.add_reader(sock, self._drain, sock)
+
     def _drain(self, sock: socket.socket) -> None:
-        names = set()
-        while (name := receive(sock)) is not None:
+        names: set[str] = set()
+        while self.wake_ups < MOST_WAKE_UPS and (name := receive(sock)) is not None:
+            self.wake_ups += 1
             names.add(name)
+        if self.wake_ups == MOST_WAKE_UPS:
+            # An agent floods the socket, so that wake-ups of others are lost: look at all workers, and pause.
+            self.loop.remove_reader(sock)
+            self.paused = self.loop.call_later(CLIENT_WATCH_S, self._listen, sock)
+            names |= self.lanes.keys()
         if "" in names and (number := control.accept_request(self.project.root, self.instance_id)):
             self.told(number)
         for name in names & self.lanes.keys():

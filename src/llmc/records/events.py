@@ -33,7 +33,7 @@ ACTIONS: dict[str, str] = {
     "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`)",
     "hook_received": "the agent sent another kind of hook event (`hook`)",
     "host_refused": "a contained agent tried to connect to a host that is not in `sandbox.hosts` (`host`, `allow`: what to add); once for each host and launch",
-    "hook_ignored": "llmc ignored a hook event that was unreadable or came from an earlier launch of the agent",
+    "hook_ignored": "llmc ignored a hook event that was unreadable, came from an earlier launch of the agent, or was not the agent's to send (`why`)",
     "reviewed": "the user reviewed a worker's work (`commit`, `behind`)",
     "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: the last of the original commits, `ref`: the ref that keeps `tip`)",
     "rebase_started": "llmc started to rebase a worker's commits (`commit`: the tip before the rebase, `base`, `ref`: the ref that keeps `commit`)",

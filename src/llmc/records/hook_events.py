@@ -6,6 +6,8 @@ import msgspec
 
 from llmc.base import given
 
+MOST_WORD = 1000
+
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One file of the inbox; `id` is its file name, which gives the order."""
@@ -17,7 +19,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.text("hook_event_name")
+        return self.word("hook_event_name")
 
     @property
     def at_unix(self) -> float:
@@ -26,6 +28,10 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self, key: str) -> str:
         return given.text(self.payload.get(key))
+
+    def word(self, key: str) -> str:
+        """A name, id or reason, which may be stored: the client's own are far shorter than this."""
+        return self.text(key)[:MOST_WORD]
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):

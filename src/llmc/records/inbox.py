@@ -1,22 +1,37 @@
-"""The hook inbox: one file per event, written by the sender, read here in order. Reading needs no lock."""
+"""The hook inbox: one file per event, written by the sender, read here in order. Reading needs no lock.
+
+An agent writes here what it likes, also files that no sender makes: whatever there is, and however much, the reader goes
+on. The directory names the worker, whatever a file says.
+"""
 
 import contextlib
 import os
+from itertools import accumulate, islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from llmc.base.files import read_given
+from llmc.base.files import read_given, remove_tree
 from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.hook_events import HookEvent, Malformed
 
+#: a request of a contained agent, and the answer (sessions/requests.py)
+ASKED, ANSWERED = ".ask", ".answer"
 #: the names hook_client.py gives: time, then pid; other files are not read or removed
 _EVENT = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.json")
-
+_REQUEST = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.ask")
+#: all that senders make; a name with a dot in front is being written
+_OURS = pattern(r"(\.|\.tmp-)?[0-9]{1,20}-[0-9]{1,20}\.(json|ask|answer)(\.[0-9]+\.[0-9a-f]+\.tmp)?")
 
 #: maximum size of an event; the client's own payloads are far smaller
 MOST_BYTES = 16 << 20
+#: how much is read at once: what is left comes next
+MOST_EVENTS = 1000
+MOST_BYTES_AT_ONCE = 64 << 20
+#: how many files are looked at; no agent has so many events waiting
+MOST_FILES = 20_000
 
 
 class _Envelope(msgspec.Struct):
@@ -26,12 +41,53 @@ class _Envelope(msgspec.Struct):
 
 
 def pending_ids(root: Root, worker: str) -> list[str]:
-    """The ids of pending events, oldest first."""
+    """The ids of pending events, oldest first; not all, if there are more than may be read at once."""
+    sizes = {entry.name: _size(entry) for entry in _entries(root, worker) if _EVENT.fullmatch(entry.name)}
+    ids = sorted(sizes)[:MOST_EVENTS]
+    before = accumulate((sizes[event_id] for event_id in ids), initial=0)
+    return [event_id for event_id, size in zip(ids, before, strict=False) if size < MOST_BYTES_AT_ONCE]
+
+
+def _size(entry: "os.DirEntry[str]") -> int:
+    """How much of a file is read; one that is gone has been applied since."""
     try:
-        names = os.listdir(root.inbox / worker)
+        return min(entry.stat(follow_symlinks=False).st_size, MOST_BYTES)
+    except OSError:
+        return 0
+
+
+def requests(root: Root, worker: str) -> list[str]:
+    """The names of pending requests, oldest first."""
+    entries = (entry for entry in _entries(root, worker) if _REQUEST.fullmatch(entry.name))
+    return sorted(entry.name for entry in entries if _is_file(entry))
+
+
+def others(root: Root, worker: str) -> list[str]:
+    """The names of files that no sender makes, or of all, if there are more than senders make."""
+    found = _entries(root, worker)
+    if len(found) == MOST_FILES:
+        return [entry.name for entry in found]
+    return [entry.name for entry in found if not _OURS.fullmatch(entry.name) or not _is_file(entry)]
+
+
+def _is_file(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_file(follow_symlinks=False)
+
+
+def _entries(root: Root, worker: str) -> "list[os.DirEntry[str]]":
+    folder = root.inbox / worker
+    try:
+        return _scan(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(name for name in names if _EVENT.fullmatch(name))
+    except PermissionError:  # an agent can change the mode of its inbox
+        os.chmod(folder, 0o700)
+        return _scan(folder)
+
+
+def _scan(folder: Path) -> "list[os.DirEntry[str]]":
+    with os.scandir(folder) as entries:
+        return list(islice(entries, MOST_FILES))
 
 
 def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
@@ -42,9 +98,19 @@ def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
 
 def forget(root: Root, worker: str, ids: list[str]) -> None:
     for event_id in ids:
-        # A file that cannot be removed does no harm: its id stays among the applied ones.
+        # What cannot be removed does no harm: its id stays among the applied ones.
+        path = root.inbox / worker / event_id
         with contextlib.suppress(OSError):
-            (root.inbox / worker / event_id).unlink()
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def clear(root: Root, worker: str) -> None:
+    """Before a launch: remove what an earlier agent left, except its events."""
+    with os.scandir(root.inbox / worker) as entries:
+        left = [entry for entry in entries if not _EVENT.fullmatch(entry.name) or not _is_file(entry)]
+    for entry in left:
+        with contextlib.suppress(OSError, RecursionError):
+            remove_tree(Path(entry.path))
 
 
 def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None:
@@ -60,4 +126,6 @@ def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None
         )
     if not isinstance(envelope.payload, dict):
         return Malformed(id=path.name, problem="the payload is not a JSON object")
+    if envelope.worker != worker:
+        return Malformed(id=path.name, problem=f"the event names {envelope.worker[:80]}, not {worker}")
     return HookEvent(id=path.name, worker=worker, instance=envelope.instance, payload=envelope.payload)

@@ -48,6 +48,7 @@ KINDS: dict[str, str] = {
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
     "refused": "git refuses the commits of a contained worker, so they cannot land",
+    "forged": "a contained agent put files into its inbox that no hook sends; llmc ignored them",
     "uncontained": "an agent is not contained, because this machine cannot contain it",
     "refused_hosts": "contained agents tried to connect to hosts that are not in `sandbox.hosts`",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",
@@ -83,7 +84,17 @@ OF_FLEET = (
     *("quarantined", "parked_task", "proposed", "task_question", "stuck", "goal_question", "goal_stalled"),
 )
 #: items about a worker, removed with it
-OF_WORKERS = ("accept_failed", "trust", "person", "bug", "refused", "trouble", "uncontained", "worktree")
+OF_WORKERS = (
+    "accept_failed",
+    "trust",
+    "person",
+    "bug",
+    "refused",
+    "trouble",
+    "forged",
+    "uncontained",
+    "worktree",
+)
 
 
 class Item(NamedTuple):

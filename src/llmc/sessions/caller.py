@@ -1,9 +1,14 @@
-"""Who calls llmc, an agent or a person, and `llmc report`, in which an agent reports on its own work."""
+"""Who calls llmc, an agent or a person, and `llmc report`, in which an agent reports on its own work.
+
+Inside a contained agent, nothing of the root is read: its inbox names the worker, the mark of its launch goes along, and
+the daemon judges both (sessions/rules/decide.py).
+"""
 
 import json
 import os
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +42,9 @@ class Caller(Struct, frozen=True):
     instance: str = ""
     root: str = ""
     why: str = ""
+    #: of a contained agent, which sees nothing else of its root
+    inbox: str = ""
+    wake: str = ""
 
 
 #: what a pane was started with: sessions.py gives launch.py a file of this name
@@ -60,7 +68,8 @@ def caller() -> Caller:
         return _overseer(found, pane)
     found = found or pane
     if found is not None:
-        return Caller(Kind.WORKER, found.worker, found.instance, found.root)
+        marks = found.worker, found.instance, found.root
+        return Caller(Kind.WORKER, *marks, inbox=found.inbox, wake=found.wake)
     if server is not None and server.is_job:
         return Caller(
             Kind.UNKNOWN, why="the command was started by tmux itself, not from a shell in a window"
@@ -90,9 +99,8 @@ def _launched_in(server: Server) -> Mark | None:
     return None
 
 
-def reporter(project: Project) -> Caller:
-    """The caller of `report`, which must run in the pane of the worker it reports for."""
-    who = caller()
+def check_reporter(project: Project, who: Caller) -> None:
+    """The caller of `report` must run in the pane of the worker it reports for."""
     if who.kind is Kind.PERSON:
         raise UsageError(
             "`llmc report` is only for agents",
@@ -114,34 +122,29 @@ def reporter(project: Project) -> Caller:
             f"cannot report for {claimed}: this command was not run by {claimed}'s agent",
             hint=f"Run it from {claimed}'s agent.",
         )
-    return who
 
 
-def report(
-    project: Project,
-    who: Caller,
-    kind: str,
-    text: str,
-    *,
-    no_changes: bool = False,
-    update: dict[str, Any] | None = None,
-) -> None:
-    """Put the report into the worker's inbox, where it is applied in order with the hooks. `update`: its options."""
-    payload: dict[str, Any] = {
-        "hook_event_name": REPORT,
-        "kind": kind,
-        "text": text,
-        "no_changes": no_changes,
-    }
-    if update:
-        payload["update"] = update
+def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
+    """Put the report into the worker's inbox, where it is applied in order with the hooks."""
     from llmc.agents.kinds import reader_of  # every command identifies its caller, few report
 
     record = project.store.worker(who.name)
     transcript = reader_of(record.agent).transcript(record.transcript_path)
     if record.transcript_path and (message_id := transcript.last_reply_id()):
-        payload["message_id"] = message_id
-    event = {"worker": who.name, "instance": who.instance, "payload": payload}
-    folder = private_dir(project.root.inbox / who.name)
-    write_atomic(folder / f"{time.time_ns()}-{os.getpid()}.json", json.dumps(event).encode())
+        said = {**said, "message_id": message_id}
+    _put(private_dir(project.root.inbox / who.name), who, said)
     project.wake(who.name)
+
+
+def report_from_inside(who: Caller, said: dict[str, Any]) -> None:
+    """The same for a contained agent."""
+    from llmc.base.wake import wake  # every command identifies its caller, few report
+
+    _put(Path(who.inbox), who, said)
+    wake(Path(who.wake), who.name)
+
+
+def _put(inbox: Path, who: Caller, said: dict[str, Any]) -> None:
+    payload = {"hook_event_name": REPORT, **said}
+    event = {"worker": who.name, "instance": who.instance, "payload": payload}
+    write_atomic(inbox / f"{time.time_ns()}-{os.getpid()}.json", json.dumps(event).encode())

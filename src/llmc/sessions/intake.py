@@ -1,16 +1,20 @@
 """Apply hook events to the state: in order, each exactly once, under the worker's lock."""
 
 import time
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from llmc.agents import inbox_events
 from llmc.agents.agent_events import PANE_DIED, AgentEvent, What
+from llmc.agents.kinds import reader_of
 from llmc.base import processes
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, private_dir, read_text
+from llmc.base.given import written_out
 from llmc.base.names import TaskKey
 from llmc.base.panes import Pane
 from llmc.base.tmux import Unknown
@@ -23,11 +27,17 @@ from llmc.repo.project import Project
 from llmc.repo.rules import conflicts
 from llmc.sessions import leftovers
 from llmc.sessions.rules import decide
+from llmc.sessions.rules.decide import IGNORED, Verdict
+
+#: an agent that writes events faster than they are applied must not keep its worker busy for ever
+MOST_ROUNDS = 20
+#: how many ignored events of a round are in the event log, and how many for the same reason
+MOST_TOLD, MOST_TOLD_ALIKE = 50, 5
 
 
 def apply_pending(project: Project, name: str) -> WorkerRecord:
     """Apply a worker's inbox to its record; the caller holds the worker's lock."""
-    while True:
+    for _ in range(MOST_ROUNDS):
         record = project.store.worker(name)
         waiting = inbox_events.waiting(project.root, name, record.agent)
         fresh = [event for event in waiting if event.id not in record.applied_events]
@@ -36,16 +46,43 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
         with fault_step("intake.forget"):
             inbox.forget(project.root, name, [event.id for event in waiting])
         if not fresh:
-            return _settled(project, record)
+            break
+    return _of_contained(project, record) if record.contained else record
 
 
-def _settled(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """With what a contained agent could not connect to."""
-    if not record.contained:
-        return record
+def _of_contained(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """With what a contained agent could not connect to; and the user is told of files that no hook makes."""
     from llmc.sessions import connections  # most agents are not contained
 
+    _look_for_others(project, record)
     return connections.settle(project, record)
+
+
+def _look_for_others(project: Project, record: WorkerRecord) -> None:
+    """Tell the user of files that no hook makes. They stay where they are until the next launch."""
+    found = inbox.others(project.root, record.name)
+    if found and _forged_key(record.name) not in project.store.read().attention:
+        some = ", ".join(written_out(name)[:40] for name in sorted(found)[:3])
+        with project.store.transaction() as tx:
+            _tell_forged(tx, record.name, f"{len(found)} files that are no events ({some})")
+
+
+def _tell_forged(tx: Transaction, name: str, what: str) -> None:
+    """Once for a launch: the agent may go on with it."""
+    if _forged_key(name) in tx.state.attention:
+        return
+    text = f"its agent put into its inbox what no hook sends, and llmc ignored it: {what}"
+    about = {"kind": "forged", "severity": "notice", "who": name}
+    tx.raise_item(_forged_key(name), text=text, next=f"llmc events --worker {name}", **about)
+
+
+def forget_forged(tx: Transaction, name: str) -> None:
+    """Before a launch."""
+    tx.clear_item(_forged_key(name))
+
+
+def _forged_key(name: str) -> str:
+    return f"forged:{name}"
 
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -108,26 +145,41 @@ def _apply(
 ) -> WorkerRecord:
     facts = _observe(project, record, fresh)
     made = _tasks_made(project, record, fresh)
+    told = _messages(record, fresh)
     name = record.name
     if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, AgentEvent)):
         leftovers.end_with_its_agent(project, record)  # first: once it is offline, its launch is unknown
+    ignored: Counter[str] = Counter()
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
             if isinstance(event, Malformed):
-                tx.emit("hook_ignored", worker=name, why=event.problem)
-                continue
-            verdict = decide.judge(tx.worker(name), event, facts)
+                verdict = Verdict(action=IGNORED, details={"why": event.problem})
+                if record.contained:
+                    _tell_forged(tx, name, event.problem)
+            else:
+                verdict = decide.judge(tx.worker(name), replace(event, **told.get(event.id, {})), facts)
+                verdict = replace(verdict, details={"event": event.id, **verdict.details})
             if verdict.fields:
                 tx.update(name, **verdict.fields)
-            tx.emit(verdict.action, worker=name, event=event.id, **verdict.details)
+            if verdict.action != IGNORED or _is_told(ignored, verdict.details["why"]):
+                tx.emit(verdict.action, worker=name, **verdict.details)
             if event.id in made:
                 _count(tx, name, *made[event.id])
             if verdict.change:
                 tx.move(name, verdict.change)
+        if more := ignored.pop("", 0):
+            tx.emit(IGNORED, worker=name, why=f"{more} more events")
         after = tx.update(name, applied_events=tuple(waiting))
     if after.status is Status.OFFLINE and after.reason == "crashed" != record.reason:
         keep_last_words(project, after)
     return after
+
+
+def _is_told(ignored: "Counter[str]", why: str) -> bool:
+    """Whether an ignored event is in the event log; those that are not are counted without a reason."""
+    is_told = ignored[why] < MOST_TOLD_ALIKE and ignored.total() - ignored[""] < MOST_TOLD
+    ignored[why if is_told else ""] += 1
+    return is_told
 
 
 def _tasks_made(
@@ -139,6 +191,19 @@ def _tasks_made(
     from llmc.tasks import worker_tasks  # saves 18 ms in most commands
 
     return worker_tasks.mark(project, record, fresh)
+
+
+def _messages(record: WorkerRecord, fresh: list[AgentEvent | Malformed]) -> dict[str, dict[str, Any]]:
+    """By event: what a report of a contained agent lacks, the message it was made in. `llmc report` adds it otherwise."""
+    reports = [
+        event
+        for event in fresh
+        if record.contained and isinstance(event, AgentEvent) and event.what is What.REPORTED
+    ]
+    if not reports or not record.transcript_path:
+        return {}
+    message = {"message_id": reader_of(record.agent).transcript(record.transcript_path).last_reply_id()}
+    return {event.id: {"told": {**event.told, **message}} for event in reports}
 
 
 def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:

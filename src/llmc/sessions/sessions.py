@@ -25,6 +25,7 @@ from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, answered
+from llmc.records import inbox
 from llmc.records.store import Transaction
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Cause, Delivery, Outcome, Status, WorkerRecord
@@ -42,6 +43,8 @@ _MISLEADING = (
     "GIT_PREFIX",
     "LLMC_FAULT",
     "LLMC_AGENT",
+    "LLMC_INBOX",
+    "LLMC_WAKE",
     CALLER_DIR,
 )
 
@@ -97,6 +100,8 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
+    if contained:
+        inbox.clear(project.root, record.name)
     provision.settle_repository(project, record, contained=contained)
     request = _launch_request(project, record, agent)
     known = agent.conversations(environment)
@@ -134,6 +139,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 from llmc.sessions import connections  # most agents are not contained
 
                 connections.tell(project, tx)
+            intake.forget_forged(tx, record.name)
             _tell_uncontained(project, tx, record, contained=contained)
             launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
             tx.emit("session_launched", worker=record.name, **launched_as)
@@ -481,16 +487,21 @@ def _environment(
         base = variables.passed_on(base, (*agent.variables, *project.config.sandbox.env))
     base.update(project.config.defaults.env)
     auto = project.config.auto
-    # A contained agent does not see the list: it would make tasks in a list of its own that is never read.
+    # A contained agent does not see the list: its tasks are in its own home, and come by hook.
     task_list = auto.task_list_id if record.shares_the_list and not contained else ""
-    task_tools = auto.worker_tasks != "off" and not contained
-    environment = agent.environment(base, task_tools=task_tools, task_list=task_list)
+    environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
+    # What `llmc` needs inside, where it finds no root.
+    inside = {
+        "LLMC_INBOX": str(project.root.inbox / record.name),
+        "LLMC_WAKE": str(project.root.wake_socket()),
+    }
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
         "LLMC_INSTANCE": instance,
+        **(inside if contained else {}),
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
 

@@ -19,7 +19,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir
 from llmc.base.names import TaskKey
 from llmc.base.wake import Watch, open_watch
-from llmc.records.books import Action, Books, Claim, entry
+from llmc.records.books import Action, Books, Claim, Made, entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import Changes, Edit, Listing, NoTask, Task, Unreadable
 from llmc.repo.project import Project, agent_for
@@ -145,6 +145,17 @@ class ClaudeTasks(TaskSource):
         of_goal = _given(dispatch=task.dispatch, part=task.part)
         with fault_step("task.created"):
             self.write("created", Claim("", self.key(task.id), ""), by=by, **of_goal)
+        return task
+
+    def add_made(self, new: Task, made: Made) -> Task:
+        """The file is held back already; the ledger follows, also after a crash in between."""
+        said = (task for task in self.listing().tasks.values() if task.made_by.get("event") == made.event)
+        task = next(said, None)
+        if task is None:
+            marked = new.with_ours(by={**new.made_by, "event": made.event})
+            task = self.files.create(marked, self.books().highest_in(self.list_name))
+        with fault_step("task.made"):
+            self.write("made", Claim("", self.key(task.id), made.worker), **made.told)
         return task
 
     def edit(self, task: TaskKey, edit: Edit) -> Task:

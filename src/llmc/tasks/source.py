@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.model import Auto
-from llmc.records.books import Action, Books, Claim
+from llmc.records.books import Action, Books, Claim, Made
 from llmc.records.task import Changes, Edit, Listing, Task, Unreadable
 from llmc.repo.project import Project
 
@@ -80,6 +80,10 @@ class TaskSource(Protocol):
 
     def add(self, new: Task, by: str) -> Task:
         """Add a task; return it with a new id that no task of the list ever had."""
+        ...
+
+    def add_made(self, new: Task, made: Made) -> Task:
+        """Add a task that an agent made, so that it is not claimed before it is known who made it; the same event adds one."""
         ...
 
     def edit(self, task: TaskKey, edit: Edit) -> Task:

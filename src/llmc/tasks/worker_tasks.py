@@ -15,7 +15,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.records import inbox
 from llmc.records.books import Books, Claim, Made, is_told_again
 from llmc.records.hook_events import HookEvent, Malformed
-from llmc.records.task import Task, TaskStatus, is_id
+from llmc.records.task import NoTask, Task, TaskStatus, is_id
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, of_fleet
 from llmc.tasks import task_list
@@ -23,6 +23,9 @@ from llmc.tasks.claude_files import task_of_agent
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.claims import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tasks.source import TaskSource, source_of
+
+#: how many tasks of a contained worker may wait for approval: it could tell of any number
+MOST_PROPOSED = 100
 
 
 def mark(
@@ -34,6 +37,8 @@ def mark(
     applied: after a crash the task is marked again, which changes nothing.
     """
     created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
+    if record.contained:  # its tasks are only told: nothing shows that an earlier launch made one
+        created = [event for event in created if event.instance == record.instance]
     project = of_fleet(project)
     source = source_of(project) if created else None
     is_shared = bool(project.config.fleet.database)
@@ -42,7 +47,7 @@ def mark(
     marked: dict[str, tuple[TaskKey, str, str]] = {}
     for event in created:
         with fault_step("worker_task.mark"):
-            bring = _bring_in if is_shared else _mark
+            bring = _bring_in if is_shared or record.contained else _mark
             task = bring(project, source, record, event, len(marked))
         if task is not None:
             key = source.key(task.id)
@@ -71,14 +76,17 @@ def _mark(
 def _bring_in(
     project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
-    """Add a task that an agent wrote into the list of its own machine to the list of the fleet, under a number of its own."""
-    from llmc.tasks.shared import open_shared  # most roots work alone
-
-    known = next((key for key, made in source.books().made.items() if made.event == event.id), None)
+    """Add a task that an agent wrote into a list of its own to the list of the root, under a number of its own."""
+    books = source.books()
+    own = [(key, made) for key, made in books.made.items() if made.worker == record.name]
+    known = next((key for key, made in own if made.event == event.id), None)
+    if record.contained and sum(books.kept_back(key) == claims.PROPOSED for key, _ in own) >= MOST_PROPOSED:
+        source.note(f"{MOST_PROPOSED} tasks of {record.name} are waiting for approval; llmc takes no more")
+        return None
     try:
         if known is not None:  # told before a crash
             return source.one(known)
-        found = task_of_agent(project, event.task_id)
+        found = _told(event) if record.contained else task_of_agent(project, event.task_id)
     except LockTimeout:
         raise
     except LlmcError:
@@ -87,7 +95,15 @@ def _bring_in(
     # What an agent says of goals, holds and claims counts nothing.
     plain = replace(found, status=TaskStatus.PENDING, owner="", blocks=(), blocked_by=())
     new = claims.made_by_worker(plain.with_ours(claim=None, hold=None, key=None, goal=None, by=None), made)
-    return open_shared(project).add_made(new or plain, made)
+    return source.add_made(new or plain, made)
+
+
+def _told(event: AgentEvent) -> Task:
+    """The task of a contained agent, from its hook: nobody else reads the agent's files."""
+    if not event.task_subject.strip():
+        raise NoTask("a task needs a subject")
+    pending = TaskStatus.PENDING
+    return Task(TaskId(""), event.task_subject, event.task_description, pending)
 
 
 def _made(project: Project, record: WorkerRecord, event: AgentEvent, before: int) -> Made:
@@ -163,13 +179,17 @@ class Origins:
         root = self._project.root
         if not self._source.agents_write_here:
             return Announced()  # their tasks go elsewhere
+        workers = self._project.store.read().workers
+        # A contained agent writes no file here, so its announcements are about none.
+        contained = {name for name, record in workers.items() if record.contained}
         folders = list(root.inbox.iterdir()) if root.inbox.is_dir() else []
+        folders = [folder for folder in folders if folder.name not in contained]
         waiting = {folder.name: inbox.read(root, folder.name) for folder in folders}
         began: list[Announcement] = []
         named: list[str] = []
         for name, record in self._project.store.read().workers.items():
             # Events of a removed worker are never read.
-            if not record.has_branch:
+            if not record.has_branch or record.contained:
                 continue
             hooks = [hook for hook in waiting.get(name, []) if isinstance(hook, HookEvent)]
             events = [event_of(hook, record.agent) for hook in hooks]

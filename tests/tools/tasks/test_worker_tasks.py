@@ -42,9 +42,9 @@ class Session:
         with self.project.store.transaction() as tx:
             tx.put(replace(tx.worker(WORKER), instance="i1", assignment=at))
 
-    def hook(self, name: str, ago_s: float = 0.0, **payload: str) -> None:
+    def hook(self, name: str, ago_s: float = 0.0, worker: str = WORKER, **payload: str) -> None:
         payload["hook_event_name"] = name
-        envelope = {"worker": WORKER, "instance": "i1", "payload": payload}
+        envelope = {"worker": worker, "instance": "i1", "payload": payload}
         event = self.inbox / f"{time.time_ns() - int(ago_s * 1e9)}-{os.getpid()}.json"
         event.with_suffix(".part").write_text(json.dumps(envelope))
         event.with_suffix(".part").rename(event)
@@ -363,7 +363,7 @@ def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Sess
     overseers.mkdir(parents=True)
     for number in (2, 3):
         session.write(number)
-        session.hook("TaskCreated", task_id=str(number), task_subject=f"Task {number}")
+        session.hook("TaskCreated", worker=OVERSEER, task_id=str(number), task_subject=f"Task {number}")
         (event,) = session.inbox.iterdir()
         event.rename(overseers / event.name)
         if number == 3:

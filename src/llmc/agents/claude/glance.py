@@ -29,7 +29,7 @@ def status_record(config_dir: str, pid: int) -> dict[str, Any]:
     path = f"{config_dir}/{SESSIONS}/{status_name(own_pid)}"
     for _ in range(3):  # the client rewrites it in place, so a read may be torn
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(fd, "rb") as file:
                 record = given.parse(file.read(_MOST_BYTES))
         except OSError:
@@ -40,6 +40,11 @@ def status_record(config_dir: str, pid: int) -> dict[str, Any]:
         is_its_own = isinstance(record, dict) and started and str(record.get("procStart")) == started
         return record if is_its_own else {}
     return {}
+
+
+def has_own_home(config_dir: str | os.PathLike[str]) -> bool:
+    """Whether it is the home of a contained client: the file of its holder is beside it."""
+    return os.path.exists(f"{os.fspath(config_dir)}.pid")
 
 
 def _contained(config_dir: str) -> tuple[int, int] | None:

@@ -38,8 +38,7 @@ _LOGIN = ".credentials.json"
 
 def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
     """Prepare the directory, with the user's `.claude.json` as it is now and trust in these directories only."""
-    for name in (PROJECTS, SESSIONS, TASKS):
-        private_dir(home / name)
+    own = own_places(home)
     data = _read(ClaudeTrust.of(environment).file)
     data["projects"] = {str(place): dict(TRUST) for place in trusted}
     write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
@@ -49,7 +48,17 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
         if name.endswith(".json") and not (home / name).exists():
             write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
     # The client refuses to run as root with permissions skipped, unless it is contained.
-    return Home({CONFIG_DIR: str(home), "IS_SANDBOX": "1"}, (Mount(str(home), True), *mounts))
+    return Home({CONFIG_DIR: str(home), "IS_SANDBOX": "1"}, (*own, *mounts))
+
+
+def own_places(home: Path) -> tuple[Mount, ...]:
+    """The home, and what llmc reads in it: each a mount of its own, which the agent cannot replace with a link."""
+    places = [home, *(home / name for name in (PROJECTS, SESSIONS, TASKS))]
+    for place in places:
+        if place.is_symlink():  # from an earlier version, which let an agent make one
+            place.unlink()
+        private_dir(place)
+    return tuple(Mount(str(place), True, str(place)) for place in places)
 
 
 def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:

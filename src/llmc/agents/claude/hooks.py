@@ -6,6 +6,7 @@ from typing import Any
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.layout import ASK, TOOL_HOOKS
 from llmc.base.names import ClaudeSessionId
+from llmc.base.text import pattern
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Asked, Cause
 
@@ -36,8 +37,15 @@ _CAUSES = {
     "unknown": Cause.AGENT,
 }
 
-#: how much of a question is kept; the dialog shows all of it
+#: how much of a question or of last words is kept; the dialog shows all of it
 MOST_CHARS = 1000
+#: how many answers a question may have
+MOST_OPTIONS = 50
+#: how much of a task's description is kept
+MOST_DESCRIPTION = 65_536
+#: a conversation's id becomes an argument of the client; an agent may have made it up
+_SESSION = pattern(r"[0-9A-Za-z][\w.-]{0,99}")
+_PATH = pattern(r"/[^\0]{1,4095}")
 
 
 def event_of(hook: HookEvent) -> AgentEvent:
@@ -46,7 +54,8 @@ def event_of(hook: HookEvent) -> AgentEvent:
     if what is What.TASK_ANNOUNCED and hook.text("tool_name") != TOOL_HOOKS[hook.name]:
         what = What.OTHER
     running = _running(hook)
-    session, source, error = hook.text("session_id"), hook.text("source"), hook.text("error")
+    session, source, error = hook.word("session_id"), hook.word("source"), hook.word("error")
+    transcript = hook.text("transcript_path")
     return AgentEvent(
         id=hook.id,
         worker=hook.worker,
@@ -54,20 +63,22 @@ def event_of(hook: HookEvent) -> AgentEvent:
         what=what,
         name=hook.name,
         from_subagent=bool(hook.payload.get("agent_id")),
-        session=ClaudeSessionId(session) if session else None,
-        transcript=hook.text("transcript_path"),
+        session=ClaudeSessionId(session) if _SESSION.fullmatch(session) else None,
+        transcript=transcript if _PATH.fullmatch(transcript) else "",
         source=source,
-        end=hook.text("reason"),
+        end=hook.word("reason"),
         is_cleared=source == "clear",
         prompt=hook.text("prompt"),
         background_running=bool(running),
         only_shells_running=bool(running) and all(task.get("type") == "shell" for task in running),
         error=error,
         cause=cause_of(error),
-        last_words=hook.text("last_assistant_message"),
+        last_words=hook.text("last_assistant_message")[:MOST_CHARS],
         asked=asked(hook) if what is What.DIALOG_OPENED else None,
         is_question=hook.text("tool_name") == ASK,
-        task_id=hook.text("task_id"),
+        task_id=hook.word("task_id"),
+        task_subject=hook.word("task_subject"),
+        task_description=hook.text("task_description")[:MOST_DESCRIPTION],
     )
 
 
@@ -102,8 +113,9 @@ def _one_question(given: Any) -> tuple[str, tuple[str, ...]] | None:
     if not isinstance(text, str) or not isinstance(options, list) or several:
         return None
     found = [one.get("label") for one in options if isinstance(one, dict)]
-    labels = tuple(one for one in found if isinstance(one, str))
-    return (text, labels) if len(labels) == len(options) and len(text) <= MOST_CHARS else None
+    labels = tuple(one for one in found if isinstance(one, str) and len(one) <= MOST_CHARS)
+    fits = len(labels) == len(options) <= MOST_OPTIONS and len(text) <= MOST_CHARS
+    return (text, labels) if fits else None
 
 
 def _all_questions(given: Any) -> str:

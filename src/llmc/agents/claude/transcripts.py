@@ -6,14 +6,15 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
+from llmc.agents.claude.glance import has_own_home
 from llmc.agents.claude.layout import transcript_name
 from llmc.agents.protocol import Passage, Prompt
 from llmc.base import given
-from llmc.base.files import json_row
+from llmc.base.files import json_row, open_given
 from llmc.base.names import ClaudeSessionId
 from llmc.records.worker import Tokens
 
@@ -21,6 +22,8 @@ Row = dict[str, Any]
 
 #: how much of the end of a transcript is read; a single row can be longer
 TAIL_BYTES = 256 * 1024
+#: how much is read at once; larger than the transcripts of clients
+MOST_BYTES = 256 << 20
 _OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
 _AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
 
@@ -117,14 +120,14 @@ class ClaudeTranscript:
         """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
         try:
             complete = _complete_lines(self.path, offset)
-        except (FileNotFoundError, IsADirectoryError):
+        except OSError:
             return [], offset
         rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
         return [row for row in rows if row is not None], offset + len(complete)
 
     def _last_rows(self) -> list[Row]:
         try:
-            with self.path.open("rb") as file:
+            with _opened(self.path) as file:
                 end = file.seek(0, 2)
                 file.seek(max(0, end - TAIL_BYTES))
                 lines = file.read().split(b"\n")
@@ -135,10 +138,25 @@ class ClaudeTranscript:
 
 
 def _complete_lines(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
+    with _opened(path) as file:
         file.seek(offset)
-        data = file.read()
+        data = file.read(MOST_BYTES)
     return data[: data.rfind(b"\n") + 1]
+
+
+def _opened(path: Path) -> BinaryIO:
+    """An agent may put something else in its place: a pipe would block, and a link lead to a conversation of the user.
+
+    A contained agent cannot replace `projects` itself, but what is in it.
+    """
+    config_dir = path.parent.parent.parent
+    if not has_own_home(config_dir):
+        return open_given(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return open_given(Path(path.name), folder)
+    finally:
+        os.close(folder)
 
 
 def row_text(row: dict[str, Any]) -> str:

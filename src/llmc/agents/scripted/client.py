@@ -6,10 +6,9 @@ from pathlib import Path
 
 from llmc.agents.claude import client as claude
 from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.home import own_places
 from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS
 from llmc.agents.protocol import Agent, Home, Launch, OneShot, Trust
-from llmc.base.files import private_dir
-from llmc.sandbox.rules import Mount
 
 #: where its files are, if not in the root
 _OWN_DIR = "LLMC_SCRIPTED_CONFIG_DIR"
@@ -63,7 +62,7 @@ class Scripted:
     def home(self, environment: Mapping[str, str], place: Path, trusted: Sequence[Path]) -> Home:
         """As the client's, with nothing of the user's."""
         names = {CONFIG_DIR: str(place), _OWN_DIR: str(place)}
-        return Home(names, (Mount(str(private_dir(place)), True),))
+        return Home(names, own_places(place))
 
     def carry(self, conversation: Path, environment: Mapping[str, str]) -> None:
         from llmc.agents.claude.home import carry  # only after a change of containment

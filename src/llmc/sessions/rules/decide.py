@@ -93,6 +93,7 @@ MOST_ANNOUNCED = 50
 
 #: longer reports are truncated
 MOST_REPORTED = 65_536
+MOST_KIND = 100
 
 #: why a worker is `working` without a task from llmc
 PERSONS_PROMPT = "a prompt llmc did not send"
@@ -144,6 +145,10 @@ class Facts(Struct, frozen=True):
     agent_lives: bool = False
 
 
+#: the event log's name for an event that changes nothing
+IGNORED = "hook_ignored"
+
+
 class Verdict(Struct, frozen=True):
     """A status change, changed fields, and the event to log."""
 
@@ -164,8 +169,11 @@ def wants_git(event: AgentEvent) -> bool:
 def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     """Judge one event. Events of an earlier launch, or of none, are ignored."""
     if not event.instance or event.instance != record.instance:
-        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "from an earlier launch"})
+        return Verdict(action=IGNORED, details={"hook": event.name, "why": "from an earlier launch"})
     match event.what:
+        case What.SESSION_STARTED if event.transcript and not _is_in_its_home(record, event.transcript):
+            why = "its conversation is not in its own home"
+            return Verdict(action=IGNORED, details={"hook": event.name, "why": why})
         case What.SESSION_STARTED:
             return _session_start(record, event, facts)
         case What.PROMPT_ARRIVED:
@@ -222,6 +230,12 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     if record.current_prompt:
         return step(Status.NEEDS_INPUT, "restarted")
     return step(Status.IDLE, "ready")
+
+
+def _is_in_its_home(record: WorkerRecord, transcript: str) -> bool:
+    """llmc reads a conversation, and may copy it: a contained agent must not name another file."""
+    is_inside = transcript.startswith(f"{record.config_dir}/") and ".." not in transcript.split("/")
+    return is_inside or not record.contained
 
 
 def _session_start(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
@@ -329,8 +343,8 @@ def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
 def _report(event: AgentEvent) -> Verdict:
     """A report does not change the status: it says what the next Stop means."""
     said = Report(
-        kind=_text(event.told, "kind"),
-        text=_text(event.told, "text"),
+        kind=_text(event.told, "kind")[:MOST_KIND],
+        text=_text(event.told, "text")[:MOST_REPORTED],
         at_unix=event.at_unix,
         no_changes=event.told.get("no_changes") is True,
     )
@@ -519,7 +533,7 @@ def _is_of_another_pane(record: WorkerRecord, event: AgentEvent, facts: Facts) -
 
 def _exited(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if _is_of_another_pane(record, event, facts):
-        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "from another pane"})
+        return Verdict(action=IGNORED, details={"hook": event.name, "why": "from another pane"})
     code = facts.exit_code
     details = {"exit_code": code}
     if record.status is Status.OFFLINE:
