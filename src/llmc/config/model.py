@@ -286,7 +286,7 @@ class Contained(Table, frozen=True, kw_only=True):
     hosts: Annotated[
         tuple[HostName, ...],
         option(
-            "Hosts that contained agents and checks may connect to, besides the agent's model and the registries of the presets: host, host:port or *.domain",
+            "Hosts that contained agents and checks may connect to: host, host:port or *.domain",
             example=["pypi.org", "*.npmjs.org", "localhost:5432"],
             parse=as_array,
         ),

@@ -86,7 +86,7 @@ def test_registries_of_the_user_are_found_in_their_settings() -> None:
     assert hosts(["pip"], settings) == [
         "pypi.org",
         "files.pythonhosted.org",
-        "pip.example",
+        "pip.example:8443",
         "npm.example",
     ]
     assert hosts([], []) == []
