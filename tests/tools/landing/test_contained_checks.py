@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.base.errors import LlmcError
 from llmc.base.proc import ShuttingDown
 from llmc.base.processes import marked
 from llmc.config.edit import set_value
@@ -24,6 +25,8 @@ from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import provision, setup
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
+from llmc.sandbox import probe
+from llmc.sandbox.rules import Problem
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
 from tests.support.repos import (
@@ -79,9 +82,14 @@ def work(project: Project) -> tuple[WorkerRecord, str, str]:
 
 
 def check(project: Project, command: str, *, where: str = "slot", task: Assignment | None = None) -> str:
-    """What a check printed, which passed or failed."""
-    project = configured(project, {"repo.validate": command, "repo.validate_in": where})
+    """What a check printed, which passed or failed.
+
+    `where`: in a slot, in the worktree, or in the worktree of a contained worker, which has its own repository.
+    """
+    kind = "slot" if where == "slot" else "worktree"
+    project = configured(project, {"repo.validate": command, "repo.validate_in": kind})
     record, commit, base = work(project)
+    provision.settle_repository(project, record, contained=where == "own")
     log = project.root.log("w1")
     before = len(log.read_text()) if log.exists() else 0
     worktree = Path(record.worktree_path)
@@ -95,12 +103,12 @@ def check(project: Project, command: str, *, where: str = "slot", task: Assignme
 
 #: no other process on this machine sleeps for so long
 SLEEP = f"sleep 4711.{os.getpid()}"
-WHERE = pytest.mark.parametrize("where", ["slot", *in_soak("worktree")])
+WHERE = pytest.mark.parametrize("where", ["slot", *in_soak("worktree", "own")])
 
 
 @WHERE
 def test_it_writes_its_checkout_and_nothing_else(project: Project, tmp_path: Path, where: str) -> None:
-    """Break: no `within` in repo/user_commands.py."""
+    """Break: no `hold` in repo/user_commands.py."""
     root = project.root.path
     (tmp_path / "home/.bashrc").write_text("mine\n")
     other = Path(worker_of(project, "w2")[0].worktree_path)
@@ -155,7 +163,7 @@ def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: py
     assert "LLMC_WORKER=w1" in said
 
 
-@WHERE
+@pytest.mark.parametrize("where", ["slot", *in_soak("worktree")])
 def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path: Path, where: str) -> None:
     """llmc's git reads the clone's settings after a check. Break: the clone writable in repo/containment.py."""
     ran = shlex.quote(f"touch {shlex.quote(str(tmp_path / 'ran'))}; false")
@@ -331,3 +339,19 @@ def test_the_user_opens_what_a_check_needs(project: Project, tmp_path: Path) -> 
     assert "\nDATA\n" in said
     assert not (tmp_path / "home/data/y").exists()
     assert (tmp_path / "shared/z").exists()
+
+
+def test_a_machine_that_cannot_contain_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` goes on and says so until it can; `on` checks nothing."""
+    lack = Problem("bubblewrap is not installed", "install it")
+    with monkeypatch.context() as without:
+        without.setattr(probe, "problem", lambda: lack)
+        with pytest.raises(LlmcError, match="cannot contain checks: bubblewrap is not installed") as refused:
+            check(project, "true")
+        assert "llmc config set sandbox.checks off" in refused.value.hint
+        project = configured(project, {"sandbox.checks": "auto"})
+        assert "exit code 0" in check(project, "true")
+        (item,) = project.store.read().attention.values()
+        assert item.text == "checks are not contained: bubblewrap is not installed"
+    check(project, "true")
+    assert not project.store.read().attention
