@@ -94,6 +94,16 @@ def test_the_end_of_a_turn_is_seen_at_once_also_by_a_daemon_that_started_under_i
     assert ended["ts"] - committed < 2.5
 
 
+def test_init_finds_the_tools_of_the_repository(scripted: Fleet) -> None:
+    """And names them where the user sees them. Break: no `settle_presets` in cli/setting_up.py."""
+    scripted.plant({"pyproject.toml": "", "package.json": "{}"})
+    (scripted.home / ".npmrc").write_text("registry=https://user:secret@npm.example/\n")
+    said = scripted.llmc("init", "--target", str(scripted.root)).out
+    hosts = "pypi.org, files.pythonhosted.org, registry.npmjs.org, registry.yarnpkg.com, npm.example"
+    assert f"tools: pip, npm (sandbox.presets, for contained agents; downloads from {hosts})" in said
+    assert '\npresets = ["pip", "npm"]\n' in (scripted.root / "config.toml").read_text()
+
+
 def test_esc_interrupts_a_turn(running: Fleet) -> None:
     running.llmc("start", "--worker", "adam", "--prompt", "@say begun\n@sh sleep 60\n@say never said")
     wait_until(lambda: "begun" in running.screen("adam") and running.client_status("adam") == "busy")

@@ -276,7 +276,7 @@ def test_a_check_of_its_work_reaches_no_further_than_the_agent(running: Fleet) -
         f"cat {theirs}; echo x >> {theirs}; touch {running.dir}/ran {running.source}/x {root}/x",
         f"echo x > {root}/config.toml; echo x > {root}/.git/hooks/post-checkout; rm -rf {root}/.git/objects",
         f"git config core.fsmonitor 'touch {running.dir}/ran'; env; kill -9 {running.daemon_pid()}",
-        f"tmux -L {tmux_server(str(root))} kill-server; {root}/.llmc/bin/llmc accept adam; setsid sleep 4712 &",
+        f"tmux -L {tmux_server(str(root))} kill-server; {root}/.llmc/bin/llmc accept adam",
     ]
     check = shlex.quote("\\n".join(attempts))
     running.llmc(

@@ -251,7 +251,7 @@ class Defaults(Table, frozen=True, kw_only=True):
 
 
 #: a tool chain whose needs sandbox/presets.py knows
-PresetName = Literal["pip", "npm", "cargo", "go", "maven"]
+PresetName = Literal["pip", "npm", "pnpm", "cargo", "go", "maven"]
 Place = Annotated[str, Meta(extra={"check": check_place})]
 
 

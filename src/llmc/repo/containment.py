@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from glob import glob
 from pathlib import Path
 
 from llmc import launch
@@ -153,7 +154,7 @@ def _of_tools(
             write_atomic(shown, data)
         yield Mount(needs.settings[path], False, str(shown))
     texts_too = [*texts.values(), *(f"{name}={value}" for name, value in env.items())]
-    named = [*needs.programs, *presets.local_places(texts_too)]
+    named = [*(path for one in needs.programs for path in glob(one)), *presets.local_places(texts_too)]
     for place in map(os.path.normpath, named):
         if os.path.exists(place) and not rules.is_of_system(place) and not rules.contains_any(place, hidden):
             yield Mount(place)

@@ -50,18 +50,28 @@ PRESETS: Mapping[PresetName, Preset] = {
         hosts=("pypi.org", "files.pythonhosted.org"),
     ),
     "npm": Preset(
-        marks=("package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock"),
+        marks=("package.json", "package-lock.json", "yarn.lock"),
         caches=(
-            *(("npm_config_cache", "npm"), ("npm_config_store_dir", "pnpm"), ("YARN_CACHE_FOLDER", "yarn")),
-            *(("YARN_GLOBAL_FOLDER", "yarn-global"), ("COREPACK_HOME", "corepack")),
+            *(
+                ("npm_config_cache", "npm"),
+                ("YARN_CACHE_FOLDER", "yarn"),
+                ("YARN_GLOBAL_FOLDER", "yarn-global"),
+            ),
+            ("COREPACK_HOME", "corepack"),
         ),
         settings=(("/etc/npmrc", ""), ("~/.npmrc", ""), ("~/.yarnrc", ""), ("~/.yarnrc.yml", "")),
-        programs=(
-            *(("NVM_DIR", "~/.nvm"), ("VOLTA_HOME", "~/.volta"), ("FNM_DIR", "~/.local/share/fnm")),
-            ("PNPM_HOME", "~/.local/share/pnpm"),
-        ),
-        variables=("npm_config_*", "NPM_CONFIG_*", "NODE_*", "NVM_*", "VOLTA_*", "FNM_*", "PNPM_*", "YARN_*"),
+        programs=(("NVM_DIR", "~/.nvm"), ("VOLTA_HOME", "~/.volta"), ("FNM_DIR", "~/.local/share/fnm")),
+        variables=("npm_config_*", "NPM_CONFIG_*", "NODE_*", "NVM_*", "VOLTA_*", "FNM_*", "YARN_*"),
         hosts=("registry.npmjs.org", "registry.yarnpkg.com"),
+    ),
+    # apart from npm, which warns of a variable that it does not know
+    "pnpm": Preset(
+        marks=("pnpm-lock.yaml", "pnpm-workspace.yaml"),
+        caches=(("npm_config_store_dir", "pnpm"), ("pnpm_config_store_dir", "pnpm")),
+        settings=(("~/.config/pnpm/rc", ""),),
+        programs=(("PNPM_HOME", "~/.local/share/pnpm"),),
+        variables=("PNPM_*", "pnpm_config_*"),
+        hosts=("registry.npmjs.org",),
     ),
     "cargo": Preset(
         marks=("Cargo.toml",),
@@ -86,7 +96,7 @@ PRESETS: Mapping[PresetName, Preset] = {
         marks=("pom.xml",),
         caches=(("~/.m2/repository", "maven"), ("~/.m2/wrapper", "maven-wrapper")),
         settings=(("~/.m2/settings.xml", ""),),
-        programs=(("SDKMAN_CANDIDATES_DIR", "~/.sdkman/candidates"),),
+        programs=(("SDKMAN_CANDIDATES_DIR", "~/.sdkman/candidates"), ("", "/etc/maven"), ("", "/etc/java-*")),
         variables=("MAVEN_*", "M2_HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
         hosts=("repo.maven.apache.org",),
     ),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.base.errors import LlmcError
 from llmc.base.proc import ShuttingDown
 from llmc.base.processes import marked
 from llmc.config.edit import set_value
@@ -24,6 +25,8 @@ from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import provision, setup
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
+from llmc.sandbox import probe
+from llmc.sandbox.rules import Problem
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
 from tests.support.repos import (
@@ -79,9 +82,14 @@ def work(project: Project) -> tuple[WorkerRecord, str, str]:
 
 
 def check(project: Project, command: str, *, where: str = "slot", task: Assignment | None = None) -> str:
-    """What a check printed, which passed or failed."""
-    project = configured(project, {"repo.validate": command, "repo.validate_in": where})
+    """What a check printed, which passed or failed.
+
+    `where`: in a slot, in the worktree, or in the worktree of a contained worker, which has its own repository.
+    """
+    kind = "slot" if where == "slot" else "worktree"
+    project = configured(project, {"repo.validate": command, "repo.validate_in": kind})
     record, commit, base = work(project)
+    provision.settle_repository(project, record, contained=where == "own")
     log = project.root.log("w1")
     before = len(log.read_text()) if log.exists() else 0
     worktree = Path(record.worktree_path)
@@ -93,27 +101,30 @@ def check(project: Project, command: str, *, where: str = "slot", task: Assignme
     return log.read_text()[before:]
 
 
-WHERE = pytest.mark.parametrize("where", ["slot", *in_soak("worktree")])
+#: no other process on this machine sleeps for so long
+SLEEP = f"sleep 4711.{os.getpid()}"
+WHERE = pytest.mark.parametrize("where", ["slot", *in_soak("worktree", "own")])
 
 
 @WHERE
 def test_it_writes_its_checkout_and_nothing_else(project: Project, tmp_path: Path, where: str) -> None:
-    """Break: no `within` in repo/user_commands.py."""
+    """Break: no `hold` in repo/user_commands.py."""
     root = project.root.path
     (tmp_path / "home/.bashrc").write_text("mine\n")
     other = Path(worker_of(project, "w2")[0].worktree_path)
     places = [root, root / ".llmc", root / ".git", root / ".git/hooks", root / ".llmc/slots", root / "logs"]
-    places += [other, tmp_path / "home", tmp_path / "so'ur ce", tmp_path, Path("/etc"), Path("/usr/bin")]
+    places += [other, tmp_path / "home", tmp_path / "so'ur ce", tmp_path]
     named = " ".join(shlex.quote(str(place)) for place in places)
+    beside = f"/tmp/there-{os.getpid()}"
     said = check(
         project,
         f'for place in {named}; do touch "$place/planted"; done; echo evil >> ~/.bashrc; '
-        f"echo x > {shlex.quote(str(project.root.state))}; touch here.cache /tmp/there && echo WROTE-HERE",
+        f"echo x > {shlex.quote(str(project.root.state))}; touch here.cache {beside} && echo WROTE-HERE",
         where=where,
     )
     assert said.count("WROTE-HERE") == 2  # once in the command itself
     assert not [place for place in places if (place / "planted").exists()]
-    assert not Path("/tmp/there").exists()
+    assert not Path(beside).exists()
     assert (tmp_path / "home/.bashrc").read_text() == "mine\n"
     assert project.store.read().workers
 
@@ -152,7 +163,7 @@ def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: py
     assert "LLMC_WORKER=w1" in said
 
 
-@WHERE
+@pytest.mark.parametrize("where", ["slot", *in_soak("worktree")])
 def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path: Path, where: str) -> None:
     """llmc's git reads the clone's settings after a check. Break: the clone writable in repo/containment.py."""
     ran = shlex.quote(f"touch {shlex.quote(str(tmp_path / 'ran'))}; false")
@@ -193,7 +204,7 @@ def test_a_submodule_s_settings_do_not_run_a_program_outside(project: Project, t
 @WHERE
 def test_nothing_stays_behind(project: Project, where: str) -> None:
     """Break: no `--unshare-pid`: a process that detaches would go on."""
-    check(project, "setsid sleep 4711 & (trap '' TERM HUP; sleep 4711) & true", where=where)
+    check(project, f"setsid {SLEEP} & (trap '' TERM HUP; {SLEEP}) & true", where=where)
     wait_until(lambda: not sleeping())
 
 
@@ -205,7 +216,7 @@ def sleeping() -> list[str]:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[:2] == [b"sleep", b"4711"]:
+        if words[:2] == SLEEP.encode().split():
             found.append(pid)
     return found
 
@@ -215,7 +226,7 @@ def sleeping() -> list[str]:
 def test_one_that_takes_too_long_is_ended_with_all_it_started(project: Project, where: str) -> None:
     """Break: no `--die-with-parent`."""
     project = configured(project, {"repo.validate_timeout_s": "1"})
-    said = check(project, "setsid sleep 4711 & sleep 4711", where=where)
+    said = check(project, f"setsid {SLEEP} & {SLEEP}", where=where)
     assert "(stopped by llmc after 1 s)" in said
     assert "exit code 124" in said
     wait_until(lambda: not sleeping())
@@ -224,7 +235,7 @@ def test_one_that_takes_too_long_is_ended_with_all_it_started(project: Project, 
 @pytest.mark.soak
 def test_one_is_ended_with_llmc(project: Project) -> None:
     """Told to stop, or killed."""
-    project = configured(project, {"repo.validate": "setsid sleep 4711 & sleep 4711"})
+    project = configured(project, {"repo.validate": f"setsid {SLEEP} & {SLEEP}"})
     record, commit, base = work(project)
     stopping = replace(project, stopping=lambda: bool(sleeping()))
     with pytest.raises(ShuttingDown):
@@ -328,3 +339,19 @@ def test_the_user_opens_what_a_check_needs(project: Project, tmp_path: Path) -> 
     assert "\nDATA\n" in said
     assert not (tmp_path / "home/data/y").exists()
     assert (tmp_path / "shared/z").exists()
+
+
+def test_a_machine_that_cannot_contain_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` goes on and says so until it can; `on` checks nothing."""
+    lack = Problem("bubblewrap is not installed", "install it")
+    with monkeypatch.context() as without:
+        without.setattr(probe, "problem", lambda: lack)
+        with pytest.raises(LlmcError, match="cannot contain checks: bubblewrap is not installed") as refused:
+            check(project, "true")
+        assert "llmc config set sandbox.checks off" in refused.value.hint
+        project = configured(project, {"sandbox.checks": "auto"})
+        assert "exit code 0" in check(project, "true")
+        (item,) = project.store.read().attention.values()
+        assert item.text == "checks are not contained: bubblewrap is not installed"
+    check(project, "true")
+    assert not project.store.read().attention

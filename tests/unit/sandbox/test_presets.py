@@ -26,7 +26,7 @@ PERSON = {"HOME": "/home/p"}
         (["requirements-dev.txt"], ("pip",)),
         (["uv.lock"], ("pip",)),
         (["web/package.json", "api/setup.py"], ("pip", "npm")),
-        (["pnpm-lock.yaml"], ("npm",)),
+        (["package.json", "pnpm-lock.yaml"], ("npm", "pnpm")),
         (["Cargo.toml", "go.mod", "pom.xml"], ("cargo", "go", "maven")),
         (["docs/my-package.json"], ()),
     ],
@@ -45,8 +45,8 @@ def test_no_cache_is_the_user_s() -> None:
         caches = needs([name], "/root/.llmc/cache/adam", PERSON).caches
         assert caches
         assert all(place.startswith("/root/.llmc/cache/adam/") for place in caches.values())
-    every = [place for name in PRESETS for place in needs([name], "/c", PERSON).caches.values()]
-    assert len(every) == len({*every})
+    every = [{*needs([name], "/c", PERSON).caches.values()} for name in PRESETS]
+    assert sum(map(len, every)) == len(set().union(*every))
 
 
 def test_variables_and_places_name_the_caches() -> None:
