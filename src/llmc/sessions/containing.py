@@ -14,6 +14,7 @@ from llmc.repo import own_repos
 from llmc.repo.project import Project
 from llmc.sandbox import probe, programs, rules
 from llmc.sandbox.network import Network
+from llmc.sandbox.reaching import UPSTREAM_VARIABLES
 from llmc.sandbox.rules import Mount, View
 
 
@@ -25,10 +26,12 @@ def make_home(project: Project, record: WorkerRecord, agent: Agent, environment:
 
 def network(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Network:
     """What the agent may connect to: its model, and what is listed."""
+    user = {**os.environ, **project.config.defaults.env}
     return Network(
         hosts=hosts(project),
         endpoints=agent.endpoints(environment),
         files=str(project.root.homes / record.name),
+        upstream={name: user[name] for name in UPSTREAM_VARIABLES if name in user},
         wake=str(project.root.wake_socket()),
         worker=record.name,
     )
