@@ -128,8 +128,8 @@ class Network:
     def opening(self) -> list[str]:
         """The command that opens the sockets inside, and then becomes what follows."""
         os.set_inheritable(self._theirs.fileno(), True)
-        places = [(host, port) for host, port, _ in self._spec["listeners"]]
-        return [*self._spec["inside"], str(self._theirs.fileno()), json.dumps(places)]
+        addresses = [address for address, _ in self._spec["listeners"]]
+        return [*self._spec["inside"], str(self._theirs.fileno()), ",".join(addresses)]
 
     def open(self) -> None:
         """Take the sockets, and start the proxy; none come if the box did not start."""
@@ -139,13 +139,9 @@ class Network:
         room = _socket.CMSG_SPACE(4 * len(self._spec["listeners"]))
         said, sent, _, _ = self._ours.recvmsg(4096, room, _socket.MSG_CMSG_CLOEXEC)
         self._ours.close()
-        fds = [
-            int.from_bytes(data[at : at + 4], sys.byteorder)
-            for *_, data in sent
-            for at in range(0, len(data), 4)
-        ]
-        numbers = json.loads(said) if said else []
-        targets = [self._spec["listeners"][number][2] for number in numbers]
+        data = b"".join(part for *_, part in sent)
+        fds = [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4)]
+        targets = [self._spec["listeners"][number][1] for number in said]
         self._listeners = list(zip(fds, targets, strict=True))
         if fds:
             self._start()

@@ -25,7 +25,7 @@ needs_bubblewrap = pytest.mark.skipif(
 #: of llmc, what runs beside a contained program
 _RUNS_ALONE = (
     *("__init__.py", "launch.py", "base/__init__.py", "base/hosts.py"),
-    *("sandbox/__init__.py", "sandbox/inside.py", "sandbox/proxy.py"),
+    *("sandbox/__init__.py", "sandbox/inside.py", "sandbox/proxy.py", "sandbox/reaching.py"),
 )
 
 

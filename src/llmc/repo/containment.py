@@ -20,6 +20,7 @@ from llmc.repo.project import Project
 from llmc.sandbox import presets, probe, programs, rules, variables
 from llmc.sandbox.network import Network
 from llmc.sandbox.network import environment as environment_of
+from llmc.sandbox.reaching import UPSTREAM_VARIABLES
 from llmc.sandbox.rules import Mount, View
 
 #: the key of the attention item about checks that run uncontained
@@ -73,11 +74,12 @@ def network(
     project: Project, files: str, *, endpoints: Iterable[str] = (), wake: str = "", worker: str = ""
 ) -> Network:
     """What a contained program may connect to: what the user lists, and the registries of the tool chains."""
-    registries = hosts(chosen_presets(project))
+    user = {**os.environ, **project.config.defaults.env}
     return Network(
         hosts=project.config.sandbox.hosts,
-        endpoints=(*endpoints, *registries),
+        endpoints=(*endpoints, *hosts(chosen_presets(project))),
         files=files,
+        upstream={name: user[name] for name in UPSTREAM_VARIABLES if name in user},
         wake=wake,
         worker=worker,
     )

@@ -1,15 +1,16 @@
 """The first program inside the box of a contained program: it opens the ports of its proxy, and becomes the program.
 
-    python -I -S inside.py <socket> <addresses> <program> ...
+    python -I -S inside.py <socket> <address>,<address>... <program> ...
 
 A box has a loopback of its own, where nobody listens. A listening socket belongs to the network that it was made in,
 whichever process accepts: these are made here and handed to the holder (launch.py), for the proxy outside. So nothing
 of the proxy runs inside, and no path leads to it from anywhere else.
+
+As the hook sender it imports only built-in modules and `_socket`: an agent waits for it.
 """
 
 import _socket
-import json
-import os
+import posix
 import sys
 
 BACKLOG = 128
@@ -17,25 +18,25 @@ BACKLOG = 128
 
 def main() -> None:
     handed = _socket.socket(fileno=int(sys.argv[1]))
-    opened = [(number, _listen(host, port)) for number, (host, port) in enumerate(json.loads(sys.argv[2]))]
-    there = [(number, one) for number, one in opened if one is not None]
-    fds = b"".join(one.fileno().to_bytes(4, sys.byteorder) for _, one in there)
-    numbers = json.dumps([number for number, _ in there]).encode()
-    handed.sendmsg([numbers], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+    opened = [listen(address) for address in sys.argv[2].split(",")]
+    there = [number for number, fd in enumerate(opened) if fd >= 0]
+    fds = b"".join(opened[number].to_bytes(4, sys.byteorder) for number in there)
+    handed.sendmsg([bytes(there)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
     handed.close()
-    os.execv(sys.argv[3], sys.argv[3:])
+    posix.execv(sys.argv[3], sys.argv[3:])
 
 
-def _listen(host: str, port: int) -> "_socket.socket | None":
-    """None where it cannot: the box may have no IPv6."""
+def listen(address: str) -> int:
+    """The file descriptor of a socket that listens there; -1 where it cannot: the box may have no IPv6."""
+    host, _, port = address.rpartition(":")
     made = _socket.socket(_socket.AF_INET6 if ":" in host else _socket.AF_INET, _socket.SOCK_STREAM)
     try:
-        made.bind((host, port))
+        made.bind((host.strip("[]"), int(port)))
         made.listen(BACKLOG)
     except OSError:
         made.close()
-        return None
-    return made
+        return -1
+    return made.detach()
 
 
 if __name__ == "__main__":

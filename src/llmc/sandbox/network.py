@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ class Network(Struct, frozen=True, kw_only=True):
     endpoints: tuple[str, ...]
     #: the two files between llmc and the proxy are here: `.hosts`, the list, and `.refused`, what was not on it
     files: str
+    #: the user's variables that name a proxy
+    upstream: Mapping[str, str] = {}
     #: whom the proxy wakes when it refuses a host, and for which worker
     wake: str = ""
     worker: str = ""
@@ -69,10 +72,10 @@ def for_holder(network: Network) -> dict[str, object]:
     """The part of a launch spec for launch.py: what listens inside, and the proxy outside. Nothing is refused yet."""
     write_list(network)
     Path(f"{network.files}.refused").unlink(missing_ok=True)
-    listeners: list[tuple[str, int, str]] = [("127.0.0.1", network.port, "")]
+    listeners = [(with_port("127.0.0.1", network.port), "")]
     for name, port in network.passed:
         places = ("127.0.0.1", "::1") if name == "localhost" else (name,)
-        listeners += [(place, port, with_port(name, port)) for place in places]
+        listeners += [(with_port(place, port), with_port(name, port)) for place in places]
     orders = {
         "listed": f"{network.files}.hosts",
         "refused": f"{network.files}.refused",
@@ -82,7 +85,7 @@ def for_holder(network: Network) -> dict[str, object]:
     return {
         "inside": [sys.executable, "-I", "-S", inside.__file__],
         "proxy": [sys.executable, "-P", "-S", "-m", proxy.__name__],
-        "proxy_env": {"PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__))},
+        "proxy_env": {**network.upstream, "PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__))},
         "listeners": listeners,
         "orders": orders,
     }

@@ -6,8 +6,7 @@ The holder (launch.py) starts it outside, with the sockets that listen inside, a
 CONNECT and plain http requests. A listed port of this machine has a socket of its own inside: what comes there is passed
 on as it is, so that every program works with it.
 
-Names are resolved here. Where a name leads to an address that is not public, that address must be listed too: else
-whoever owns a listed name could lead an agent to this machine and its neighbours.
+Which hosts, and how they are reached: reaching.py.
 """
 
 import json
@@ -17,22 +16,25 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
-from llmc.base.hosts import WEB, Host, host_of, is_listed, with_port
+from llmc.base.hosts import Host, host_of
+from llmc.sandbox.reaching import (
+    CHUNK_BYTES,
+    HEAD_S,
+    Failed,
+    ListFile,
+    Refused,
+    Upstream,
+    connect,
+    read_head,
+    upstream_of,
+)
 
 #: connections at a time; more wait for one that ends
 MOST_CONNECTIONS = 256
-#: how long a client may take to say what it wants
-HEAD_S = 30.0
-MOST_HEAD_BYTES = 64 * 1024
-#: how long one address may take to answer
-CONNECT_S = 10.0
 #: a connection without a byte for this long is closed
 IDLE_S = 3600.0
-CHUNK_BYTES = 64 * 1024
 #: how long a client that was refused may go on sending
 LINGER_S = 2.0
 #: hosts that are counted by name; an agent may try any number
@@ -41,79 +43,8 @@ OTHERS = "other hosts"
 #: how often more tries of the same hosts are written
 WRITE_EVERY_S = 1.0
 
-_NAT64 = IPv6Network("64:ff9b::/96")
 #: headers about the connection between client and proxy
 _OF_CONNECTION = (b"connection", b"host", b"keep-alive", b"te", b"upgrade")
-
-
-class Refused(Exception):
-    """Not listed. `allow`: what a person would list."""
-
-    def __init__(self, host: str, port: int, why: str, allow: str) -> None:
-        super().__init__(why)
-        self.place, self.why, self.allow = with_port(host, port), why, allow
-
-
-class Failed(Exception):
-    """A request that cannot be served: the HTTP status, and why."""
-
-    def __init__(self, status: str, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-class Listed(NamedTuple):
-    """The hosts that are let through."""
-
-    hosts: Sequence[Host]
-    #: may have any address: the person's own settings lead there
-    endpoints: Sequence[Host] = ()
-
-    def check(self, host: str, port: int) -> None:
-        """Raises Refused if a host is not listed."""
-        if not is_listed((*self.hosts, *self.endpoints), host, port):
-            allow = host if port in WEB and ":" not in host else with_port(host, port)
-            raise Refused(host, port, "it is not in sandbox.hosts", allow)
-
-    def check_address(self, host: str, address: str, port: int) -> None:
-        """Raises Refused if a listed host leads to an address that is neither public nor listed."""
-        found = _meant(address)
-        if (found.is_global and not found.is_multicast) or is_listed(self.endpoints, host, port):
-            return
-        names = (str(found), "localhost") if found.is_loopback else (str(found),)
-        if not any(one.name in names and port in one.ports for one in self.hosts):
-            why = f"its address {found} is not public, and it is not in sandbox.hosts"
-            raise Refused(host, port, why, with_port(str(found), port))
-
-
-def _meant(address: str) -> IPv4Address | IPv6Address:
-    """The address that is reached: some of IPv6 are another way to write one of IPv4."""
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv4Address):
-        return found
-    if found in _NAT64:
-        return IPv4Address(int(found) & 0xFFFFFFFF)
-    return found.ipv4_mapped or found.sixtofour or found
-
-
-class ListFile:
-    """The list, from a file that llmc writes again when the configuration has changed."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._seen = path, (0, 0)
-        self._listed = Listed(())
-
-    def current(self) -> Listed:
-        try:
-            found = os.stat(self._path)
-            if (found.st_ino, found.st_mtime_ns) != self._seen:
-                with open(self._path, "rb") as file:
-                    rows = json.load(file)
-                hosts, endpoints = (tuple(map(host_of, rows[name])) for name in ("hosts", "endpoints"))
-                self._listed, self._seen = Listed(hosts, endpoints), (found.st_ino, found.st_mtime_ns)
-        except (OSError, ValueError):
-            pass  # the list as it was
-        return self._listed
 
 
 class Refusals:
@@ -215,8 +146,8 @@ def _is_of_connection(header: bytes) -> bool:
 class Proxy:
     """Serves the sockets that listen inside."""
 
-    def __init__(self, list_file: ListFile, refusals: Refusals) -> None:
-        self._list_file, self._refusals = list_file, refusals
+    def __init__(self, list_file: ListFile, refusals: Refusals, upstream: Upstream | None) -> None:
+        self._list_file, self._refusals, self._upstream = list_file, refusals, upstream
         self._free = threading.Semaphore(MOST_CONNECTIONS)
 
     def serve(self, listener: socket.socket, target: Host | None) -> None:
@@ -262,7 +193,7 @@ class Proxy:
         self, client: socket.socket, host: str, port: int, first: bytes, *, answers: bool = False
     ) -> None:
         """Connect, and pass on both ways until both have ended. `answers`: tell the client first."""
-        with connect(self._list_file.current(), host, port) as server:
+        with connect(self._list_file.current(), host, port, self._upstream) as server:
             for end in (client, server):
                 end.settimeout(IDLE_S)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -273,45 +204,6 @@ class Proxy:
             back.start()
             joint.pump(client, server, first)
             back.join()
-
-
-def connect(listed: Listed, host: str, port: int) -> socket.socket:
-    """To the first address that answers. All are judged before any is tried; a name is asked for only once."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except (OSError, UnicodeError) as error:
-        raise Failed("502 Bad Gateway", f"cannot resolve {host}: {error}") from None
-    for *_, address in found:
-        listed.check_address(host, str(address[0]), port)
-    problem: OSError | None = None
-    for family, kind, protocol, _, address in found:
-        server = socket.socket(family, kind, protocol)
-        server.settimeout(CONNECT_S)
-        try:
-            server.connect(address)
-            return server
-        except OSError as error:
-            server.close()
-            problem = error
-    raise Failed("502 Bad Gateway", f"cannot connect to {with_port(host, port)}: {problem}")
-
-
-def read_head(client: socket.socket) -> tuple[bytes, bytes]:
-    """What a client wants, and what it sent after that."""
-    until, data = time.monotonic() + HEAD_S, b""
-    while b"\r\n\r\n" not in data:
-        if len(data) > MOST_HEAD_BYTES:
-            raise Failed("431 Request Header Fields Too Large", "the request is too long")
-        client.settimeout(max(0.01, until - time.monotonic()))
-        try:
-            chunk = client.recv(CHUNK_BYTES)
-        except TimeoutError:
-            raise Failed("408 Request Timeout", "the request did not come") from None
-        if not chunk:
-            raise ConnectionError("no request")
-        data += chunk
-    head, _, rest = data.partition(b"\r\n\r\n")
-    return head, rest
 
 
 def _answer(client: socket.socket, status: str, text: str) -> None:
@@ -363,7 +255,7 @@ class Joint:
 def main() -> None:
     orders = json.loads(sys.argv[1])
     refusals = Refusals(orders["refused"], orders["wake"], orders["worker"])
-    proxy = Proxy(ListFile(orders["listed"]), refusals)
+    proxy = Proxy(ListFile(orders["listed"]), refusals, upstream_of(os.environ))
     serving = [
         threading.Thread(
             target=proxy.serve, args=(socket.socket(fileno=fd), host_of(target) if target else None)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llmc.base.hosts import host_of
-from llmc.sandbox import proxy
+from llmc.sandbox import proxy, reaching
 from llmc.sandbox.network import Network, for_holder, write_list
 from tests.support.waiting import wait_until
 
@@ -246,7 +246,7 @@ def test_more_connections_than_there_may_be_wait(side: Side) -> None:
 
 def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: the whole time again for each part: a byte now and then would keep a place for ever."""
-    monkeypatch.setattr(proxy, "HEAD_S", 0.3)
+    monkeypatch.setattr(reaching, "HEAD_S", 0.3)
     theirs, ours = socket.socketpair()
     ended = threading.Event()
 
@@ -257,8 +257,8 @@ def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = threading.Thread(target=drip)
     with theirs, ours:
         slow.start()
-        with pytest.raises(proxy.Failed) as failed:
-            proxy.read_head(ours)
+        with pytest.raises(reaching.Failed) as failed:
+            reaching.read_head(ours)
         ended.set()
         slow.join()
     assert failed.value.status.startswith("408")
@@ -270,7 +270,7 @@ def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),
         (b"\x16\x03\x01 this is TLS\r\n\r\n", b"400"),
         (b"CONNECT 127.1:80 HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET http://127.0.0.1/ HTTP/1.1\r\n" + b"x" * (proxy.MOST_HEAD_BYTES + 1), b"431"),
+        (b"GET http://127.0.0.1/ HTTP/1.1\r\n" + b"x" * (reaching.MOST_HEAD_BYTES + 1), b"431"),
     ],
 )
 def test_a_bad_request_is_answered(side: Side, sent: bytes, status: bytes) -> None:
@@ -317,13 +317,38 @@ def test_a_listed_name_that_leads_here_is_refused(monkeypatch: pytest.MonkeyPatc
         name = f"rebound.example:{port}"
         for addresses in (("127.0.0.1",), ("93.184.216.34", "127.0.0.1")):
             answers[:] = [addresses]
-            with pytest.raises(proxy.Refused) as refused:
-                proxy.connect(proxy.Listed((host_of(name),)), "rebound.example", port)
+            with pytest.raises(reaching.Refused) as refused:
+                reaching.connect(reaching.Listed((host_of(name),)), "rebound.example", port)
             assert refused.value.allow == f"127.0.0.1:{port}"
         answers[:] = [("127.0.0.1",)]
-        listed = proxy.Listed((host_of(name), host_of(f"127.0.0.1:{port}")))
-        proxy.connect(listed, "rebound.example", port).close()
+        listed = reaching.Listed((host_of(name), host_of(f"127.0.0.1:{port}")))
+        reaching.connect(listed, "rebound.example", port).close()
     assert answers == []
+
+
+def test_the_proxy_that_a_user_needs_is_used() -> None:
+    """Break: connect directly: on such a network nothing would answer."""
+    seen: list[bytes] = []
+
+    def upstream(client: socket.socket) -> None:
+        seen.append(read_head(client))
+        client.sendall(
+            b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n" if b"good" in seen[-1] else b"HTTP/1.1 407 No\r\n\r\n"
+        )
+        echo(client)
+
+    with server(upstream) as port:
+        by = reaching.Upstream("127.0.0.1", port, "Proxy-Authorization: Basic x\r\n")
+        listed = reaching.Listed((host_of("*.example"),))
+        with reaching.connect(listed, "good.example", 443, by) as found:
+            found.sendall(b"through")
+            assert found.recv(7, socket.MSG_WAITALL) == b"through"
+        with pytest.raises(reaching.Failed, match="407"):
+            reaching.connect(listed, "bad.example", 443, by)
+    wanted = (
+        "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\nProxy-Authorization: Basic x\r\n\r\n"
+    )
+    assert seen[0].decode() == wanted
 
 
 def test_ipv6(side: Side) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from llmc.base.hosts import host_of
 from llmc.sandbox.network import Network, environment
-from llmc.sandbox.proxy import Failed, Listed, Refused, Request, read_request
+from llmc.sandbox.proxy import Request, read_request
+from llmc.sandbox.reaching import Failed, Listed, Refused, Upstream, upstream_of
 from llmc.sandbox.variables import passed_on
 
 
@@ -129,6 +130,34 @@ def test_a_plain_request_is_passed_on_as_the_server_expects_it(target: bytes, pa
 def test_a_bad_request(head: bytes) -> None:
     with pytest.raises(Failed, match=r"valid|request|proxy"):
         read_request(head)
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "http://p.example:3128/"}, Upstream("p.example", 3128)),
+        ({"http_proxy": "p.example"}, Upstream("p.example", 80)),
+        ({"https_proxy": "http://a:80", "HTTP_PROXY": "http://b:80"}, Upstream("a", 80)),
+        ({"ALL_PROXY": "socks5://p.example:1080"}, None),
+        ({"HTTPS_PROXY": "http://u:p%40@p:1"}, Upstream("p", 1, "Proxy-Authorization: Basic dTpwQA==\r\n")),
+        (
+            {"HTTPS_PROXY": "http://p:1", "NO_PROXY": ".corp.example, *.b,c,"},
+            Upstream("p", 1, "", ("corp.example", "b", "c")),
+        ),
+    ],
+)
+def test_the_proxy_that_a_user_needs(variables: dict[str, str], wanted: Upstream | None) -> None:
+    assert upstream_of(variables) == wanted
+
+
+def test_what_is_near_is_reached_without_it() -> None:
+    found = Upstream("p", 1, exceptions=("corp.example",))
+    assert found.is_for("pypi.org")
+    assert found.is_for("93.184.216.34")
+    assert found.is_for("notcorp.example")
+    for host in ("localhost", "127.0.0.1", "10.0.0.1", "::1", "corp.example", "a.corp.example"):
+        assert not found.is_for(host), host
 
 
 def test_secrets_stay_outside_unless_they_are_named() -> None:
