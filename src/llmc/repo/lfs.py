@@ -26,7 +26,12 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     set_up(project.root.path)
     if not is_installed():
         return [NOT_INSTALLED]
+    own = git.own_repo(worktree)
+    if own is not None:
+        set_up(own)
     left = _pointers(worktree)
+    if left and own is not None:  # it reads the clone's store as well, and has no other remote
+        git.git(project.root.path, "lfs", "fetch", "origin", project.base, check=False, timeout_s=3600)
     if left:
         git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
         left = _pointers(worktree)

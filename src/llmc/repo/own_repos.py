@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmc.base.files import private_dir, write_atomic
 from llmc.config import root_layout
-from llmc.repo import git
+from llmc.repo import git, own_large_files
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import probe, rules
 
@@ -100,7 +100,10 @@ def take(root: Path, name: str) -> str:
     moves = [
         f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
     ]
-    return fetch(root, own, *moves) if moves else ""
+    refusal = fetch(root, own, *moves) if moves else ""
+    if moves and not refusal:
+        own_large_files.take(root / ".git", own)
+    return refusal
 
 
 def odd_file(root: Path, name: str) -> str:

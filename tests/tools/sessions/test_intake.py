@@ -1,5 +1,6 @@
 """Hook events become state: in order, each exactly once, whoever applies them and wherever that is killed."""
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -15,8 +16,11 @@ from msgspec.structs import replace
 
 from llmc import hook_client
 from llmc.config.paths import Root
+from llmc.records.hook_events import Malformed
 from llmc.records.store import Store
 from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import open_project
+from llmc.sessions import intake
 from llmc.workers.patrol import catch_up
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -190,6 +194,22 @@ def test_an_unmarked_event_does_not_start_a_worker_that_has_no_agent(still: Stil
     assert still.status() == 0
     assert still.worker().status is Status.OFFLINE
     assert [row["action"] for row in still.rows()] == ["hook_ignored"]
+
+
+def test_an_agent_that_never_stops_writing_events_holds_up_nobody(
+    still: Still, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: `while True` in apply_pending. And the event log is not flooded: no limit in `_is_told`."""
+    numbers = itertools.count()
+
+    def endless(*_: object) -> list[Malformed]:
+        return [Malformed(id=f"{next(numbers)}-1.json", problem="no event") for _ in range(100)]
+
+    monkeypatch.setattr(intake.inbox_events, "waiting", endless)
+    intake.apply_pending(open_project(str(still.fleet.root)), "adam")
+    whys = [row["why"] for row in still.rows()]
+    assert whys[: intake.MOST_TOLD_ALIKE + 1] == ["no event"] * intake.MOST_TOLD_ALIKE + ["95 more events"]
+    assert len(whys) == (intake.MOST_TOLD_ALIKE + 1) * intake.MOST_ROUNDS
 
 
 def test_with_a_daemon_and_after_its_death(scripted: Fleet) -> None:

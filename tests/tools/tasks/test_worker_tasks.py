@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from llmc.agents.inbox_events import waiting
+from llmc.base import faults
 from llmc.base.errors import Refused
 from llmc.base.names import OVERSEER, TaskId
 from llmc.records.worker import Assignment
@@ -375,3 +377,85 @@ def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Sess
         ("2", OVERSEER, "proposed"),
         ("3", OVERSEER, "proposed"),
     ]
+
+
+@pytest.fixture
+def contained(session: Session) -> Session:
+    """Its client has a home of its own, and no file of it is in the list."""
+    with session.project.store.transaction() as tx:
+        tx.update(WORKER, contained=True)
+    return session
+
+
+def told(session: Session, subject: str, **more: str) -> None:
+    session.hook("TaskCreated", task_id="1", task_subject=subject, task_description="words", **more)
+
+
+def listed(session: Session) -> dict[str, str]:
+    return {
+        task.subject: task.waits_for_a_person for task in source_of(session.project).listing().tasks.values()
+    }
+
+
+def test_the_task_of_a_contained_agent_is_taken_from_its_hook(contained: Session) -> None:
+    """It has a number of its own, whatever number the agent says. Break: `_mark` for a contained worker: it would
+    make a proposal of the person's task with that number.
+    """
+    contained.write(1, metadata={"llmc": {}})
+    for subject in ("Mine", "  ", "Second"):
+        told(contained, subject)
+        contained.apply()
+    assert listed(contained) == {"Task 1": "", "Mine": "proposed", "Second": "proposed"}
+    queue = task_queue.open_queue(contained.project)
+    older(contained, 1)
+    assert ready(queue) == 1, "what it announces is about no file of the list"
+    made = source_of(contained.project).books().made
+    assert {(task.id, one.worker, one.hold) for task, one in made.items()} == {
+        ("2", WORKER, "proposed"),
+        ("3", WORKER, "proposed"),
+    }
+
+
+def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) -> None:
+    """Break: count its announcements in Origins: it could hold back, or take for its own, what a person writes. Or no
+    comparison of instances in worker_tasks.mark.
+    """
+    contained.hook("PreToolUse", tool_name="TaskCreate")
+    contained.write(2)
+    older(contained, 2)
+    queue = task_queue.open_queue(contained.project)
+    assert ready(queue) == 1
+    contained.apply()
+    assert ready(queue) == 1
+    with contained.project.store.transaction() as tx:
+        tx.update(WORKER, instance="i2")
+    told(contained, "Of another launch")
+    contained.apply()
+    assert listed(contained) == {"Task 2": ""}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_while_a_told_task_is_added_adds_it_once(
+    contained: Session, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Break: look for the event in the books only: the file was written before."""
+    told(contained, "Mine")
+    monkeypatch.setenv("LLMC_FAULT", f"task.made:{when}:fail")
+    monkeypatch.setattr(faults, "_passed", Counter())
+    with pytest.raises(faults.FaultInjected):
+        contained.apply()
+    monkeypatch.delenv("LLMC_FAULT")
+    contained.apply()
+    assert listed(contained) == {"Mine": "proposed"}
+    assert [task.id for task in source_of(contained.project).books().made] == ["1"]
+
+
+@pytest.mark.soak
+def test_a_contained_agent_proposes_only_so_many(contained: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: no limit: an agent can write hooks by the thousand."""
+    monkeypatch.setattr(worker_tasks, "MOST_PROPOSED", 3)
+    for number in range(6):
+        told(contained, f"Task {number}")
+    contained.apply()
+    assert len(listed(contained)) == 3

@@ -85,3 +85,35 @@ def status_file(folder: Path, **record: str | None) -> ClientState:
 def test_a_record_of_an_unknown_agent_is_read_as_claude_code(tmp_path: Path, agent: object) -> None:
     """`kind_of` does the same. Break: import the module of the agent without a fallback in agents/glance.py."""
     assert glance(agent, str(tmp_path), os.getpid()) == Glance()
+
+
+@pytest.mark.parametrize("contained", [True, False])
+@pytest.mark.parametrize("odd", ["pipe", "link", "folder", "linked folder"])
+def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, contained: bool) -> None:
+    """A pipe is not waited for, and no link leads to another file. Break: `path.open` in transcripts.py."""
+    home = tmp_path / "home/adam"
+    folder = home / "projects/slug"
+    folder.mkdir(parents=True)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    reply = {"type": "assistant", "uuid": "u1", "message": {"content": "private"}}
+    (theirs / "1.jsonl").write_text(json.dumps(reply) + "\n")
+    if contained:
+        home.with_name("adam.pid").touch()
+    path = folder / "1.jsonl"
+    match odd:
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(theirs / "1.jsonl")
+        case "folder":
+            path.mkdir()
+        case "linked folder":
+            folder.rmdir()
+            folder.symlink_to(theirs)
+    found = ClaudeTranscript(path)
+    # The user's own client may have its folders where it likes.
+    is_read = odd == "linked folder" and not contained
+    assert found.last_reply_id() == ("u1" if is_read else "")
+    assert found.replies(0)[0] == (1 if is_read else 0)
+    assert found.meter().read() == {}

@@ -120,3 +120,29 @@ def test_no_name_of_a_client_is_known_outside_of_agents() -> None:
         if known.search(line)
     ]
     assert not found
+
+
+@pytest.mark.parametrize("session", ["--mcp-config=x", "-p", "../x", "a b", "a\n", "x" * 101, ""])
+def test_a_conversation_that_could_be_an_option_has_no_name(session: str) -> None:
+    """It becomes an argument of the client, also of one that is not contained. Break: believe every text."""
+    assert event("SessionStart", session_id=session).session is None
+    assert event("SessionStart", session_id="8a3a4089-2348-46da-87ab-c4e06ebe6e5d").session
+
+
+@pytest.mark.parametrize("path", ["a\0b", "/a\0b", "relative.jsonl", "/" + "x" * 5000])
+def test_a_path_that_no_system_takes_is_none(path: str) -> None:
+    """Break: keep a NUL byte: each look at the file raises ValueError."""
+    assert event("SessionStart", transcript_path=path).transcript == ""
+    assert event("SessionStart", transcript_path="/t/1.jsonl").transcript == "/t/1.jsonl"
+
+
+def test_words_that_are_stored_have_a_length() -> None:
+    """Break: keep what a hook says as it is: state.json and the event log hold it."""
+    long = "x" * 100_000
+    found = event("StopFailure", error=long, last_assistant_message=long, reason=long, task_subject=long)
+    kept = (found.error, found.last_words, found.end, found.task_subject, event(long).name)
+    assert {len(text) for text in kept} == {1000}
+    many = [{"question": "Which?", "options": [{"label": str(n)} for n in range(51)]}]
+    asked = event("PermissionRequest", tool_name="AskUserQuestion", tool_input={"questions": many}).asked
+    assert asked is not None
+    assert (asked.answerable, asked.options) == (False, ())

@@ -1,6 +1,7 @@
 """Reading the hook inbox: in order, without a lock, and nothing in it can stop the reader."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,81 @@ def test_forgetting_is_for_the_named_and_can_be_repeated(root: Root) -> None:
 def test_a_file_that_somebody_else_applied_meanwhile_is_skipped(root: Root) -> None:
     write(root, "1700000000000000001-1.json")
     assert inbox.load(root, "adam", "1700000000000000002-1.json") is None
+
+
+def test_an_event_that_names_another_worker_is_refused(root: Root) -> None:
+    """Break: leave the name in the file unread: only the directory says whose it is."""
+    envelope = {"worker": "eve", "instance": "i1", "payload": {}}
+    write(root, "1700000000000000001-1.json", json.dumps(envelope).encode())
+    (found,) = inbox.read(root, "adam")
+    assert isinstance(found, Malformed)
+    assert found.problem == "the event names eve, not adam"
+
+
+def odd_files(root: Root, end: str) -> list[str]:
+    """A link, a pipe, a directory and a huge file, each named as one that is read."""
+    names = [f"170000000000000000{number}-1.{end}" for number in range(4)]
+    paths = [root.inbox / "adam" / name for name in names]
+    paths[0].symlink_to("/etc/passwd")
+    os.mkfifo(paths[1])
+    (paths[2] / "inner").mkdir(parents=True)
+    with paths[3].open("wb") as file:
+        file.truncate(1 << 40)
+    return names
+
+
+def test_what_is_no_plain_file_does_not_stop_the_reader(root: Root) -> None:
+    """Break: open what an agent made without O_NONBLOCK and O_NOFOLLOW."""
+    names = odd_files(root, "json")
+    write(root, "1800000000000000000-1.json", n=1)
+    *odd, good = inbox.read(root, "adam")
+    assert [event.id for event in odd if isinstance(event, Malformed)] == names
+    assert isinstance(good, HookEvent)
+    assert odd_files(root, "ask")[3:] == inbox.requests(root, "adam")
+
+
+def test_files_that_no_sender_makes_are_told_and_removed_before_a_launch(root: Root) -> None:
+    """Break: let `others` pass what has a dot in front of it."""
+    folder = root.inbox / "adam"
+    ours = [
+        "1800000000000000001-1.json",
+        "1800000000000000001-1.ask",
+        "1800000000000000001-1.answer",
+        ".tmp-1800000000000000001-1.json",
+        ".1800000000000000001-1.ask.7.0a1b2c3d.tmp",
+    ]
+    for name in ours:
+        (folder / name).touch()
+    assert inbox.others(root, "adam") == []
+    odd = [*odd_files(root, "json")[:3], "notes.txt", ".hidden", "a\nb"]
+    for name in odd[3:]:
+        (folder / name).touch()
+    assert sorted(inbox.others(root, "adam")) == sorted(odd)
+    inbox.clear(root, "adam")
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        "1700000000000000003-1.json",
+        "1800000000000000001-1.json",
+    ]
+
+
+def test_a_flood_is_read_in_parts(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: read all that is there: thousands of large files would fill the memory."""
+    monkeypatch.setattr(inbox, "MOST_EVENTS", 10)
+    monkeypatch.setattr(inbox, "MOST_BYTES_AT_ONCE", 1000)
+    monkeypatch.setattr(inbox, "MOST_FILES", 50)
+    for number in range(30):
+        write(root, f"17000000000000000{number:02}-1.json", b"x" * 30)
+    assert inbox.pending_ids(root, "adam") == [f"170000000000000000{number}-1.json" for number in range(10)]
+    write(root, "1600000000000000000-1.json", b"x" * 2000)
+    assert inbox.pending_ids(root, "adam") == ["1600000000000000000-1.json"]
+    assert inbox.others(root, "adam") == []
+    for number in range(30):
+        write(root, f"18000000000000000{number:02}-1.json", b"x")
+    assert len(inbox.others(root, "adam")) == 50, "more than any sender makes"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads every directory")
+def test_an_inbox_that_the_agent_closed_is_opened(root: Root) -> None:
+    write(root, "1700000000000000001-1.json", n=1)
+    (root.inbox / "adam").chmod(0)
+    assert inbox.pending_ids(root, "adam") == ["1700000000000000001-1.json"]

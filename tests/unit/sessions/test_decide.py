@@ -606,3 +606,30 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
     )
     known = replace(record, error_reason="unresolved after 3 rounds: uncommitted changes")
     assert still_unresolved(known, replace(done, dirty=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "believed"),
+    [
+        ("/root/.llmc/home/w1/projects/x/1.jsonl", True),
+        ("/root/.llmc/home/w1/../w2/projects/x/1.jsonl", False),
+        ("/root/.llmc/home/w10/projects/x/1.jsonl", False),
+        ("/home/user/.claude/projects/x/1.jsonl", False),
+        ("/etc/passwd", False),
+    ],
+)
+def test_a_contained_agent_names_only_a_conversation_of_its_own(path: str, believed: bool) -> None:
+    """llmc reads it, and copies it to another home. Break: believe each path."""
+    begun = event(hook("SessionStart", source="startup", transcript_path=path))
+    record = worker(S.IDLE, contained=True, config_dir="/root/.llmc/home/w1")
+    verdict = judge(record, begun, Facts())
+    assert (verdict.fields.get("transcript_path") == path) is believed
+    assert (verdict.action == "hook_ignored") is not believed
+    assert judge(replace(record, contained=False), begun, Facts()).fields["transcript_path"] == path
+
+
+def test_a_report_is_not_longer_than_a_command_line() -> None:
+    """It is kept in state.json. Break: keep all of it."""
+    told = event(hook("Report", kind="x" * 1000, text="y" * 100_000))
+    said = judge(worker(S.WORKING), told, Facts()).fields["report"]
+    assert (len(said.kind), len(said.text)) == (100, 65_536)

@@ -1,0 +1,55 @@
+"""The large files (Git LFS) that a contained worker committed: they are in the store of its own repository.
+
+An agent writes that store: no link in it is followed, and a file counts only if its name is the hash of its content.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from llmc.base.files import open_given
+from llmc.base.text import pattern
+
+_STORE = "lfs/objects"
+#: a file is named by its hash
+_NAME = pattern(r"[0-9a-f]{64}")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK = 1 << 20
+
+
+def take(clone: Path, own: Path) -> None:
+    """Copy what the clone does not have, before a commit is checked out or lands that names it."""
+    open_folders: list[int] = []
+    try:
+        with suppress(OSError):  # no store, or not a plain one: git-lfs then reports what is missing
+            open_folders.append(os.open(own, _FOLDER))
+            for name in _STORE.split("/"):
+                open_folders.append(os.open(name, _FOLDER, dir_fd=open_folders[-1]))
+            for _, _, names, folder in os.fwalk(".", dir_fd=open_folders[-1]):
+                for name in names:
+                    if _NAME.fullmatch(name):
+                        _take_one(clone / _STORE / name[:2] / name[2:4] / name, name, folder)
+    finally:
+        for number in open_folders:
+            os.close(number)
+
+
+def _take_one(target: Path, name: str, folder: int) -> None:
+    from hashlib import sha256  # takes 5 ms, and few repositories need it
+
+    if target.exists():
+        return
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temp = target.with_name(f"tmp_obj_llmc_{os.getpid()}")
+    found = sha256()
+    try:
+        with suppress(OSError), open_given(Path(name), folder) as file, temp.open("wb") as copy:
+            while block := file.read(_BLOCK):
+                found.update(block)
+                copy.write(block)
+            copy.flush()
+            os.fsync(copy.fileno())
+        if found.hexdigest() == name:
+            os.replace(temp, target)
+    finally:
+        temp.unlink(missing_ok=True)
