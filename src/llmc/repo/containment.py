@@ -18,7 +18,7 @@ from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
 from llmc.sandbox import presets, probe, programs, rules, variables
-from llmc.sandbox.network import Network
+from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
 from llmc.sandbox.rules import Mount, View
@@ -54,6 +54,18 @@ def hold(
     }
     write_atomic(spec, json.dumps(payload).encode())
     return [sys.executable, "-I", "-S", launch.__file__, str(spec)], inside
+
+
+def tell_refused(project: Project, worker: str, worktree: Path) -> None:
+    """Record what a check could not connect to: in the event log, so in the digest, and in the log of its worker."""
+    rows = refused(str(project.root.slots / worktree.name))
+    if not rows:
+        return
+    with project.store.transaction() as tx:
+        for one in rows:
+            tx.emit("host_refused", worker=worker, reason=one.why, host=one.host, allow=one.allow)
+    for one in rows:
+        project.store.note(worker, f"a check could not connect to {one.host}: {one.why}")
 
 
 def _tell(project: Project, *, uncontained: bool) -> None:

@@ -156,6 +156,8 @@ def _run_apart(
     finally:
         if output.exists():
             proc.copy_log(output, project.root.log(worker), os.fsencode(place), os.fsencode(shown_as))
+        if through:
+            containment.tell_refused(project, worker, place)
     return replace(done, stdout=done.stdout.replace(str(place), str(shown_as)))
 
 

@@ -5,13 +5,18 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 import llmc
 from llmc.base.files import write_atomic
 from llmc.base.hosts import FIRST_FREE_PORT, Host, host_of, with_port
+from llmc.records.worker import RefusedHost
 from llmc.sandbox import inside, proxy
+
+_Kind = TypeVar("_Kind")
 
 #: of the proxy, on the loopback inside; the next one that is free
 FIRST_PORT = 3128
@@ -66,6 +71,25 @@ def write_list(network: Network) -> None:
     """For the proxy, which reads it again when it has changed."""
     listed = {"hosts": network.hosts, "endpoints": network.endpoints}
     write_atomic(Path(f"{network.files}.hosts"), json.dumps(listed).encode())
+
+
+def relist(files: str, hosts: tuple[str, ...]) -> None:
+    """Write the list of a running program again if it has changed; its endpoints stay as they were at the launch."""
+    listed = _decoded(f"{files}.hosts", dict[str, tuple[str, ...]], {})
+    if listed and listed["hosts"] != hosts:
+        write_list(Network(hosts=hosts, endpoints=listed["endpoints"], files=files))
+
+
+def refused(files: str) -> list[RefusedHost]:
+    """What the proxy refused since the program started."""
+    return _decoded(f"{files}.refused", list[RefusedHost], [])
+
+
+def _decoded(path: str, kind: type[_Kind], default: _Kind) -> _Kind:
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return default
 
 
 def for_holder(network: Network) -> dict[str, object]:

@@ -3,18 +3,11 @@
 The proxy of an agent (sandbox/proxy.py) counts in a file beside the agent's home, which the agent cannot see.
 """
 
-from pathlib import Path
-from typing import TypeVar
-
-import msgspec
-
 from llmc.base.hosts import Host, allow_command, host_of, is_listed
 from llmc.records.store import Transaction
 from llmc.records.worker import RefusedHost, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sandbox.network import Network, write_list
-
-_Kind = TypeVar("_Kind")
+from llmc.sandbox.network import refused, relist
 
 #: the item of the attention list, for all workers: one command allows all of their hosts
 ITEM = "refused_hosts"
@@ -26,8 +19,8 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Give the proxy the hosts as configured now, and record what it refused. The caller holds the worker's lock."""
     files = str(project.root.homes / record.name)
     hosts = project.config.sandbox.hosts
-    _give(files, hosts)
-    found = _still_refused(_decoded(f"{files}.refused", list[RefusedHost], []), list(map(host_of, hosts)))
+    relist(files, hosts)
+    found = _still_refused(refused(files), list(map(host_of, hosts)))
     if found == record.refused_hosts:
         return record
     known = {one.host for one in record.refused_hosts}
@@ -42,20 +35,6 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     return record
 
 
-def _give(files: str, hosts: tuple[str, ...]) -> None:
-    """Write the list again if it has changed; the hosts of the model stay as they were at the launch."""
-    listed = _decoded(f"{files}.hosts", dict[str, tuple[str, ...]], {})
-    if listed and listed["hosts"] != hosts:
-        write_list(Network(hosts=hosts, endpoints=listed["endpoints"], files=files))
-
-
-def _decoded(path: str, kind: type[_Kind], default: _Kind) -> _Kind:
-    try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError):
-        return default
-
-
 def _still_refused(rows: list[RefusedHost], listed: list[Host]) -> tuple[RefusedHost, ...]:
     """Without those that the configuration allows by now: the proxy counts them until the agent ends."""
     return tuple(row for row in rows if not row.allow or not _is_allowed(host_of(row.allow), listed))
@@ -67,14 +46,14 @@ def _is_allowed(host: Host, listed: list[Host]) -> bool:
 
 def tell(project: Project, tx: Transaction) -> None:
     """Put on the attention list what the agents of all workers could not connect to, and the command that allows it."""
-    refused = {one.host: one for worker in tx.state.workers.values() for one in worker.refused_hosts}
-    if not refused:
+    told = {one.host: one for worker in tx.state.workers.values() for one in worker.refused_hosts}
+    if not told:
         tx.clear_item(ITEM)
         return
-    names = list(refused)
+    names = list(told)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     who = [name for name, worker in tx.state.workers.items() if worker.refused_hosts]
     text = f"contained agents ({', '.join(who)}) could not connect to {', '.join(names[:MOST_NAMED])}{more}"
-    allow = allow_command(project.config.sandbox.hosts, [one.allow for one in refused.values()])
+    allow = allow_command(project.config.sandbox.hosts, [one.allow for one in told.values()])
     about = {"kind": "refused_hosts", "severity": "notice", "who": "network"}
     tx.raise_item(ITEM, text=text, next=allow, **about)

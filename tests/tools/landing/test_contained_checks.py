@@ -3,13 +3,17 @@
 Each attempt is a command of a check; what it did is looked for outside.
 """
 
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -99,6 +103,47 @@ def check(project: Project, command: str, *, where: str = "slot", task: Assignme
         else:
             validation.in_worktree(project, record, commit, base, task)
     return log.read_text()[before:]
+
+
+#: GET by the proxy, and without it; prints what came, but not as it stands here
+FETCH = (
+    "import os, sys, urllib.request as r\n"
+    "for name in ('no_proxy', 'NO_PROXY'): os.environ.pop(name, '')\n"
+    "for o in (r.build_opener(r.ProxyHandler({'http': 'http://127.0.0.1:3128'})), r.build_opener(r.ProxyHandler({}))):\n"
+    "    try: print('GOT-' + o.open(sys.argv[1], timeout=5).read().decode())\n"
+    "    except Exception as e: print('NO-' + type(e).__name__)"
+)
+
+
+def test_it_connects_to_what_is_listed_and_the_rest_is_told(project: Project) -> None:
+    """Break: no `network` in `hold` of repo/containment.py reaches nothing; a network that is shared, everything."""
+    with HTTPServer(("127.0.0.1", 0), Hello) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.serve_forever)
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/"
+            fetch = f"{sys.executable} -c {shlex.quote(FETCH)} {url}"
+            assert "GOT-" not in (said := check(project, fetch)).replace("'GOT-'", "")
+            assert f"a check could not connect to 127.0.0.1:{server.server_port}" in said
+            refused = [row for row in event_rows(project) if row["action"] == "host_refused"]
+            assert [row["host"] for row in refused][:1] == [f"127.0.0.1:{server.server_port}"]
+            project = configured(project, {"sandbox.hosts": f'["{refused[0]["allow"]}"]'})
+            assert check(project, fetch).count("GOT-hello") >= 2
+        finally:
+            server.shutdown()
+
+
+class Hello(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def event_rows(project: Project) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in project.root.events.read_text().splitlines()]
 
 
 #: no other process on this machine sleeps for so long
