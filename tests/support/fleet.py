@@ -50,7 +50,7 @@ CLIENTS_IN_SOAK = [
 ]
 
 #: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail
-SANDBOX = os.environ.get("SANDBOX", "")
+SANDBOX = os.environ.get("SANDBOX", "off")
 
 
 def in_soak(*values: object) -> list[Any]:
@@ -84,7 +84,7 @@ class Fleet:
         self.config_dir = self.dir / "claude"
         self.env = self._environment(api)
         #: set in every root of this fleet
-        self.settings = {"defaults.sandbox": SANDBOX} if SANDBOX else {}
+        self.settings = {"defaults.sandbox": SANDBOX}
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}
@@ -146,7 +146,13 @@ class Fleet:
         result = Result(done)
         assert code is None or result.code == code, f"llmc {' '.join(args)[:200]}\n{result!r}\n{self.story()}"
         assert quotes or "Traceback" not in result.err, result.err
+        if args[0] == "init" and result.code == 0 and self.has_root:
+            self.configure(self.settings)
         return result
+
+    @property
+    def has_root(self) -> bool:
+        return (self.root / "config.toml").exists()
 
     def answered(self, text: bytes, *args: str) -> int:
         """The exit code of a command at a terminal, where a person answers its question."""
@@ -204,7 +210,7 @@ class Fleet:
 
     def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
         self.llmc("init", "--target", str(self.root))
-        self.configure({**self.settings, **(config or {})})
+        self.configure(config or {})
         if on_postgres.is_on():
             self._join()
         for worker in workers:

@@ -10,6 +10,7 @@ import pytest
 
 from llmc.agents.scripted.client import Scripted
 from llmc.base.names import WorkerName
+from llmc.config.edit import set_value
 from llmc.config.model import Worker
 from llmc.records.worker import WorkerRecord
 from llmc.repo import setup
@@ -89,9 +90,11 @@ class Mold:
 
 
 def make_project(source: str, root: Path) -> Project:
-    """A root on a source (a path or a URL), as `llmc init` makes it."""
+    """A root on a source (a path or a URL), as `llmc init` makes it; without containment, unless a test is about that."""
     found = setup.find_source(source, Path("/"))
-    return setup.new_project(setup.create_root(found, root, Scripted.name))
+    made = setup.create_root(found, root, Scripted.name)
+    set_value(made.config, "defaults.sandbox", "off")
+    return setup.new_project(made)
 
 
 def project_at(root: Path) -> Project:

@@ -246,7 +246,7 @@ class Defaults(Table, frozen=True, kw_only=True):
         option(
             "Contain agents in their worktrees: always (on), never (off), or where the machine can (auto)"
         ),
-    ] = "off"
+    ] = "auto"
     self_review: SelfReview = SelfReview()
 
 

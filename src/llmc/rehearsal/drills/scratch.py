@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 #: as short as a busy machine allows
 SETTINGS = {
+    "defaults.sandbox": "off",  # the agents of a drill open gates, and play the user in the source repository
     "auto.task_list_id": "drill",
     "defaults.patrol_interval_secs": "2",
     "overseer.check_interval_secs": "0.5",
