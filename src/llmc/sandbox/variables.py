@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 USUAL = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "LANGUAGE", "LC_*", "TZ"),
     *("EDITOR", "VISUAL", "PAGER", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "COLUMNS", "LINES", "CI"),
-    # where the programs on PATH are, and whom they trust
+    # where the programs on PATH and their parts are, and whom they trust
     *("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "GOPATH", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR"),
     *("NODE_OPTIONS", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
-    *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
+    *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NIX_SSL_CERT_FILE", "LOCALE_ARCHIVE", "LD_LIBRARY_PATH"),
     *("GIT_AUTHOR_*", "GIT_COMMITTER_*", "GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT"),
     # of llmc; not the password that its git asks for
     *("LLMC_PORTABLE", "LLMC_SCRIPTED_*", "LLMC_STUCK_S", "LLMC_TRACE"),
