@@ -95,7 +95,9 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any
         os._exit(127)
     os.close(tells)
     os.close(rules)
-    agent = _agent(_read_all(told))
+    info = _read_all(told)
+    whole = _pidfd(json.loads(info)["child-pid"] if info else 0)
+    agent = _agent(info)
     if agent and sandbox["pid_file"]:
         _record(agent, sandbox["pid_file"])
     if network:
@@ -109,6 +111,7 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any
             if network:
                 network.close() if ended else network.keep_up()
             if ended:
+                _wait_for(whole)
                 _end_as(os.waitstatus_to_exitcode(status))
         elif agent and not by_terminal:
             _send(agent, got.si_signo)
@@ -207,6 +210,24 @@ def _agent(info: bytes) -> int:
             return int(children[0])
         time.sleep(0.002)
     return 0
+
+
+def _pidfd(first: int) -> int:
+    """For the end of bubblewrap's process 1, which ends after all others inside; -1 if it has ended."""
+    try:
+        return os.pidfd_open(first) if first else -1
+    except OSError:
+        return -1
+
+
+def _wait_for(whole: int) -> None:
+    """bubblewrap ends first, and what it leaves is killed: until then it could still write."""
+    import select
+
+    if whole >= 0:
+        poll = select.poll()
+        poll.register(whole, select.POLLIN)
+        poll.poll(START_S * 1000)
 
 
 def _record(agent: int, path: str) -> None:

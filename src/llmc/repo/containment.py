@@ -27,7 +27,6 @@ from llmc.sandbox.rules import Mount, View
 ITEM = "uncontained:checks"
 #: what llmc tells a check
 _OF_CHECKS = ("LLMC_WORKER", "LLMC_SLOT")
-_OF_CLIENT = ("ANTHROPIC_", "CLAUDE_", "AWS_BEARER_TOKEN")
 
 
 def hold(
@@ -144,8 +143,8 @@ def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dic
 
 
 def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
-    """What a check sees of the environment besides: the usual, and what is configured for agents, but not their login."""
-    named = [name for name in project.config.defaults.env if not name.startswith(_OF_CLIENT)]
+    """What a check sees of the environment besides: the usual, and what is configured for agents, without their login."""
+    named = [name for name in project.config.defaults.env if not presets.is_secret(name)]
     return variables.passed_on(env, (*named, *_OF_CHECKS, *project.config.sandbox.env))
 
 

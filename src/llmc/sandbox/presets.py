@@ -149,13 +149,18 @@ _USER_OF_URL = re.compile(r"(?<=://)[^/\s@\"'<>]+@")
 _IS_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|PRIVATE|ACCESS)_?KEY", re.IGNORECASE)
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a variable proves who the user is, by its name."""
+    return _IS_SECRET.search(name) is not None
+
+
 def passed_on(environ: Mapping[str, str], names: Iterable[PresetName]) -> dict[str, str]:
     """The user's variables for these tool chains, without passwords."""
     patterns = [pattern for name in names for pattern in PRESETS[name].variables]
     return {
         name: _USER_OF_URL.sub("", value)
         for name, value in environ.items()
-        if not _IS_SECRET.search(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
+        if not is_secret(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
     }
 
 

@@ -230,7 +230,10 @@ def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path
 
 @pytest.mark.soak
 def test_a_submodule_s_settings_do_not_run_a_program_outside(project: Project, tmp_path: Path) -> None:
-    """A check replaces the `.git` of a submodule, which is in its checkout; llmc's git looks into it next time."""
+    """A check replaces the `.git` of a submodule, which is in its checkout; llmc's git looks into it next time.
+
+    Break: no look at `_gitlinks` in repo/clone_guard.py.
+    """
     make_library(Worktree(tmp_path / "so'ur ce"), tmp_path)
     _, worktree = worker_of(project)
     provision.refresh_base(project)
@@ -239,7 +242,9 @@ def test_a_submodule_s_settings_do_not_run_a_program_outside(project: Project, t
     ran = shlex.quote(f"touch {shlex.quote(str(tmp_path / 'ran'))}; false")
     said = check(
         project,
-        f"cd lib && rm .git && git init -q . && git config core.fsmonitor {ran} && echo PLANTED; git status",
+        'cd lib && cp -r "$(git rev-parse --git-dir)" copy && rm .git && mv copy .git && '
+        f"git config --unset core.worktree; git config filter.x.clean {ran} && git config filter.x.smudge {ran} && "
+        "echo '* filter=x' > .git/info/attributes && echo spoilt > lib.c && git status && echo PLANTED",
     )
     assert said.count("PLANTED") == 2
     check(project, "test -e lib/lib.c && echo BACK")
@@ -248,9 +253,13 @@ def test_a_submodule_s_settings_do_not_run_a_program_outside(project: Project, t
 
 @WHERE
 def test_nothing_stays_behind(project: Project, where: str) -> None:
-    """Break: no `--unshare-pid`: a process that detaches would go on."""
-    check(project, f"setsid {SLEEP} & (trap '' TERM HUP; {SLEEP}) & true", where=where)
-    wait_until(lambda: not sleeping())
+    """Not even for a moment. Break: no `--unshare-pid`, or no `_wait_for` in launch.py."""
+    check(
+        project,
+        f"for i in $(seq 200); do setsid {SLEEP} & done; (trap '' TERM HUP; {SLEEP}) & true",
+        where=where,
+    )
+    assert not sleeping()
 
 
 def sleeping() -> list[str]:
