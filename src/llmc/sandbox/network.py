@@ -18,6 +18,9 @@ FIRST_PORT = 3128
 #: by themselves on this machine; programs call them without a proxy
 _HERE = ("localhost", "127.0.0.1", "::1")
 
+#: what Python and the resolver may need
+_FOR_PROXY = ("LD_LIBRARY_PATH", "LOCALDOMAIN", "RES_OPTIONS")
+
 
 class Network(Struct, frozen=True, kw_only=True):
     """What a contained program may reach: hosts as in `sandbox.hosts`."""
@@ -85,7 +88,11 @@ def for_holder(network: Network) -> dict[str, object]:
     return {
         "inside": [sys.executable, "-I", "-S", inside.__file__],
         "proxy": [sys.executable, "-P", "-S", "-m", proxy.__name__],
-        "proxy_env": {**network.upstream, "PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__))},
+        "proxy_env": {
+            **{name: os.environ[name] for name in _FOR_PROXY if name in os.environ},
+            **network.upstream,
+            "PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__)),
+        },
         "listeners": listeners,
         "orders": orders,
     }

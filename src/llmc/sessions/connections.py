@@ -27,9 +27,9 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Give the proxy the hosts as configured now, and record what it refused. The caller holds the worker's lock."""
     files = str(project.root.homes / record.name)
     hosts = containing.hosts(project)
-    _give(files, hosts)
+    is_new_list = _give(files, hosts)
     found = _still_refused(_decoded(f"{files}.refused", list[RefusedHost], []), list(map(host_of, hosts)))
-    if found == record.refused_hosts:
+    if found == record.refused_hosts and not is_new_list:
         return record
     known = {one.host for one in record.refused_hosts}
     news = [one for one in found if one.host not in known]
@@ -43,11 +43,13 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     return record
 
 
-def _give(files: str, hosts: tuple[str, ...]) -> None:
+def _give(files: str, hosts: tuple[str, ...]) -> bool:
     """Write the list again if it has changed; the hosts of the model stay as they were at the launch."""
     listed = _decoded(f"{files}.hosts", dict[str, tuple[str, ...]], {})
-    if listed and listed["hosts"] != hosts:
+    is_new = bool(listed) and listed["hosts"] != hosts
+    if is_new:
         write_list(Network(hosts=hosts, endpoints=listed["endpoints"], files=files))
+    return is_new
 
 
 def _decoded(path: str, kind: type[_Kind], default: _Kind) -> _Kind:
