@@ -23,6 +23,9 @@ FIRST_PORT = 3128
 #: by themselves on this machine; programs call them without a proxy
 _HERE = ("localhost", "127.0.0.1", "::1")
 
+#: what Python and the resolver may need
+_FOR_PROXY = ("LD_LIBRARY_PATH", "LOCALDOMAIN", "RES_OPTIONS")
+
 
 class Network(Struct, frozen=True, kw_only=True):
     """What a contained program may reach: hosts as in `sandbox.hosts`."""
@@ -73,11 +76,13 @@ def write_list(network: Network) -> None:
     write_atomic(Path(f"{network.files}.hosts"), json.dumps(listed).encode())
 
 
-def relist(files: str, hosts: tuple[str, ...]) -> None:
+def relist(files: str, hosts: tuple[str, ...]) -> bool:
     """Write the list of a running program again if it has changed; its endpoints stay as they were at the launch."""
     listed = _decoded(f"{files}.hosts", dict[str, tuple[str, ...]], {})
-    if listed and listed["hosts"] != hosts:
+    is_new = bool(listed) and listed["hosts"] != hosts
+    if is_new:
         write_list(Network(hosts=hosts, endpoints=listed["endpoints"], files=files))
+    return is_new
 
 
 def refused(files: str) -> list[RefusedHost]:
@@ -109,7 +114,11 @@ def for_holder(network: Network) -> dict[str, object]:
     return {
         "inside": [sys.executable, "-I", "-S", inside.__file__],
         "proxy": [sys.executable, "-P", "-S", "-m", proxy.__name__],
-        "proxy_env": {**network.upstream, "PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__))},
+        "proxy_env": {
+            **{name: os.environ[name] for name in _FOR_PROXY if name in os.environ},
+            **network.upstream,
+            "PYTHONPATH": os.path.dirname(os.path.dirname(llmc.__file__)),
+        },
         "listeners": listeners,
         "orders": orders,
     }

@@ -229,7 +229,8 @@ class Joint:
     def pump(self, source: socket.socket, target: socket.socket, data: bytes = b"") -> None:
         """Pass on until the source ends; then the target is told so, and may still answer. A failure ends both."""
         try:
-            target.sendall(data)
+            if data:
+                target.sendall(data)
             while data := self._next(source):
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)

@@ -19,9 +19,9 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Give the proxy the hosts as configured now, and record what it refused. The caller holds the worker's lock."""
     files = str(project.root.homes / record.name)
     hosts = project.config.sandbox.hosts
-    relist(files, hosts)
+    is_new_list = relist(files, hosts)
     found = _still_refused(refused(files), list(map(host_of, hosts)))
-    if found == record.refused_hosts:
+    if found == record.refused_hosts and not is_new_list:
         return record
     known = {one.host for one in record.refused_hosts}
     news = [one for one in found if one.host not in known]

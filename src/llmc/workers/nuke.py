@@ -52,6 +52,10 @@ def nuke_worker(project: Project, name: str) -> Removed:
     directory = folder if folder and folder.exists() else None
     with fault_step("nuke.finish"), project.store.transaction() as tx:
         tx.remove(name)
+        if record.refused_hosts:
+            from llmc.sessions import connections  # most agents are not contained
+
+            connections.tell(project, tx)
         if record.auto:
             tx.update_auto(nuked=(*tx.state.auto.nuked, name))
         tx.emit("worker_removed", worker=name, ref=ref, directory=str(directory) if directory else None)

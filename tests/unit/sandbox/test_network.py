@@ -158,6 +158,7 @@ def test_what_is_near_is_reached_without_it() -> None:
     assert found.is_for("notcorp.example")
     for host in ("localhost", "127.0.0.1", "10.0.0.1", "::1", "corp.example", "a.corp.example"):
         assert not found.is_for(host), host
+    assert not Upstream("p", 1, exceptions=("*",)).is_for("pypi.org")
 
 
 def test_secrets_stay_outside_unless_they_are_named() -> None:

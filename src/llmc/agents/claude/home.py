@@ -32,6 +32,11 @@ _READ = (
     *(_SETTINGS, "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
     *("commands", "output-styles", "rules"),
 )
+#: for its own sake it connects to hosts that are not listed: news, updates, statistics, plugins
+_QUIET = (
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
+)
 #: the login, which the client renews: the only file that is shared
 _LOGIN = ".credentials.json"
 
@@ -47,8 +52,10 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     for name in _READ:
         if name.endswith(".json") and not (home / name).exists():
             write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
+    quiet = {name: environment.get(name, "1") for name in _QUIET}
     # The client refuses to run as root with permissions skipped, unless it is contained.
-    return Home({CONFIG_DIR: str(home), "IS_SANDBOX": "1"}, (*own, *mounts))
+    names = {CONFIG_DIR: str(home), "IS_SANDBOX": "1", **quiet}
+    return Home(names, (*own, *mounts))
 
 
 def own_places(home: Path) -> tuple[Mount, ...]:
