@@ -15,6 +15,7 @@ from llmc.agents.claude.trusted_dirs import TRUST, ClaudeTrust
 from llmc.agents.protocol import Home
 from llmc.base import given
 from llmc.base.files import private_dir, write_atomic
+from llmc.base.text import pattern
 from llmc.sandbox.rules import Mount
 
 #: the user's own, read-only
@@ -22,6 +23,8 @@ _READ = (
     *("settings.json", "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
     *("commands", "output-styles", "rules"),
 )
+#: as the client names its conversations
+_CONVERSATION = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jsonl")
 #: the login, which the client renews: the only file that is shared
 _LOGIN = ".credentials.json"
 
@@ -60,9 +63,14 @@ def _user_config(file: Path) -> dict[str, Any]:
 
 
 def carry(conversation: Path, projects: Path) -> None:
-    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it."""
+    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it.
+
+    With another name, such as `memory`, the directory beside it would replace what the user's own client reads.
+    """
     import shutil  # saves 2 ms in most commands
 
+    if not _CONVERSATION.fullmatch(conversation.name):
+        return
     target = private_dir(projects / conversation.parent.name) / conversation.name
     if os.path.realpath(conversation) != str(conversation) or not conversation.is_file():
         return
