@@ -432,6 +432,15 @@ def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) ->
     told(contained, "Of another launch")
     contained.apply()
     assert listed(contained) == {"Task 2": ""}
+    with contained.project.store.transaction() as tx:
+        tx.update(WORKER, instance="i1")
+    config = contained.project.config
+    contained.project = replace(
+        contained.project, config=replace(config, auto=replace(config.auto, worker_tasks="off"))
+    )
+    told(contained, "Without tools")
+    contained.apply()
+    assert listed(contained) == {"Task 2": ""}
 
 
 @pytest.mark.soak
