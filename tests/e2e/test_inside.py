@@ -76,8 +76,9 @@ def test_an_agent_reports_and_looks_and_proposes(fleet: Fleet) -> None:
         "llmc status --watch",
         "llmc accept adam",
         "llmc tasks approve 2",
+        "LLMC_WORKER=eve llmc report done",
     )
-    assert [code for code, _ in found] == [0, 0, 0, 0, 0, 3, 3, 3], found
+    assert [code for code, _ in found] == [0, 0, 0, 0, 0, 3, 3, 3, 3], found
     texts = [text for _, text in found]
     assert "adam" in texts[0]
     assert json.loads(texts[1])["workers"][0]["status"] == "working"

@@ -39,7 +39,7 @@ def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fl
 
 
 def test_an_agent_of_another_launch_is_refused(scripted: Fleet) -> None:
-    """It runs in the pane, and the state knows of a later launch. Break: no look at the instance in reporter()."""
+    """It runs in the pane, and the state knows of a later launch. Break: no look at the instance in check_reporter()."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     go, code = scripted.dir / "go", scripted.dir / "code"

@@ -173,10 +173,8 @@ def tmux_panes(root: str) -> Panes | None:
 
 def pending(root: str, worker: str) -> bool:
     try:
-        return any(
-            name[0].isdigit() and name.endswith(".json")
-            for name in os.listdir(f"{root}/{root_layout.INBOX}/{worker}")
-        )
+        with os.scandir(f"{root}/{root_layout.INBOX}/{worker}") as entries:
+            return any(entry.name[0].isdigit() and entry.name.endswith(".json") for entry in entries)
     except OSError:
         return False
 

@@ -118,10 +118,14 @@ def check_reporter(project: Project, who: Caller) -> None:
     pane = project.pane(record)
     is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
     if not is_there or (record.name, record.instance) != (who.name, who.instance):
-        raise Refused(
-            f"cannot report for {claimed}: this command was not run by {claimed}'s agent",
-            hint=f"Run it from {claimed}'s agent.",
-        )
+        raise _for_another(claimed)
+
+
+def _for_another(claimed: str) -> Refused:
+    return Refused(
+        f"cannot report for {claimed}: this command was not run by {claimed}'s agent",
+        hint=f"Run it from {claimed}'s agent.",
+    )
 
 
 def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
@@ -137,9 +141,12 @@ def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
 
 
 def report_from_inside(who: Caller, said: dict[str, Any]) -> None:
-    """The same for a contained agent."""
+    """The same for a contained agent. Whatever it says, llmc believes only the mark of the launch whose inbox this is."""
     from llmc.base.wake import wake  # every command identifies its caller, few report
 
+    claimed = os.environ.get("LLMC_WORKER") or who.name
+    if claimed != who.name:
+        raise _for_another(claimed)
     _put(Path(who.inbox), who, said)
     wake(Path(who.wake), who.name)
 

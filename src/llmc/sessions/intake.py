@@ -64,7 +64,7 @@ def _look_for_others(project: Project, record: WorkerRecord) -> None:
     if found and _forged_key(record.name) not in project.store.read().attention:
         some = ", ".join(written_out(name)[:40] for name in sorted(found)[:3])
         with project.store.transaction() as tx:
-            _tell_forged(tx, record.name, f"{len(found)} files that are no events ({some})")
+            _tell_forged(tx, record.name, f"{len(found)} {'file' if len(found) == 1 else 'files'} ({some})")
 
 
 def _tell_forged(tx: Transaction, name: str, what: str) -> None:

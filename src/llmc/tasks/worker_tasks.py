@@ -40,6 +40,8 @@ def mark(
     if record.contained:  # its tasks are only told: nothing shows that an earlier launch made one
         created = [event for event in created if event.instance == record.instance]
     project = of_fleet(project)
+    if record.contained and project.config.auto.worker_tasks == "off":
+        return {}  # it has no tools for tasks, so it made up the hook
     source = source_of(project) if created else None
     is_shared = bool(project.config.fleet.database)
     if source is None or not (source.agents_write_here or is_shared):

@@ -199,17 +199,24 @@ def test_an_unmarked_event_does_not_start_a_worker_that_has_no_agent(still: Stil
 def test_an_agent_that_never_stops_writing_events_holds_up_nobody(
     still: Still, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `while True` in apply_pending. And the event log is not flooded: no limit in `_is_told`."""
+    """Break: `while True` in apply_pending; no limit in `_is_told`; or no `_look_for_others`."""
     numbers = itertools.count()
+    project = open_project(str(still.fleet.root))
 
     def endless(*_: object) -> list[Malformed]:
         return [Malformed(id=f"{next(numbers)}-1.json", problem="no event") for _ in range(100)]
 
     monkeypatch.setattr(intake.inbox_events, "waiting", endless)
-    intake.apply_pending(open_project(str(still.fleet.root)), "adam")
+    intake.apply_pending(project, "adam")
     whys = [row["why"] for row in still.rows()]
     assert whys[: intake.MOST_TOLD_ALIKE + 1] == ["no event"] * intake.MOST_TOLD_ALIKE + ["95 more events"]
     assert len(whys) == (intake.MOST_TOLD_ALIKE + 1) * intake.MOST_ROUNDS
+    monkeypatch.undo()
+    with still.store.transaction() as tx:
+        tx.update("adam", contained=True)
+    (still.inbox / "notes.txt").touch()
+    intake.apply_pending(project, "adam")
+    assert "ignored it: 1 file (notes.txt)" in still.store.read().attention["forged:adam"].text
 
 
 def test_with_a_daemon_and_after_its_death(scripted: Fleet) -> None:

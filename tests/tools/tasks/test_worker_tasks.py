@@ -420,7 +420,7 @@ def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) ->
     """Break: count its announcements in Origins: it could hold back, or take for its own, what a person writes. Or no
     comparison of instances in worker_tasks.mark.
     """
-    contained.hook("PreToolUse", tool_name="TaskCreate")
+    contained.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
     contained.write(2)
     older(contained, 2)
     queue = task_queue.open_queue(contained.project)
@@ -430,6 +430,15 @@ def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) ->
     with contained.project.store.transaction() as tx:
         tx.update(WORKER, instance="i2")
     told(contained, "Of another launch")
+    contained.apply()
+    assert listed(contained) == {"Task 2": ""}
+    with contained.project.store.transaction() as tx:
+        tx.update(WORKER, instance="i1")
+    config = contained.project.config
+    contained.project = replace(
+        contained.project, config=replace(config, auto=replace(config.auto, worker_tasks="off"))
+    )
+    told(contained, "Without tools")
     contained.apply()
     assert listed(contained) == {"Task 2": ""}
 

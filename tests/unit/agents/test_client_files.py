@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.agents.claude.home import carry
 from llmc.agents.claude.reader import ClaudeReader
 from llmc.agents.claude.transcripts import ClaudeTranscript
 from llmc.agents.glance import glance
@@ -117,3 +118,19 @@ def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, c
     assert found.last_reply_id() == ("u1" if is_read else "")
     assert found.replies(0)[0] == (1 if is_read else 0)
     assert found.meter().read() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "copied"),
+    [("8a3a4089-2348-46da-87ab-c4e06ebe6e5d", True), ("memory", False), ("settings", False)],
+)
+def test_only_a_conversation_is_carried_to_another_home(tmp_path: Path, name: str, copied: bool) -> None:
+    """Break: take every name: an agent could replace the memory of the user's own client."""
+    folder = tmp_path / "home/adam/projects/slug"
+    (folder / name).mkdir(parents=True)
+    (folder / name / "MEMORY.md").write_text("of the agent")
+    (folder / f"{name}.jsonl").write_text("{}")
+    theirs = tmp_path / "theirs/projects"
+    carry(folder / f"{name}.jsonl", theirs)
+    found = {path.name for path in theirs.rglob("*") if path.is_file()}
+    assert found == ({f"{name}.jsonl", "MEMORY.md"} if copied else set())

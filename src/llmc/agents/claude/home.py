@@ -24,6 +24,7 @@ from llmc.agents.protocol import Home
 from llmc.base import given
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.hosts import with_port
+from llmc.base.text import pattern
 from llmc.sandbox.rules import Mount
 
 _SETTINGS = "settings.json"
@@ -37,6 +38,8 @@ _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
 )
+#: as the client names its conversations
+_CONVERSATION = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jsonl")
 #: the login, which the client renews: the only file that is shared
 _LOGIN = ".credentials.json"
 
@@ -97,9 +100,14 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def carry(conversation: Path, projects: Path) -> None:
-    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it."""
+    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it.
+
+    With another name, such as `memory`, the directory beside it would replace what the user's own client reads.
+    """
     import shutil  # saves 2 ms in most commands
 
+    if not _CONVERSATION.fullmatch(conversation.name):
+        return
     target = private_dir(projects / conversation.parent.name) / conversation.name
     if os.path.realpath(conversation) != str(conversation) or not conversation.is_file():
         return
