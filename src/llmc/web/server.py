@@ -431,10 +431,7 @@ class Site:
             return HTMLResponse(render("login.html", shown))
         form = await form_of(request)
         target = access.return_path(form.get("next", "/"))
-        problem, status = (
-            "This link is invalid, has already been used, or has expired. Run `llmc web --link` for a new one.",
-            403,
-        )
+        problem, status = "This link is invalid, has already been used, or has expired.", 403
         address = request.client.host if request.client else ""
         if not guard.may_try(address):
             problem, status, secret = "Too many failed sign-ins. Wait a minute, then try again.", 429, None

@@ -348,6 +348,12 @@ def test_a_worker_that_was_just_added_has_its_page(web: Web) -> None:
     assert web.order("/w/newer/hold").said.outcome == "newer: on hold"
 
 
+def test_the_board_counts_who_is_offline_apart(web: Web) -> None:
+    """As the head of every page does. Break: count them as idle."""
+    shown = Read(web.get("/board").text).text
+    assert "Idle 0 · 2 offline" in shown
+
+
 def test_the_board_shows_the_other_nodes(web: Web) -> None:
     """Break: leave out the commands; or take a node's word for markup."""
     asks = Need("waiting", "auto-2", "auto-2 asks: <pwn-el>?", "llmc answer auto-2")
