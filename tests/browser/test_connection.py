@@ -63,12 +63,19 @@ def test_a_comment_written_without_a_connection_is_saved_later(
 
 
 def test_a_browser_that_was_signed_out_is_told(fleet: Fleet, visitor: Visitor) -> None:
-    """And the sign-in leads back to the page. Break: an endless `trying`."""
-    page = visitor.go("/board")
+    """At once, in every tab, while nothing happens; and the sign-in leads back to the page.
+
+    Break: an endless `trying`; a stream that ends with its next message.
+    """
+    page, other, taken = visitor.go("/board"), visitor.open(), visitor.open()
+    other.goto(f"{visitor.url}/events")
+    taken.goto(f"{visitor.url}/w/adam/take")
+    expect(taken.locator("#held")).to_be_visible()
     fleet.llmc("web", "--sign-out")
-    visitor.web.stop()
-    visitor.web.start_again()
-    expect(page.locator("#health p.lost")).to_contain_text("signed out")
+    for tab in (page, other):
+        expect(tab.locator("#health p.lost")).to_contain_text("signed out", timeout=5_000)
+    expect(taken.locator("#held")).to_be_hidden(timeout=5_000)
+    wait_until(lambda: not fleet.status("adam")["attached"])
     page.reload()
     expect(page).to_have_url(f"{visitor.web.url}/login?next=/board&out=yes")
     page.get_by_label("Or paste the code").fill(visitor.web.new_link().partition("link=")[2])

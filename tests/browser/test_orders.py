@@ -108,6 +108,23 @@ def test_a_goals_question_is_answered(scripted: Fleet, browser: Browser, device:
     wait_until(lambda: any("blue" in text for text in fleet.prompts_in_transcripts()), 10, fleet.story)
 
 
+def test_the_last_change_is_undone(fleet: Fleet, visitor: Visitor) -> None:
+    """After a question. Break: no question; a list that waits for a reload; a button at what was undone."""
+    fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("accept", "adam")
+    commit = fleet.events("accepted")[-1]["commit"]
+    asked: list[str] = []
+    page = visitor.page
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    page.locator("#landed").get_by_role("button", name="Undo").click()
+    expect(page.locator("#said")).to_contain_text(f"reverted {commit[:9]}")
+    assert [text.partition("?")[0] for text in asked] == [f"Revert {commit[:9]} from adam"]
+    expect(page.locator("#landed")).to_contain_text("undone")
+    expect(page.locator("#landed").get_by_role("button")).to_have_count(0)
+    assert fleet.log()[0].startswith("Revert")
+
+
 def test_a_task_is_added_and_approved(fleet: Fleet, visitor: Visitor) -> None:
     """Break: tasks that wait for a reload, or a form that forgets what is typed."""
     page = visitor.go("/tasks")

@@ -51,6 +51,7 @@ def hostile() -> Iterator[Fleet]:
     fleet.wait("baker", "needs_input")
     fleet.llmc("tasks", "add", HOSTILE)
     fleet.llmc("tasks", "add", "After it", "--after", "1")
+    fleet.llmc("tasks", "add", "W" * 60, "--after", "1")
     plan = fleet.dir / "plan.md"
     plan.write_text("# Goal\n\n## P1: Read\n### T1.1: Parser\n- [ ] Read rows\n  accept: two rows\n")
     fleet.llmc("goal", "create", "--title", HOSTILE, "--criterion", "it works", "--from", str(plan))
@@ -123,6 +124,17 @@ def test_axe_finds_nothing_serious(
             serious = [one for one in result["violations"] if one["impact"] in ("serious", "critical")]
             assert [(one["id"], one["nodes"][0]["html"][:200]) for one in serious] == [], more
     assert found == {}
+
+
+def test_a_task_stays_in_its_box(hostile_web: Web, browser: Browser, device: dict[str, Any]) -> None:
+    """However wide its letters are. Break: a text of so many letters."""
+    left = """(all) => all.flatMap((box) => [...box.querySelectorAll("text, p")].filter((one) =>
+        one.getBoundingClientRect().right > box.querySelector("rect").getBoundingClientRect().right
+        || getComputedStyle(one).overflow !== "hidden").map((one) => one.textContent))"""
+    with visiting(hostile_web, browser, device) as visitor:
+        boxes = visitor.go("/tasks").locator(".picture .box")
+        expect(boxes).to_have_count(3)
+        assert boxes.evaluate_all(left) == []
 
 
 def test_a_thumb_hits_what_it_aims_at(hostile_web: Web, browser: Browser) -> None:

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 from llmc.api import commenting, tasks
 from llmc.api.sign_ins import SignIns
 from llmc.api.subscription import Screen, ScreenSeen
+from llmc.cli.commands import COMMANDS
 from llmc.config.edit import set_value
 from llmc.goals.model import AssignmentStatus, Change, Event
 from llmc.goals.store.goal_store import GoalStore
@@ -55,6 +56,7 @@ class Place:
             self.sign_ins,
             hosts=access.hosts_of("127.0.0.1", PORT, ()),
             cookie=COOKIE,
+            commands=COMMANDS,
             read_only=read_only,
         )
 

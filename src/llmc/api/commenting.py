@@ -84,10 +84,15 @@ def request(project: Project, shown: Page) -> Request | None:
     return comments.request(project, shown.review, shown.drafts) if shown.drafts else None
 
 
-def remember(project: Project, shown: Page) -> None:
-    """The user has seen the whole change: accept warns if another one would land."""
-    if not shown.review.so_far and not shown.since:
-        review.remember(project, shown.review)
+def remember(project: Project, shown: Page, *, again: bool = False) -> bool:
+    """The user has seen the change: accept warns if another one would land. Returns whether it was the whole change.
+
+    `again`: not for the first time.
+    """
+    is_whole = not shown.review.so_far and not shown.since
+    if is_whole:
+        review.remember(project, shown.review, again=again)
+    return is_whole
 
 
 def _since(

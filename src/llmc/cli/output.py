@@ -53,7 +53,7 @@ def note(text: str) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> None:
-    _write(json_text(value, indent=indent, ascii_only=not _is_utf8(sys.stdout)) + "\n", False, flush)
+    _write(json_text(value, indent=indent, ascii_only=not is_utf8()) + "\n", False, flush)
 
 
 def say_or_json(text: str, body: Any, as_json: bool) -> None:
@@ -199,12 +199,13 @@ def _write(text: str, err: bool, flush: bool = True) -> None:
 
 def _put(text: str, err: bool, flush: bool) -> None:
     stream: TextIO = sys.stderr if err else sys.stdout
-    if not _is_utf8(stream):  # replace what the encoding cannot represent
+    if not is_utf8(stream):  # replace what the encoding cannot represent
         text = text.encode(stream.encoding, "replace").decode(stream.encoding)
     stream.write(text)
     if flush:
         stream.flush()
 
 
-def _is_utf8(stream: TextIO) -> bool:
-    return (stream.encoding or "utf-8").lower() in ("utf-8", "utf8")
+def is_utf8(stream: TextIO | None = None) -> bool:
+    """Whether a stream, else standard output, takes every character."""
+    return ((stream or sys.stdout).encoding or "utf-8").lower() in ("utf-8", "utf8")

@@ -1,9 +1,11 @@
 """`llmc web`: the fleet in a browser."""
 
+import io
 import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 import click
 
@@ -12,10 +14,22 @@ from llmc.api.roots import Project
 from llmc.api.sign_ins import SignIns
 from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.arguments import project_of
-from llmc.cli.output import is_terminal, note, print_json, say, say_lines
+from llmc.cli.commands import COMMANDS
+from llmc.cli.output import (
+    has_colours,
+    is_terminal,
+    is_utf8,
+    note,
+    print_json,
+    say,
+    say_lines,
+    screen_width,
+    write_cleaned,
+)
 
 GET_IT = "pip install 'llmc[web]'"
 PORT = 8765
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command("web")
@@ -121,12 +135,14 @@ def _serve(
         sign_ins.serves((*(f"https://{name}" for name in allowed), url))
         say_link()
 
-    if address not in ("127.0.0.1", "::1", "localhost"):
+    if address not in LOOPBACK:
         note(
             f"warning: other machines may be able to connect to {address}, and connections are not encrypted"
         )
     with web_process.serving(project):
-        return run.serve(project, sign_ins, address, port, allowed, ready, read_only=read_only)
+        return run.serve(
+            project, sign_ins, address, port, allowed, ready, commands=COMMANDS, read_only=read_only
+        )
 
 
 def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
@@ -145,9 +161,21 @@ def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
     for link in links:
         say(f"  {link}")
     if is_terminal() and find_spec("segno") is not None:
-        import segno
+        _print_code(links[0])
 
-        segno.make(links[0], error="l").terminal(out=sys.stdout, compact=True)
+
+def _print_code(link: str) -> None:
+    """The link as a QR code, if a phone can open it and the terminal can show it. Light on dark: not every phone reads another one."""
+    if urlsplit(link).hostname in LOOPBACK:
+        return
+    import segno
+
+    drawn = io.StringIO()
+    segno.make(link, error="l").terminal(out=drawn, compact=True)
+    lines = drawn.getvalue().splitlines()
+    begin, end = ("\033[97;40m", "\033[0m") if has_colours() else ("", "")
+    if len(lines[0]) <= screen_width() and is_utf8():
+        write_cleaned("".join(f"{begin}{line}{end}\n" for line in lines).encode())
 
 
 def start_beside(project: Project) -> None:

@@ -168,8 +168,11 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     return tuple(found)
 
 
-def remember(project: Project, review: Review, *, seen: bool = True) -> None:
-    """Record the worker reviewed last and, if its diff was `seen`, the change that accept compares with."""
+def remember(project: Project, review: Review, *, seen: bool = True, again: bool = False) -> None:
+    """Record the worker reviewed last and, if its diff was `seen`, the change that accept compares with.
+
+    `again`: the same user has seen the same commit before; that is no new event.
+    """
     head = git.head(review.worktree)  # a review may take long; the work may have changed
     # It may have been rebased in the meantime: the same change as another commit.
     same = head == review.head or patch_id(_diff_now(project, review, head)) == patch_id(review.diff)
@@ -186,7 +189,8 @@ def remember(project: Project, review: Review, *, seen: bool = True) -> None:
                 reviewed_unix=now_unix(),
                 uncommitted=bool(review.dirty),
             )
-        tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
+        if not again:
+            tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 
 
 def _diff_now(project: Project, review: Review, head: str) -> str:

@@ -93,8 +93,8 @@ def undo(project: Project, form: Form) -> Order:
     target = acceptance.undo_target(project)
     if form.get("commit", "") != target.commit:
         raise UsageError(
-            f"the last change is {target.commit[:9]} now, not {form.get('commit', '')[:9]}",
-            hint="Reload the page, then try again.",
+            f"the last change is {target.commit[:9]} from {target.worker} now, not {form.get('commit', '')[:9]}",
+            hint="Only the last change can be undone. Reload the page.",
         )
     return _of_command(*orders.undo(project, target))
 

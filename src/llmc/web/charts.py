@@ -32,6 +32,9 @@ class Chart(Struct, frozen=True):
     bars: tuple[Bar, ...]
     #: the time under each step, and its value
     rows: tuple[tuple[str, str], ...]
+    #: over time: the value at the upper edge, and where the bars stand
+    most: str = ""
+    zero: float = HEIGHT
 
 
 class Lane(Struct, frozen=True):
@@ -95,8 +98,8 @@ def _over_time(
 ) -> Chart:
     """Bars over time; `down` hangs below the line."""
     most_up, most_down = max(up, default=0), max(down, default=0)
-    scale = (HEIGHT - 24) / ((most_up + most_down) or 1)
-    zero = 12 + most_up * scale
+    scale = HEIGHT / ((most_up + most_down) or 1)
+    zero = most_up * scale
     step = WIDTH / max(1, len(up))
     width = max(1.0, min(step - 2, WIDEST))
     bars = [
@@ -124,7 +127,7 @@ def _over_time(
         if value
     ]
     rows = tuple((time, form.format(value)) for time, value in zip(times, up, strict=True))
-    return Chart(title, name, tuple(bars), rows)
+    return Chart(title, name, tuple(bars), rows, form.format(most_up), zero)
 
 
 def _by_name(name: str, title: str, values: dict[str, float], form: str) -> Chart:

@@ -53,6 +53,8 @@ class Guard:
         self._cookie, self._read_only = cookie, read_only
         #: when sign-ins failed, by address
         self._failures: dict[str, deque[float]] = {}
+        #: browsers with something that lasts, by hash, each with what is done when it is signed out
+        self._lasting: dict[str, tuple[Browser, asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -93,9 +95,9 @@ class Guard:
         scope["browser"], scope["guard"] = browser, self
         sender = self._while_signed_in(_with_headers(scope, send), browser)
         if asked.websocket:
-            await self._app(scope, self._typed(receive, browser), sender)
+            await self._app(scope, self._typed(self._until_signed_out(receive, browser), browser), sender)
         else:
-            await self._app(scope, _limited(receive), sender)
+            await self._app(scope, _limited(receive, self._until_signed_out(receive, browser)), sender)
 
     async def _browser(self, place: str, cookies: str) -> Browser | None:
         """Who has this place and one of these cookies."""
@@ -127,12 +129,38 @@ class Guard:
 
         return sending
 
+    def _until_signed_out(self, receive: Receive, browser: Browser | None) -> Receive:
+        """What a browser sends; after its sign-out it has left, also where nothing moves."""
+        if browser is None:
+            return receive
+
+        async def received() -> Message:
+            new = (browser, asyncio.get_running_loop().create_future())
+            _, signed_out = self._lasting.setdefault(browser.hash, new)
+            arriving = asyncio.ensure_future(receive())
+            try:
+                await asyncio.wait((arriving, signed_out), return_when=asyncio.FIRST_COMPLETED)
+                return arriving.result() if arriving.done() else {"type": "http.disconnect"}
+            finally:
+                arriving.cancel()
+
+        return received
+
+    def end_signed_out(self) -> None:
+        """End every stream and terminal of a browser that is no longer signed in."""
+        for browser, signed_out in list(self._lasting.values()):
+            if not self._is_signed_in(browser):
+                del self._lasting[browser.hash]
+                signed_out.set_result(None)
+
     def _typed(self, receive: Receive, browser: Browser | None) -> Receive:
         """What comes through a WebSocket, until the sign-in ends."""
 
         async def received() -> Message:
             message = await receive()
-            if message["type"] == "websocket.receive" and not self._is_signed_in(browser):
+            if message["type"] in ("websocket.receive", "http.disconnect") and not self._is_signed_in(
+                browser
+            ):
                 return {"type": "websocket.disconnect", "code": 1008}
             return message
 
@@ -191,15 +219,15 @@ def cookies_of(header: str, name: str) -> list[str]:
     return [value for key, _, value in pairs if key == name and value][:MOST_COOKIES]
 
 
-def _limited(receive: Receive) -> Receive:
-    """The body, refused when it grows too large or comes too slowly. After it there is no limit: a stream waits for hours."""
+def _limited(receive: Receive, later: Receive) -> Receive:
+    """The body, refused when it grows too large or comes too slowly; then `later`, without a limit: a stream waits for hours."""
     read, ended = 0, False
     until = asyncio.get_running_loop().time() + BODY_S
 
     async def limited() -> Message:
         nonlocal read, ended
         if ended:
-            return await receive()
+            return await later()
         try:
             async with asyncio.timeout_at(until):
                 message = await receive()

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from llmc.api.commenting import DiffRow, Kind
@@ -32,6 +33,12 @@ def text(value: object) -> Markup:
 
 def line(value: object, most: int = 200) -> Markup:
     return escape(shortened(printable(str(value)), most))
+
+
+@pass_context
+def command(context: Context, value: object, most: int = 300) -> Markup:
+    """A command, or a text of ours with commands in it: on the page of another root they name that root."""
+    return line(context["with_root"](str(value)), most)
 
 
 def screen(lines: Iterable[str]) -> Markup:
@@ -110,6 +117,7 @@ def make_environment() -> Environment:
     made.filters |= {
         "age": lambda unix, now: age(max(0.0, now - unix)),
         "clock": clock,
+        "command": command,
         "file_key": file_key,
         "line": line,
         "pairs": pairs,

@@ -1,6 +1,7 @@
 """One root, followed once for all browsers: the latest of everything, and a wake-up for every stream when it changes."""
 
 import asyncio
+import contextlib
 from collections import Counter, deque
 from collections.abc import Iterable
 
@@ -29,6 +30,8 @@ ALIVE = "alive"
 ALIVE_S = 20.0
 #: how long the first page waits for the first look at a root
 FIRST_LOOK_S = 20.0
+#: how long a page waits for a look that shows a worker which was just added
+NEW_WORKER_S = 5.0
 
 
 def wake(future: "asyncio.Future[None]") -> None:
@@ -68,6 +71,7 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first = asyncio.Event()
         self._subscription: Subscription | None = None
+        self._reviewed: dict[str, dict[str, str]] = {}
 
     def follow(self) -> None:
         """Follow the root from now on."""
@@ -86,6 +90,31 @@ class Live:
             raise LlmcError(
                 f"{self.project.root.path.name} does not answer", hint="Run `llmc doctor` there."
             ) from error
+
+    async def expect(self, worker: str) -> None:
+        """Wait until a worker that was added a moment ago is seen, too."""
+        if self._knows(worker) or worker not in await asyncio.to_thread(self._recorded):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NEW_WORKER_S):
+                while not self._knows(worker):
+                    waiter = self.next_change(frozenset({"fleet"}))
+                    try:
+                        await waiter.future
+                    finally:
+                        self.forget(waiter)
+
+    def _knows(self, worker: str) -> bool:
+        return self.fleet is not None and worker in self.fleet.rows
+
+    def _recorded(self) -> Iterable[str]:
+        with contextlib.suppress(LlmcError):  # a state that cannot be read names no worker; the page says so
+            return self.project.store.read().workers
+        return ()
+
+    def reviewed_by(self, browser: str) -> dict[str, str]:
+        """The commit that a browser saw last of each worker."""
+        return self._reviewed.setdefault(browser, {})
 
     def stop(self) -> None:
         if self._subscription is not None:

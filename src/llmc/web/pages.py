@@ -84,7 +84,12 @@ def row_of(live: Live, worker: str) -> Row:
 def attention(live: Live, query: Query) -> Page:
     def context() -> Context:
         fleet = fleet_of(live)
-        return {"cards": [_card(live.project, fleet, item) for item in fleet.items], "landed": fleet.landed}
+        return {
+            "cards": [_card(live.project, fleet, item) for item in fleet.items],
+            "landed": fleet.landed,
+            # what an undo would revert
+            "last_landed": next((one for one in fleet.landed if not one.undone), None),
+        }
 
     return Page("attention", context, ("attention", "landed"), frozenset({"fleet", "job"}))
 
@@ -96,7 +101,7 @@ def _card(project: Project, fleet: Fleet, item: Item) -> Card:
     actions: tuple[Action, ...] = ()
     if item.kind == "review" and row is not None:
         branch = project.config.repo.default_branch
-        actions = (Action("accept", "Accept", f"Land {row.commit[:9]} on {branch}? Takes back: llmc undo"),)
+        actions = (Action("accept", "Accept", f"Land {row.commit[:9]} on {branch}? You can undo it later."),)
         link = f"/w/{item.worker}/review"
     elif item.kind == "held" and item.worker:
         actions = (Action("release", "Release"),)
@@ -245,7 +250,9 @@ def goal_list(live: Live, query: Query) -> Page:
 def the_night(live: Live, query: Query) -> Page:
     def context() -> Context:
         found = night(live.project, _since(query))
-        return {"night": found, "charts": charts.of_night(found)}
+        landed = [one for one in found.digest.accepted if one.commit]
+        last = max(landed, key=lambda one: one.at_unix, default=None)
+        return {"night": found, "charts": charts.of_night(found), "last_landed": last}
 
     return Page("night", context, (), frozenset())
 

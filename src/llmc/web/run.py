@@ -5,7 +5,7 @@ import contextlib
 import gc
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import uvicorn
@@ -73,6 +73,7 @@ def serve(
     allowed: tuple[str, ...],
     ready: Callable[[str], None],
     *,
+    commands: Iterable[str],
     read_only: bool = False,
 ) -> int:
     """Serve the page; `ready` gets its URL."""
@@ -86,6 +87,7 @@ def serve(
         sign_ins,
         hosts=access.hosts_of(address, port, allowed),
         cookie=f"llmc-{port}",
+        commands=commands,
         read_only=read_only,
         unserved=[path for path in roots_of_user() if path not in served],
     )

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -28,6 +29,7 @@ from llmc.web.guard import Guard, TooLarge, named
 from llmc.web.html import HERE, file_key, render
 from llmc.web.live import ALIVE, Live
 from llmc.web.rules import access
+from llmc.web.rules.commands import Naming
 from llmc.web.stream import HOME, Feeds, Stream
 
 Found = TypeVar("Found")
@@ -54,15 +56,17 @@ class Site:
         *,
         hosts: frozenset[str],
         cookie: str,
+        commands: Iterable[str],
         read_only: bool = False,
         unserved: Sequence[str] = (),
     ) -> None:
-        """`projects`: by the name in their address; the first has the short addresses. `unserved`: roots not among them."""
+        """`projects`: by the name in their address; the first has the short addresses. `commands`: the name of each. `unserved`: roots not among them."""
         self.lives = {
             key: Live(key if number else "", project)
             for number, (key, project) in enumerate(projects.items())
         }
         self.sign_ins, self.cookie, self.read_only = sign_ins, cookie, read_only
+        self._naming = Naming(commands)
         self.unserved = tuple(command_line("--root", path, "web") for path in unserved)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
         self._feeds = Feeds()
@@ -121,10 +125,19 @@ class Site:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         for live in self.lives.values():
             live.follow()
+        sign_outs = asyncio.ensure_future(self._follow_sign_outs())
         yield
+        sign_outs.cancel()
         for live in self.lives.values():
             await asyncio.to_thread(live.stop)
         self._threads.shutdown(wait=False)
+
+    async def _follow_sign_outs(self) -> None:
+        """Another process may sign browsers out: the file that says so is beside the state of the first root."""
+        first = next(iter(self.lives.values()))
+        while True:
+            await first.next_change(frozenset({"fleet", ALIVE})).future
+            self.app.end_signed_out()
 
     # What a request is about.
 
@@ -135,6 +148,8 @@ class Site:
         if found is None:
             raise NotFound(f"no root {key[:40]!r}", hint=f"Roots: {', '.join(self.lives)}")
         await found.seen()
+        if "worker" in request.path_params:
+            await found.expect(request.path_params["worker"])
         return found
 
     async def in_thread(self, act: Callable[..., Found], *args: Any) -> Found:
@@ -149,6 +164,7 @@ class Site:
                 "fleet": other.fleet,
                 "trouble": other.trouble,
                 "here": other is live,
+                "with_root": self._with_root(other),
             }
             for other in self.lives.values()
         ]
@@ -156,10 +172,15 @@ class Site:
         return {
             **pages.shared(live, page, home, read_only=self.read_only),
             "roots": roots,
+            "with_root": self._with_root(live),
             "unserved": self.unserved,
             "last_job": jobs[0] if jobs else None,
             "done_jobs": [job.id for job in jobs if job.said is not None and job.said.tone != BAD],
         }
+
+    def _with_root(self, live: Live | None) -> Callable[[str], str]:
+        """Makes the commands of a text work from any directory: those of another root name it."""
+        return partial(self._naming.with_root, root=str(live.project.root.path) if live and live.key else "")
 
     # Pages, and their streams.
 
@@ -196,8 +217,11 @@ class Site:
         page = pages.review(live, request.path_params["worker"], request.query_params)
         context = await self.in_thread(page.context)
         answer = await self.show(request, live, replace(page, context=lambda: context))
-        if request.method == "GET":
-            await self.in_thread(commenting.remember, live.project, context["page"])
+        if request.method == "GET" and not self.read_only:
+            shown, seen = context["page"], live.reviewed_by(request.scope["browser"].hash)
+            again = seen.get(shown.worker) == shown.review.head
+            if await self.in_thread(partial(commenting.remember, live.project, shown, again=again)):
+                seen[shown.worker] = shown.review.head
         return answer
 
     async def job(self, request: Request) -> Response:
@@ -279,6 +303,11 @@ class Site:
     async def order_goal(self, request: Request) -> Response:
         return await self._order(request, _verb(acts.OF_GOALS, request))
 
+    def _refuse_if_read_only(self) -> None:
+        """For pages that only serve a change; the door refuses every change."""
+        if self.read_only:
+            raise Refused("this page is read-only")
+
     # Comments of a review.
 
     async def review_file(self, request: Request) -> Response:
@@ -299,6 +328,7 @@ class Site:
         return HTMLResponse(await self.in_thread(render, "parts/diff_file.html", shown))
 
     async def comment_form(self, request: Request) -> Response:
+        self._refuse_if_read_only()
         live = await self.live(request)
         query, worker = request.query_params, request.path_params["worker"]
         draft = None
@@ -374,8 +404,7 @@ class Site:
     # Take over.
 
     async def take_over(self, request: Request) -> Response:
-        if self.read_only:
-            raise Refused("this server is read-only")
+        self._refuse_if_read_only()
         live = await self.live(request)
         worker = request.path_params["worker"]
         page = pages.Page("take", lambda: {"row": pages.row_of(live, worker)})
@@ -390,7 +419,7 @@ class Site:
             await socket.close(1008, take.reason(error.message))
             return
         by = named(socket.scope["browser"], socket.client.host if socket.client else "")
-        await take.over(socket, live.project, socket.path_params["worker"], by)
+        await take.over(socket, live.project, socket.path_params["worker"], by, self._with_root(live))
 
     # Signing in.
 
@@ -402,21 +431,21 @@ class Site:
             return HTMLResponse(render("login.html", shown))
         form = await form_of(request)
         target = access.return_path(form.get("next", "/"))
-        problem, status = (
-            "This link is invalid, has already been used, or has expired. Run `llmc web --link` for a new one.",
-            403,
-        )
+        problem, status = "This link is invalid, has already been used, or has expired.", 403
         address = request.client.host if request.client else ""
         if not guard.may_try(address):
-            problem, status, secret = "Too many failed sign-ins. Wait a minute.", 429, None
+            problem, status, secret = "Too many failed sign-ins. Wait a minute, then try again.", 429, None
         else:
             name = browser_name(request.headers.get("user-agent", ""))
             secret = await self.in_thread(self.sign_ins.use_link, form.get("link", ""), name)
             if secret is None:
                 guard.failed(address)
         if secret is None:
-            shown = {"link": "", "next": target, "problem": problem}
-            return HTMLResponse(render("login.html", shown), status)
+            # A link that was not tried still works.
+            link = form.get("link", "") if status == 429 else ""
+            return HTMLResponse(
+                render("login.html", {"link": link, "next": target, "problem": problem}), status
+            )
         with contextlib.suppress(LlmcError):  # a state that cannot be read is no reason to stay outside
             by = named(self.sign_ins.browser(secret), address)
             await self.in_thread(orders.note_sign_in, next(iter(self.lives.values())).project, by)
@@ -435,6 +464,7 @@ class Site:
     async def logout(self, request: Request) -> Response:
         if (browser := request.scope["browser"]) is not None:
             await self.in_thread(self.sign_ins.sign_out, browser)
+            self.app.end_signed_out()
         answer = RedirectResponse("/login?out=yes", 303)
         answer.delete_cookie(self.cookie, path=request.scope["home"] or "/")
         return answer
@@ -462,7 +492,7 @@ class Site:
         live = self.lives.get(request.path_params.get("root", ""))
         back = request.scope["home"] + (pages.address(live) if live else "")
         shown = {"message": message, "hint": hint, "status": status, "back": f"{back}/"}
-        return HTMLResponse(render(template, shown), status)
+        return HTMLResponse(render(template, {**shown, "with_root": self._with_root(live)}), status)
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
         return self._problem(request, 404, f"no page {request.url.path[:80]}")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -15,17 +16,21 @@ from llmc.base.text import printable
 
 #: a paste is not longer
 MOST_TYPED = 100_000
+#: bytes of the reason why a terminal is closed
+MOST_REASON = 120
 #: output that the browser has not read yet; then the terminal waits
 MOST_WAITING = 256
 
 
-async def over(socket: WebSocket, project: Project, worker: str, by: str) -> None:
+async def over(
+    socket: WebSocket, project: Project, worker: str, by: str, with_root: Callable[[str], str]
+) -> None:
     """Serve one terminal until the browser leaves or the pane ends."""
     await socket.accept()
     try:
         taken = await asyncio.to_thread(_take, project, worker, by)
     except LlmcError as error:
-        await socket.close(1011, reason(f"{error.message} {error.hint}".strip()))
+        await socket.close(1011, reason(with_root(error.message), with_root(error.hint)))
         return
     try:
         await socket.send_json({"columns": taken.columns, "lines": taken.lines})
@@ -37,9 +42,12 @@ async def over(socket: WebSocket, project: Project, worker: str, by: str) -> Non
             await socket.close()
 
 
-def reason(text: str) -> str:
-    """A text in the 123 bytes that a closing WebSocket may say."""
-    return printable(text).encode()[:120].decode(errors="ignore")
+def reason(message: str, hint: str = "") -> str:
+    """What is wrong, in the 123 bytes that a closing WebSocket may say; no part of a hint: half a command helps nobody."""
+    whole = printable(f"{message}. {hint}" if hint else message)
+    if len(whole.encode()) <= MOST_REASON:
+        return whole
+    return printable(message).encode()[:MOST_REASON].decode(errors="ignore")
 
 
 def _take(project: Project, worker: str, by: str) -> workers.TakenOver:

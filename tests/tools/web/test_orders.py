@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.api import commenting, tasks
+from llmc.api import acceptance, commenting, tasks
 from llmc.api.said import Said
 from llmc.web import acts
 from tests.support.repos import run_git
@@ -239,6 +239,65 @@ def _list(web: Web, path: str) -> str:
     return " ".join(
         Read(web.get(path).text.partition('<ul class="rows">')[2].partition("</ul>")[0]).text.split()
     )
+
+
+def undo_forms(html: str) -> list[tuple[str, str]]:
+    """The commit that each Undo would revert, and what it asks before."""
+    tags = Read(html).tags
+    asks = [
+        one["hx-confirm"]
+        for tag, one in tags
+        if tag == "form" and one.get("action", "").endswith("/fleet/undo")
+    ]
+    commits = [one["value"] for _, one in tags if one.get("name") == "commit"]
+    return list(zip(commits, asks, strict=True))
+
+
+def test_the_change_that_landed_last_can_be_undone(web: Web) -> None:
+    """And no other one. Break: a button at each; the one that was undone."""
+    project = web.place.project
+    first, last = (
+        run_git(project.root.path / where, "rev-parse", "HEAD") for where in (".", ".worktrees/w1")
+    )
+    for commit in (first, last):
+        with project.store.transaction() as tx:
+            tx.emit("accepted", worker="w1", commit=commit, prompt="Work")
+    for offered in (last, first):
+        assert acceptance.undo_target(project).commit == offered
+        for path in ("/", "/night?since=1h"):
+            shown = wait_until(lambda path=path, offered=offered: undo_of(web, path, offered))
+            assert shown.startswith(f"Revert {offered[:9]} from w1? Its task can then run again."), path
+        with project.store.transaction() as tx:
+            tx.emit("undone", worker="w1", commit=offered)
+    assert wait_until(lambda: undo_forms(web.get("/").text) == [])
+    assert undo_forms(web.get("/night?since=1h").text) == []
+
+
+def undo_of(web: Web, path: str, commit: str) -> str:
+    forms = dict(undo_forms(web.get(path).text))
+    return forms[commit] if list(forms) == [commit] else ""
+
+
+def test_a_review_is_in_the_event_log_once_for_each_browser_and_commit(web: Web) -> None:
+    """Break: an event for each load; none for another commit; none for who saw only what changed since."""
+
+    def seen() -> list[str]:
+        return [row["commit"] for row in web.events("reviewed")]
+
+    for path in ("/w/w1/review", "/w/w1/review?view=split", "/w/w1/review"):
+        assert web.get(path).status_code == 200
+    (first,) = seen()
+    other = web.stranger()
+    other.sign_in()
+    other.get("/w/w1/review")
+    assert seen() == [first, first]
+    worktree = web.place.project.root.path / ".worktrees/w1"
+    (worktree / "g.py").write_text("1\n")
+    run_git(worktree, "add", "-A")
+    run_git(worktree, "commit", "-q", "-m", "More")
+    for _ in range(2):
+        web.get("/w/w1/review")
+    assert seen() == [first, first, run_git(worktree, "rev-parse", "HEAD")]
 
 
 def test_a_filter_holds_for_what_comes_later(web: Web) -> None:

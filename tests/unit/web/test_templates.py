@@ -22,7 +22,12 @@ def test_the_parts_of_a_line_stand_apart(daemon: bool, auto: str, parked: float 
     health = Health(daemon, 1, "llmc up --auto --detach", auto, 1, parked, "usage limit")
     counts = Counts(need=0, working=1, idle=2, landed=0, offline=3)
     fleet = {"name": "root", "health": health, "counts": counts}
-    text = Read(render("parts/health.html", {"fleet": fleet, "trouble": "", "now": 50.0})).text
+    text = Read(
+        render(
+            "parts/health.html",
+            {"fleet": fleet, "trouble": "", "now": 50.0, "read_only": False, "with_root": str},
+        )
+    ).text
     assert not re.search(r"\S·|·\S", text), text
     said = " ".join(text.split())
     assert ("llmc up --auto --detach" in said) == (not daemon)
