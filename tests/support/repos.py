@@ -65,23 +65,26 @@ def run_git(cwd: Path, *args: str, check: bool = True) -> str:
 
 
 class Mold:
-    """A folder that is made once for the tests of a file, and put back for each of them.
+    """Folders that are made once for the tests of a file, and put back for each of them.
 
-    At the same place, as there are absolute paths in a root: to copy it costs a tenth of making it.
+    All at the same place, as there are absolute paths in a root: to copy one costs a tenth of making it.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._place, self._kept = folder / "place", folder / "kept"
+        self._folder, self._place = folder, folder / "place"
+        self._kept: dict[Callable[[Path], object], Path] = {}
 
     def place(self, make: Callable[[Path], object]) -> Path:
-        """The folder as it was made, whatever the test before has done to it."""
-        if self._kept.exists():
+        """The folder as this function makes it, whatever the test before has done to it."""
+        if self._place.exists():
             shutil.rmtree(self._place)
-            shutil.copytree(self._kept, self._place, symlinks=True)
+        if make in self._kept:
+            shutil.copytree(self._kept[make], self._place, symlinks=True)
         else:
             self._place.mkdir()
             make(self._place)
-            shutil.copytree(self._place, self._kept, symlinks=True)
+            kept = self._folder / f"kept{len(self._kept)}"
+            self._kept[make] = shutil.copytree(self._place, kept, symlinks=True)
         return self._place
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from llmc.agents.protocol import Trust
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, remove_tree
+from llmc.base.files import explain, remove_tree, unique
 from llmc.base.tmux import answered
 from llmc.config import trust
 from llmc.daemon import control
@@ -285,7 +285,7 @@ def _keep(project: Project) -> Path:
 
 def _remove(root: Path) -> None:
     """Rename it first, so that no command finds half a root."""
-    aside = root.with_name(f".{root.name}.uninstall-{os.getpid()}")
+    aside = root.with_name(f".{root.name}.uninstall{unique()}")
     try:
         os.rename(root, aside)
         remove_tree(aside)

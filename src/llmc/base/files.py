@@ -40,7 +40,7 @@ def write_atomic(
 
     `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
     """
-    temp = path.with_name(temp_name or f".{path.name}{'' if alone else _unique()}.tmp")
+    temp = path.with_name(temp_name or f".{path.name}{'' if alone else unique()}.tmp")
     try:
         if alone or temp_name:
             temp.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ def write_atomic(
 def rewrite(path: Path, data: bytes) -> None:
     """The same for a file of the user: a link stays a link, and the file keeps its mode. Raises OSError."""
     target = Path(os.path.realpath(path))
-    _replace(target, target.with_name(f".{target.name}{_unique()}.tmp"), data, None)
+    _replace(target, target.with_name(f".{target.name}{unique()}.tmp"), data, None)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the new file stays after a power cut
@@ -60,7 +60,8 @@ def rewrite(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _unique() -> str:
+def unique() -> str:
+    """The end of a name that no other thread of any process has."""
     return f".{os.getpid()}.{os.urandom(4).hex()}"
 
 

@@ -244,7 +244,7 @@ def _write_registry(place: str, roots: Mapping[str, str]) -> None:
 
 def _write(path: str, text: str) -> None:
     """As base/files.py does, which is not light."""
-    temp = f"{path}.{os.getpid()}.tmp"
+    temp = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(text)
         file.flush()

@@ -4,7 +4,6 @@ Git reads `.gitattributes` from the working directory. So a merge runs in a dire
 repository they would be ignored, in a worktree the agent's own would decide what conflicts.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from llmc.base.clock import Aside
 from llmc.base.errors import Refused, ToolFailed
-from llmc.base.files import private_dir
+from llmc.base.files import private_dir, unique
 from llmc.base.text import pattern
 from llmc.landing import rules
 from llmc.repo import git
@@ -308,7 +307,7 @@ def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
     """Create it atomically: no crash may leave half of it, and no other process may read that."""
     import shutil  # saves 2 ms in most commands
 
-    made = private_dir(private_dir(place.parent) / f"{place.name}.{os.getpid()}")
+    made = private_dir(private_dir(place.parent) / f"{place.name}{unique()}")
     for blob, path in files:
         folder = made
         for part in path.split("/")[:-1]:

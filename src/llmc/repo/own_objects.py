@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain
+from llmc.base.files import explain, unique
 from llmc.repo import git
 from llmc.repo.project import Project
 
@@ -52,7 +52,7 @@ def unshare(clone: Path, *, below: str = "") -> int:
 
     count = 0
     for path in list(shared(clone, below=below)):
-        temp = path.with_name(f"tmp_obj_llmc_{os.getpid()}")  # git removes such files on cleanup
+        temp = path.with_name(f"tmp_obj_llmc{unique()}")  # git removes such files on cleanup
         try:
             shutil.copyfile(path, temp)
             shutil.copystat(path, temp)
@@ -127,7 +127,7 @@ def _copy_objects(store: Path, own: Path) -> None:
         if target.exists():
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temp = target.with_name(f"tmp_obj_llmc_{os.getpid()}")
+        temp = target.with_name(f"tmp_obj_llmc{unique()}")
         shutil.copyfile(path, temp)
         temp.chmod(0o444)
         _sync(temp)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from llmc.base import urls
 from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
-from llmc.base.files import explain, private_dir, write_atomic
+from llmc.base.files import explain, private_dir, unique, write_atomic
 from llmc.base.names import WorkerName
 from llmc.config import trust
 from llmc.config.load import load_config
@@ -94,7 +94,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     _refuse_undecodable(source, target)
     _refuse_nesting(source, target)
     _refuse_a_clone_of_ours(source)
-    aside = target.with_name(f".{target.name}.init-{os.getpid()}")
+    aside = target.with_name(f".{target.name}.init{unique()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _fill(source, aside, agent, task_list_id(urls.split(source.location).address, str(target)))

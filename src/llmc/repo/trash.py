@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmc.base.errors import LlmcError
-from llmc.base.files import explain, private_dir
+from llmc.base.files import explain, private_dir, unique
 from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
@@ -288,7 +288,7 @@ def _tree_of_files(
 
     `forced` are added even if ignored; without `rest`, the other paths stay as in `head`.
     """
-    index = git.llmc_file(worktree, f"llmc-pin-{os.getpid()}")
+    index = git.llmc_file(worktree, f"llmc-pin{unique()}")
     env = {"GIT_INDEX_FILE": str(index)}
     settings = [*_DURABLE, "-c", "core.safecrlf=false"]
     add = [*settings, "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
@@ -309,7 +309,7 @@ def _tree_of_index(worktree: Path) -> str | None:
     """The staged changes as a tree, without conflicted files, whose versions are in commits."""
     import shutil  # saves 2 ms in most commands
 
-    index, copy = git.git_dir(worktree) / "index", git.llmc_file(worktree, f"llmc-staged-{os.getpid()}")
+    index, copy = git.git_dir(worktree) / "index", git.llmc_file(worktree, f"llmc-staged{unique()}")
     env = {"GIT_INDEX_FILE": str(copy)}
     try:
         shutil.copyfile(index, copy, follow_symlinks=False)

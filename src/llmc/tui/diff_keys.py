@@ -30,14 +30,16 @@ class Reviewing(Moving):
 
     def read_diff(self, name: str, since: int = 0) -> None:
         self.diff_since = since
+        self.diff_reads += 1
+        read = self.diff_reads
 
         def work() -> None:
             try:
                 page = later.commenting.page(self.project, name, since)
             except LlmcError as error:
-                self.call_from_thread(self._no_diff, name, error)
+                self.call_from_thread(self._no_diff, name, error, read)
                 return
-            self.call_from_thread(self._show_diff, page)
+            self.call_from_thread(self._show_diff, page, read)
             later.commenting.remember(self.project, page)
 
         self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
@@ -51,15 +53,19 @@ class Reviewing(Moving):
             self.diff_of = (row.status, row.commit)
             self.read_diff(row.worker, self.diff_since)
 
-    def _no_diff(self, name: str, error: LlmcError) -> None:
+    def _no_diff(self, name: str, error: LlmcError, read: int) -> None:
+        if read < self.diff_reads:
+            return  # a later read tells more
         self.view = "" if self.view == "diff" and self.diff is None else self.view
         self.diff_since = self.diff.page.since if self.diff is not None else 0
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
-    def _show_diff(self, page: "Page") -> None:
+    def _show_diff(self, page: "Page", read: int) -> None:
+        """Reads may end in any order: an earlier one never replaces a later one."""
         is_asked = page.since == self.diff_since and self.store.worker in ("", page.worker)
-        if self.view == "diff" and is_asked:
+        if self.view == "diff" and is_asked and read > self.diff_shown:
+            self.diff_shown = read
             self.diff = later.diff_view.DiffView.of(page, self.diff)
             self.redraw()
 

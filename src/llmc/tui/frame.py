@@ -112,6 +112,8 @@ class Frame(App[str | None]):
         self.diff_of = ("", "")
         #: the round since which it was asked for last; an earlier answer may come later
         self.diff_since = 0
+        #: how often a diff was asked for, and which of these is shown
+        self.diff_reads = self.diff_shown = 0
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None

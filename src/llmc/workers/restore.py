@@ -14,7 +14,7 @@ from llmc.base import proc
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, json_row, write_atomic
+from llmc.base.files import explain, json_row, unique, write_atomic
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
@@ -201,7 +201,7 @@ def restore_directory(entry: Entry, target: Path) -> Path:
     target = Path(os.path.abspath(target.expanduser()))
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} already exists", hint="Choose a path that does not exist yet.")
-    temp = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temp = target.with_name(f".{target.name}{unique()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         proc.run(["cp", "-a", "--", str(entry.directory), str(temp)], env=proc.clean_env(), timeout_s=3600)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,13 @@ def test_a_damaged_repository_that_is_ignored_stays(project: Project, worktree: 
     assert not (worktree.path / "new/seen").exists()
     assert kept is not None
     assert (trash.folder_of(project.root, kept) / "new/seen/.git/config").read_text() == "damaged\n"
+
+
+def test_threads_of_one_process_do_not_share_an_index(project: Project, worktree: Worktree) -> None:
+    """Break: name the separate index after the process: a thread removes it under another, which saves no files."""
+    worktree.write("changed.txt", "new\n")
+    head = worktree.git("rev-parse", "HEAD")
+    alone, _ = trash.files_as_tree(worktree.path, head)
+    with ThreadPoolExecutor(8) as pool:
+        trees = list(pool.map(lambda _: trash.files_as_tree(worktree.path, head)[0], range(24)))
+    assert set(trees) == {alone}

@@ -245,6 +245,7 @@ def test_a_read_only_page_has_no_form_and_changes_nothing(mold: Mold, make: obje
     project = project_at(mold.place(make) / "root")  # type: ignore[arg-type]
     place = Place(project, read_only=True)
     with place.served() as web:
+        web.get("/")  # the first look at a root without a daemon does what the daemon had to do
         before = project.root.events.read_bytes()
         for path in [*FLEET, *WORKER]:
             shown = web.get(path)
@@ -304,10 +305,11 @@ def test_the_board_shows_the_other_nodes(web: Web) -> None:
     asks = Need("waiting", "auto-2", "auto-2 asks: <pwn-el>?", "llmc answer auto-2")
     node = Node("far", "far.lan:/home/me/far", "up", 1.0, "1.2", "2.1", {"auto-2": "needs_input"}, 0, [asks])
     others = others_of(Sighting(now_unix(), "here", [node], more=3), now_unix(), 60)
-    live = web.place.live
-    assert live.fleet.others is None
     assert "Other nodes" not in web.get("/board").text, "this root works alone"
+    live = web.place.live
+    live.stop()  # it would look again, and find no nodes
     assert web.portal is not None
+    assert live.fleet is not None
     web.portal.call(live._apply, FleetSeen(replace(live.fleet, others=others)))
     shown = web.get("/board").text
     assert faults(shown) == []

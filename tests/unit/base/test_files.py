@@ -1,5 +1,6 @@
 """Files: the old content or the new, and a full disk is an error with a fix."""
 
+import ast
 import errno
 import os
 import resource
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import llmc
 from llmc.base import files
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull, append_line, private_dir, write_atomic
@@ -164,3 +166,16 @@ def test_explain_names_permissions(tmp_path: Path) -> None:
     error = files.explain(PermissionError(errno.EACCES, "Permission denied"), "cannot read /x")
     assert error.message == "cannot read /x: Permission denied"
     assert "permissions" in error.hint
+
+
+def test_no_file_is_named_after_its_process_alone() -> None:
+    """Break: `f".{name}.{os.getpid()}"` for a temporary file: two threads write the same one."""
+    source = Path(llmc.__file__).parent
+    found = []
+    for path in source.rglob("*.py"):
+        for name in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.JoinedStr)):
+            text = ast.unparse(name)
+            is_name = "getpid()" in text and " " not in text  # a text for people has spaces
+            if is_name and "urandom(" not in text and "time_ns(" not in text:
+                found.append(f"{path.relative_to(source)}:{name.lineno}: {text}")
+    assert found == []

@@ -20,7 +20,7 @@ from msgspec import Struct
 from llmc.agents.claude.layout import list_name
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LockTimeout, NotFound
-from llmc.base.files import explain, private_dir, read_given, read_json, write_atomic
+from llmc.base.files import explain, private_dir, read_given, read_json, unique, write_atomic
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.task import (
     LABEL_WORDS,
@@ -341,7 +341,7 @@ class TaskFiles:
         task = self._parse(task_id, raw)
         name = file_name(task_id)
         data = json.dumps(raw, indent=2, ensure_ascii=False).encode()
-        write_atomic(self.directory / name, data, temp_name=f"{name}.tmp.{os.getpid()}")
+        write_atomic(self.directory / name, data, temp_name=f"{name}.tmp{unique()}")
         return task
 
     @contextmanager
@@ -410,7 +410,7 @@ def _make(path: Path) -> bool:
         left = path.stat()
         if now_unix() - left.st_mtime < STALE_S:
             return False
-        aside = path.with_name(f"{path.name}.stale.{os.getpid()}")
+        aside = path.with_name(f"{path.name}.stale{unique()}")
         path.rename(aside)
         if aside.stat().st_ino != left.st_ino:
             aside.rename(path)  # taken over between our two looks: another process has it

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import DiskFull, explain, private_dir
+from llmc.base.files import DiskFull, explain, private_dir, unique
 from llmc.base.locks import Rank, lock, writer_of
 from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
@@ -105,7 +105,7 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
             return  # another process was faster
         now = now_unix()
         kept = _kept_name(path, now)
-        fresh = path.with_name(f".store-{os.getpid()}.db")
+        fresh = path.with_name(f".store{unique()}.db")
         _make(fresh, SafeMode(now, why, kept.name))
         with fault_step("goals.set_aside"):
             second_name(path, kept)
@@ -343,7 +343,7 @@ class GoalStore(AnyGoalStore):
 
     def _create(self) -> None:
         """Create the file complete: an empty file counts as damaged, never as new."""
-        fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
+        fresh = self.path.with_name(f".store{unique()}.db")
         try:
             _make(fresh)
             with suppress(FileExistsError):  # another process was faster
