@@ -209,7 +209,8 @@ class AutoMode:
         """Start tasks from now on; the first heartbeat was before that."""
         assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
-            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
+            ahead_s = tx.state.auto.ahead_s if self._node is not None else None
+            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="", ahead_s=ahead_s)
             for key in ("budget:run", "budget:day"):
                 tx.clear_item(key)
             tx.remember_auto(True)

@@ -52,10 +52,11 @@ with renewed as (
     update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
         attention = %(attention)s, day = %(day)s,
         day_cost = %(cost_today)s, day_tokens = %(tokens_today)s, run_cost = %(cost_of_run)s, run_tokens = %(tokens_of_run)s,
-        parked_until = now() + %(parked)s, parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
+        parked_until = to_timestamp(%(parked)s), parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
     where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
 )
-select (select state from beat) as state, o.*, p.*, (select count(*) from llmc.node where name <> %(node)s) as others,
+select (select state from beat) as state, extract(epoch from now())::float8 as now_unix, o.*, p.*,
+    (select count(*) from llmc.node where name <> %(node)s) as others,
     (select json_agg(n) from ({nodes} name <> %(node)s order by attention::text = '[]', name limit %(most)s) n) as nodes,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
@@ -70,7 +71,7 @@ from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as 
         coalesce(sum(run_tokens) filter (where daemon <> ''), 0)::bigint as tokens_of_run
     from llmc.node where name <> %(node)s) o
 left join lateral (select name as parked_node, parked_cause, parked_reason,
-        extract(epoch from parked_until - now())::float8 as parked_s
+        extract(epoch from parked_until)::float8 as parked_unix
     from llmc.node where name <> %(node)s and parked_until > now() order by parked_until desc limit 1) p on true"""
 STOP = """
 update llmc.node set daemon = '', workers = '{}', attention = '[]', parked_until = null, seen = now()
