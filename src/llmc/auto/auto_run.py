@@ -9,6 +9,7 @@ from llmc.auto.usage import Spending
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
+from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, WorkerRecord
 from llmc.tasks.queue import Queue
 
@@ -57,6 +58,8 @@ class Run(Struct):
     not_judged: set[str] = field(default_factory=set)
     #: since when work could not land, by claim and round
     refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    #: by worker: claims of which the remote does not say whether their work landed
+    unsettled: dict[str, Claim] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)
 
     def drain(self, why: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.attention import raising
 from llmc.auto import attend, landing, parks
 from llmc.auto.auto_run import HardFailure, Run
 from llmc.auto.rules import waiting
@@ -189,7 +190,7 @@ class AutoMode:
             self._node.start()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        attend.settle(project, self._run.queue.source)
+        attend.settle(self._run, project)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
@@ -462,6 +463,8 @@ class AutoMode:
                     persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
+        with contextlib.suppress(LlmcError):
+            raising.sync(self._project, (attend.UNSETTLED,), {})  # the next start tries again
         if self._node is not None:
             self._node.stop()
 
