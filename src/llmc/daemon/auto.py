@@ -175,7 +175,7 @@ class AutoMode:
     def _as_node(self) -> "Node":
         from llmc.daemon.node import Node
 
-        told = self._hear_again, self._current, self._run_post_accepts
+        told = self._hear_again, self._current, self._run_post_accepts, self._has_use_for_a_task
         return Node(self._project, self._run, self._log, self._threads, *told)
 
     def _run_post_accepts(self) -> None:
@@ -254,11 +254,14 @@ class AutoMode:
 
     def _tell_the_idle(self) -> None:
         self._looking = False
-        state = self._project.store.read()
-        idle = [record.name for record in self._records(state) if is_free(record)]
-        could = [*idle, *self._asking(state)]
+        could = self._could_take(self._project.store.read())
         if could and self._loop is not None:
             self._loop.run_in_executor(self._threads, self._tell, could)
+
+    def _could_take(self, state: State) -> list[WorkerName]:
+        """Workers that could take a task: those that are free, then those that wait for an answer."""
+        free = [record.name for record in self._records(state) if is_free(record)]
+        return [*free, *self._asking(state)]
 
     def _records(self, state: State) -> list[WorkerRecord]:
         return [state.workers[name] for name in self.workers if name in state.workers]
@@ -269,7 +272,7 @@ class AutoMode:
 
     def _tell(self, could: list[WorkerName]) -> None:
         try:
-            count = self._run.queue.count_ready()
+            count = self._run.queue.count_ready(free=len(could))
         except LlmcError:
             count = 1  # reported when a worker asks for a task
         for name in could[:count]:
@@ -389,9 +392,16 @@ class AutoMode:
 
     def _is_taking(self, state: State) -> bool:
         """A worker is free, and new tasks are started."""
-        free = any(map(is_free, self._records(state)))
+        return self._starts_tasks(state) and any(map(is_free, self._records(state)))
+
+    def _starts_tasks(self, state: State) -> bool:
         waits = bool(self._run.draining) or waiting.is_parked(state.auto) or state.failing_base is not None
-        return free and not waits
+        return not waits
+
+    def _has_use_for_a_task(self) -> bool:
+        """Whether this node could start a task that another node calls it for."""
+        state = self._project.store.read()
+        return self._starts_tasks(state) and bool(self._could_take(state))
 
     def _after_park(self, state: State) -> None:
         if parks.end_if_over(self._run, self._project):

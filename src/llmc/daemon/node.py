@@ -23,6 +23,7 @@ from llmc.fleet.database import DatabaseGone
 from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import ANSWER, Need, Sighting, beat_s, question_for
+from llmc.fleet.statements import FOR_ANSWER
 from llmc.landing import post_accept
 from llmc.records.state import AutoState, State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
@@ -50,6 +51,7 @@ class Node:
         heard_again: Callable[[], None],
         current: Callable[[], Project],
         run_post_accepts: Callable[[], None],
+        has_use_for_a_task: Callable[[], bool],
     ) -> None:
         """`heard_again`: the database answers again, so what was not heard in between has to be looked for.
 
@@ -69,6 +71,7 @@ class Node:
         self._next = 0.0
         self._current = current
         self._run_post_accepts = run_post_accepts
+        self._has_use_for_a_task = has_use_for_a_task
         #: only one thread at a time runs commands of lost nodes, and one delivers answers
         self._commands = threading.Lock()
         self._delivering = threading.Lock()
@@ -82,10 +85,15 @@ class Node:
         self._beating.start()
         self._client = agent_for(self._project).version()
 
-    def _called(self, name: str) -> None:
-        """Another node has something for a node: look at the next tick."""
-        if name == self._own.node:
+    def _called(self, reason: str) -> None:
+        """Another node has something for this one: an answer is looked at in the next tick, a task by who hears of changes.
+
+        A node that cannot start the task lets another one know.
+        """
+        if reason == FOR_ANSWER:
             self._next = 0.0
+        elif not self._has_use_for_a_task():
+            self._threads.submit(self._tasks.call_waiting)
 
     def tick(self, state: State) -> None:
         """Once a second, in the daemon's loop."""

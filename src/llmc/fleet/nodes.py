@@ -170,6 +170,7 @@ def leave(project: InFleet, name: str) -> Node:
         )
     ends = (
         statements.EXPIRE_NODE,
+        statements.STOP_WAITING,
         statements.DROP_UNWANTED,
         statements.EXPIRE_POST_ACCEPTS,
         statements.REFUSE_ANSWERS,
@@ -306,8 +307,9 @@ class Beating:
         seen = [self._own.seen(node) for node in row["nodes"] or ()]
         told = {"due": due, "lost": lost, "answers": row["answers"], "drives": row["drives"]}
         others = {"nodes": seen, "more": row["others"] - len(seen)}
-        seen_here = row["state"] or "", row["expired"], row["ready"], ahead_s
-        return Pulse(*seen_here, used, parked, **told, **others)
+        return Pulse(
+            row["state"] or "", row["expired"], row["ready"], ahead_s, used, parked, **told, **others
+        )
 
     def _timed(self, values: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
         """The row of a heartbeat, and how far this machine's clock is ahead of the database's."""
@@ -318,5 +320,10 @@ class Beating:
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}
-        ends = (statements.END_LEASES, statements.EXPIRE_POST_ACCEPTS, statements.STOP)
+        ends = (
+            statements.END_LEASES,
+            statements.EXPIRE_POST_ACCEPTS,
+            statements.STOP_WAITING,
+            statements.STOP,
+        )
         self._own.database.do(lambda rows: [rows.execute(sql, values) for sql in ends])
