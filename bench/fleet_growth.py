@@ -134,10 +134,8 @@ def _first_limit(server: Postgres, found: dict[str, Measured], heard_ms: float, 
     }
     ranked = sorted((count, what) for what, count in carried.items())
     note = ", then ".join(f"{what} at {count:,.0f} nodes" for count, what in ranked)
-    locked = max(one.lock_waits for one in found.values())
-    note = (
-        f"{note}; {locked:.0%} of running statements wait for a lock; {heard_ms:.3f} ms to wake a connection"
-    )
+    locked, kind = max((one.lock_waits, kind) for kind, one in found.items())
+    note = f"{note}; {locked:.0%} of running statements of the kind {kind!r} wait for a lock; {heard_ms:.3f} ms to wake a connection"
     used_ms = (each * SIZES[-1] + pair * SIZES[-1] ** 2) * 1000
     return row(NAME, "the first limit", [used_ms], "a core for a second", 1000.0, note=note)
 

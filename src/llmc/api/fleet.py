@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.base.errors import LlmcError, NotFound, UnknownWorker
+from llmc.base.errors import LlmcError, NotFound, Refused, UnknownWorker
 from llmc.base.names import PromptId
 from llmc.fleet import answers as sent
 from llmc.fleet import events as sent_events
@@ -98,10 +98,17 @@ def question(project: Project, name: str, worker: str) -> str:
     return sent.open_question(members.membership(project), name, worker)[1]
 
 
-def answer(project: Project, name: str, worker: str, text: str) -> Receipt:
-    """Answer a worker on another node. `pending`: that node is away, and delivers the answer when it is back."""
+def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Receipt:
+    """Answer the question of a worker on another node that the user saw, and no other one.
+
+    `pending`: that node is away, and delivers the answer when it is back.
+    """
     own = members.membership(project)
     node, asked = sent.open_question(own, name, worker)
+    if asked != seen:
+        raise Refused(
+            f"{name}/{worker} asks another question now", hint=f"Read it: llmc answer {name}/{worker}"
+        )
     told = sent.send(own, node, worker, asked, text)
     reason = told.reason
     if told.outcome == Outcome.PENDING:

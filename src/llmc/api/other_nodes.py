@@ -5,7 +5,7 @@ from collections.abc import Collection
 from llmc.api.said import command_line
 from llmc.api.views import LOOKS, OtherNode, Others, There, look_of_status
 from llmc.fleet import sightings
-from llmc.fleet.rules import Need, Node, Sighting, command_for, elsewhere, told_once
+from llmc.fleet.rules import Need, Node, Sighting, command_for, elsewhere, question_for, told_once
 from llmc.records.items import counts
 from llmc.records.statuses import Status
 from llmc.repo.project import Project
@@ -68,6 +68,7 @@ def _need(node: Node, need: Need) -> There:
         sentence=need.text,
         next=command_for(node, need),
         attach=_attach(node, need.who) if status else "",
+        question=question_for(need.who, [need]) if status else "",
     )
 
 

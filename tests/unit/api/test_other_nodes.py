@@ -37,6 +37,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type_here() -> None
         ("auto-1", "idle"),
     ]
     assert one.there[0].next == "llmc answer far/auto-2"
+    assert [there.question for there in one.there] == [ASKS.text, "", ""], "only a question can be answered"
     assert one.there[1].attach == "ssh far.lan -t 'cd /home/me/far && llmc attach auto-3'"
     assert (one.busy, one.workers, one.need, one.seen_unix) == (1, 3, 1, NOW - 7)
     assert one.command == "ssh far.lan -t 'cd /home/me/far && llmc'"
