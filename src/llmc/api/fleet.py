@@ -1,6 +1,6 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -133,11 +133,14 @@ def view(project: Project) -> FleetView:
         return replace(alone, problem=error.message)
 
 
-def events(project: Project, since: float, worker: str | None = None) -> list[dict[str, Any]]:
-    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named."""
+def events(
+    project: Project, since: float, worker: str | None = None, *, follow: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named. `follow`: for ever."""
     own = members.membership(project)
     wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)
-    return [row for row in sent_events.since(own, since) if wanted in (None, row["worker"])]
+    found = sent_events.follow(own, since) if follow else sent_events.since(own, since)
+    return (row for row in found if wanted in (None, row["worker"]))
 
 
 def own_worker(given: str | None, name: str) -> str:

@@ -119,6 +119,24 @@ class Database:
                 self._session = None
                 sql.rollback()
 
+    @contextmanager
+    def hearing(self, statement: str) -> "Iterator[Callable[[float], None]]":
+        """Run a statement that listens, on a connection of its own. The function waits for a note, at most that many seconds."""
+        db = self.connect()
+        import psycopg
+
+        def wait(most_s: float) -> None:
+            for _ in db.notifies(timeout=most_s, stop_after=1):
+                return
+
+        try:
+            db.execute(statement)
+            yield wait
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._no_answer(error) from None
+        finally:
+            db.close()
+
     def _connection(self) -> "Connection[dict[str, Any]]":
         if self._open is None or self._open.closed:
             self._open = self.connect()

@@ -156,10 +156,18 @@ with node as (
         where at < now() - make_interval(days => %(keep)s)
             or id <= (select max(id) from llmc.event) - %(most)s)
 )
-update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s"""
-EVENTS = """
-select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event
-where at >= to_timestamp(%(since)s) order by at, id"""
+update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s
+returning case when not pg_try_advisory_xact_lock(hashtext('llmc.event')) then pg_notify('llmc_event', '') end"""
+#: who follows holds a lock, so that a node notifies only then; both end with the connection
+FOLLOW_EVENTS = "listen llmc_event; select pg_advisory_lock_shared(hashtext('llmc.event'))"
+_EVENT = "select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event where"
+EVENTS = f"{_EVENT} at >= to_timestamp(%(since)s) order by at, id"
+NEW_EVENTS = f"{_EVENT} id > %(after)s or id = any(%(missing)s) order by id"
+#: numbers below the last one may still get their rows
+LAST_EVENT = """
+select last, array(select n from generate_series(greatest(1, last - 1000), last) n
+    where not exists (select from llmc.event where id = n)) as missing
+from (select coalesce(max(id), 0) as last from llmc.event) e"""
 CLOCK = "select extract(epoch from now())::float8 as now_unix"
 
 # Tasks
