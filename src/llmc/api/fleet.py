@@ -20,7 +20,6 @@ from llmc.fleet.rules import told_once as told_once
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import first_commits, probe
-from llmc.repo.shared import shared_of
 from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
 
@@ -66,7 +65,7 @@ def join(project: Project) -> Joined:
 def _probe(project: Project) -> list[str]:
     """The first commits of the remote's branch. Refuse a remote on which machines cannot land safely, before anything is changed."""
     own = members.membership(project)
-    shared = shared_of(project.root)
+    shared = project.shared
     assert shared is not None, f"{own.node} was not opened"
     with project.repo_lock():
         first = first_commits(project.root.path, shared.remote, project.base)

@@ -1,6 +1,5 @@
 """At the start of auto mode, a claim whose work may have landed: the remote may not answer, and may refuse."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from llmc.auto.auto_run import Run
 from llmc.auto.usage import Spending
 from llmc.base.clock import now_unix
 from llmc.landing.accept_journal import POLL_S
-from llmc.repo import shared
 from llmc.tasks.queue import TaskQueue
 from llmc.tasks.rules.draft import Draft
 from llmc.tasks.task_list import add
@@ -28,10 +26,9 @@ def bare(tmp_path: Path) -> BareRemote:
 
 
 @pytest.fixture
-def node(tmp_path: Path, bare: BareRemote) -> Iterator[Node]:
+def node(tmp_path: Path, bare: BareRemote) -> Node:
     (tmp_path / "database").mkdir()
-    yield Node(tmp_path / "one", bare, FileLedger(tmp_path / "database/ledger.json"))
-    shared.fleets.clear()
+    return Node(tmp_path / "one", bare, FileLedger(tmp_path / "database/ledger.json"))
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is gone"])
