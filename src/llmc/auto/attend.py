@@ -114,7 +114,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             return
         before: steps.Step = Do.WAIT
         while not (project.stopping and project.stopping()):
-            run_due(project)
+            run_due(run.current() if run.current is not None else project)
             record = project.store.worker(name)
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)

@@ -11,6 +11,7 @@ from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
 from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, WorkerRecord
+from llmc.repo.project import Project
 from llmc.tasks.queue import Queue
 
 
@@ -46,6 +47,8 @@ class Run(Struct):
     #: prints a line
     say: Callable[[str], None]
     spending: Spending
+    #: the project with the configuration of now: work may wait for its turn to land for long; None: as it was given
+    current: Callable[[], Project] | None = None
     max_tasks: int | None = None
     #: why no new tasks are started; "" while they are
     draining: str = ""

@@ -155,6 +155,7 @@ class AutoMode:
             look_again=poke,
             say=self._say,
             spending=Spending(options.max_cost),
+            current=current,
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
