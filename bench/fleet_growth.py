@@ -1,7 +1,7 @@
 """The statements of 10, 100 and 1,000 nodes over a bounded number of connections, and what becomes the limit first.
 
-A node beats every ten seconds, claims a task for a worker that is free, and looks for ready tasks when another node has
-changed the list. What a statement costs the server is its processor time, whatever else the machine does.
+A node beats every ten seconds, claims a task for a worker that is free, and waits for a call if there is none. A task that
+ends calls one node for each task that it makes ready; the server wakes the connections of all that listen. What a statement costs the server is its processor time, whatever else the machine does.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.postgres import Postgres
 
 from bench.measure import Row, clock_ms, row
 from llmc.fleet import statements
-from llmc.fleet.database import Database
+from llmc.fleet.database import Database, Listening
 from llmc.fleet.nodes import Beating, Life, Membership
 from llmc.tasks.shared import SharedTasks
 from llmc.tasks.shared_queue import MOST_READY
@@ -33,6 +33,8 @@ GROWTH = 2.0
 #: a node with three workers, whose tasks take five minutes
 CLAIMS_PER_S = 3 / 300
 LOOK_S = 0.02
+#: connections that listen while calls are measured
+LISTENING = 40
 
 _FILL = """
 insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata)
@@ -55,18 +57,19 @@ class Measured(Struct):
 
 def rows(server: Postgres, per_node: int) -> Iterator[Row]:
     """`per_node`: connections that a node has."""
+    heard_ms = _heard_ms(server)
     last: dict[str, Measured] = {}
     first: dict[str, Measured] = {}
     for count in SIZES:
         connections = min(count, POOL)
         with nodes(server.new(), count, connections) as (url, members):
             for kind, act in _kinds(members).items():
-                if kind == "idle look":
+                if kind == "call":
                     _all_done(url)
                 last[kind] = found = _measure(server, url, act, members, connections)
                 first.setdefault(kind, found)
                 yield _judged(kind, count, connections, found, first[kind])
-    yield _first_limit(server, last, per_node)
+    yield _first_limit(server, last, heard_ms, per_node)
 
 
 def _kinds(members: list[Membership]) -> dict[str, Callable[[int], object]]:
@@ -78,8 +81,28 @@ def _kinds(members: list[Membership]) -> dict[str, Callable[[int], object]]:
     return {
         "heartbeat": lambda n: beating[n].beat(Life()),
         "claim": lambda n: tasks[n].take_next("auto-1", ()),
-        "idle look": lambda n: tasks[n].count_ready(MOST_READY),
+        "call": lambda n: _wait_and_call(tasks[n]),
     }
+
+
+def _wait_and_call(node: SharedTasks) -> None:
+    """A node finds no task, and one that waits is called."""
+    node.look(MOST_READY, free=1)
+    node.call_waiting()
+
+
+def _heard_ms(server: Postgres) -> float:
+    """Processor time of the server to wake one more connection that listens, for each call."""
+    found = []
+    for listening in (0, LISTENING):
+        with nodes(server.new(), 1, 1) as (url, members), contextlib.ExitStack() as ears:
+            for number in range(listening):
+                ear = Listening(members[0].database, f"ear-{number}", lambda reason: None)
+                ears.callback(ear.close)
+            act = _kinds(members)["call"]
+            _all_done(url)
+            found.append(_measure(server, url, act, members, 1).server_ms)
+    return max(0.0, found[1] - found[0]) / LISTENING
 
 
 def _judged(kind: str, count: int, connections: int, found: Measured, first: Measured) -> Row:
@@ -96,12 +119,12 @@ def _judged(kind: str, count: int, connections: int, found: Measured, first: Mea
     return row(NAME, case, found.latencies_ms, name, floor_ms, target=target, judged=judged, note=note)
 
 
-def _first_limit(server: Postgres, found: dict[str, Measured], per_node: int) -> Row:
-    """How many nodes each resource carries, if every task that ends wakes every node; and the server's load by 1,000."""
+def _first_limit(server: Postgres, found: dict[str, Measured], heard_ms: float, per_node: int) -> Row:
+    """How many nodes each resource carries, if every task that ends calls a node; and the server's load by 1,000."""
     cores = os.cpu_count() or 1
     cost = {kind: one.server_ms / 1000 for kind, one in found.items()}
-    each = cost["heartbeat"] / BEAT_S + cost["claim"] * CLAIMS_PER_S
-    pair = cost["idle look"] * CLAIMS_PER_S
+    each = cost["heartbeat"] / BEAT_S + (cost["claim"] + cost["call"]) * CLAIMS_PER_S
+    pair = heard_ms / 1000 * CLAIMS_PER_S
     by_cpu = (sqrt(each**2 + 4 * pair * cores) - each) / (2 * pair)
     with psycopg.connect(server.address("postgres")) as db:
         most = int((db.execute("show max_connections").fetchone() or ("0",))[0])
@@ -111,8 +134,8 @@ def _first_limit(server: Postgres, found: dict[str, Measured], per_node: int) ->
     }
     ranked = sorted((count, what) for what, count in carried.items())
     note = ", then ".join(f"{what} at {count:,.0f} nodes" for count, what in ranked)
-    locked = max(one.lock_waits for one in found.values())
-    note = f"{note}; {locked:.0%} of running statements wait for a lock"
+    locked, kind = max((one.lock_waits, kind) for kind, one in found.items())
+    note = f"{note}; {locked:.0%} of running statements of the kind {kind!r} wait for a lock; {heard_ms:.3f} ms to wake a connection"
     used_ms = (each * SIZES[-1] + pair * SIZES[-1] ** 2) * 1000
     return row(NAME, "the first limit", [used_ms], "a core for a second", 1000.0, note=note)
 

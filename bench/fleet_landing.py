@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
 from tests.support.file_ledger import FileLedger
 from tests.support.git_daemon import serving
 from tests.support.nodes import task
@@ -19,9 +20,9 @@ from tests.support.repos import make_project
 from bench.measure import Row, clock_ms, interleave, row
 from bench.repos import git
 from llmc.landing import ways
-from llmc.repo import shared
 from llmc.repo.project import Project
 from llmc.repo.rules.fence import Remote
+from llmc.repo.shared import Shared
 
 NAME = "fleet_landing"
 #: at least half the landings of the loop
@@ -35,7 +36,7 @@ def run() -> list[Row]:
         remotes = {name: BareRemote(folder / f"{name}.git") for name in ("llmc", "bare")}
         project = make_project(server.url("llmc.git"), folder / "root")
         ledger = FileLedger(folder / "ledger.json")
-        shared.fleets[str(project.root.path)] = shared.Shared(Remote(project.source, "main"), ledger)
+        project = replace(project, shared=Shared(Remote(project.source, "main"), ledger))
         clone = folder / "clone"
         git(folder, "clone", "-q", server.url("bare.git"), str(clone))
         cases = {"llmc": _landing(project, ledger), "bare": _pushing(clone)}

@@ -66,6 +66,27 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
             screen.sees("Another node", "attach, from here:", "llmc attach auto-1", "client   2.1")
 
 
+@pytest.mark.soak
+def test_a_question_of_another_node_is_answered_on_the_screen(postgres: Postgres) -> None:
+    """Break: open no form for a worker that is not here; or send the answer to a worker of that name here."""
+    with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:
+        one, two = nodes.values()
+        for node in nodes.values():
+            in_root(node, "add", "adam")
+            up(node, "--concurrency", "1")
+        in_root(two, "message", "adam", "@ask Which colour?")
+        wait_until(lambda: "Which colour?" in seen_by(one), 20, two.story)
+        with closing(Terminal(one, "ui", columns=120, rows=30)) as screen:
+            screen.sees("OTHER NODES 1", "Which colour?")
+            screen.press("Space", "A")
+            screen.sees("two/adam asks: Which colour?")
+            screen.type("1")
+            screen.press("Enter")
+            screen.sees("two/adam: acknowledged")
+        assert [row["answer"] for row in two.events("question_answered")] == ["Yes"]
+        assert one.events("question_answered") == []
+
+
 def seen_by(node: Fleet) -> str:
     path = node.root / ".llmc/nodes.json"
     return path.read_text() if path.exists() else ""

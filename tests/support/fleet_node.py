@@ -3,17 +3,29 @@
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc import __main__ as command
+from llmc.config.model import Config
+from llmc.config.paths import Root
 from llmc.landing import accept_journal
-from llmc.repo import shared
+from llmc.repo import project
+from llmc.repo.project import Project
 from llmc.repo.rules.fence import Remote
+from llmc.repo.shared import Shared
 from tests.support.file_ledger import FileLedger
 
 
 def main() -> None:
     ledger, address, root, *args = sys.argv[1:]
-    remote = Remote(address, "main", limit_s=20)
-    shared.fleets[str(Path(root).resolve())] = shared.Shared(remote, FileLedger(Path(ledger)))
+    found = Shared(Remote(address, "main", limit_s=20), FileLedger(Path(ledger)))
+    as_configured = project.opened
+
+    def opened(at: Root, config: Config) -> Project:
+        made = as_configured(at, config)
+        return replace(made, shared=found) if at.path == Path(root).resolve() else made
+
+    project.opened = opened
     accept_journal.POLL_S = 0.2
     sys.argv = ["llmc", *args]
     command.main()

@@ -12,8 +12,9 @@ from llmc.landing.accept import accept
 from llmc.landing.accept_journal import Accepted
 from llmc.records.transitions import step
 from llmc.records.worker import Assignment, Status
-from llmc.repo import provision, shared
+from llmc.repo import provision
 from llmc.repo.rules.fence import Remote
+from llmc.repo.shared import Shared
 from llmc.sessions.rules.decide import FOUND_COMMITS
 from tests.support.ledgers import AnyLedger
 from tests.support.remotes import BareRemote
@@ -35,7 +36,7 @@ class Node:
         self.done = 0
 
     def share(self, remote: Remote) -> None:
-        shared.fleets[str(self.project.root.path)] = shared.Shared(remote, self.ledger)
+        self.project = replace(self.project, shared=Shared(remote, self.ledger))
 
     def work(self, subject: str, task: TaskKey | None = None, claim: str = "") -> str:
         """The worker has a commit to land; returns the claim of its task."""
@@ -78,8 +79,8 @@ class Node:
 
     def hurry(self, limit_s: float) -> None:
         """Do not wait longer than this for the remote."""
-        now = shared.fleets[str(self.project.root.path)]
-        self.share(replace(now.remote, limit_s=limit_s))
+        assert self.project.shared is not None
+        self.share(replace(self.project.shared.remote, limit_s=limit_s))
 
     def step(self) -> str | None:
         journal = self.project.store.worker(WORKER).accept

@@ -70,12 +70,8 @@ class Storm:
 
     def wait_for_landed(self, count: int) -> None:
         """Fails when nothing lands for too long, however long all of it takes."""
-        moved, before = time.monotonic(), -1
         while (now := len(landed(self.any))) < count:
-            if now > before:
-                moved, before = time.monotonic(), now
-            assert time.monotonic() - moved < STALL_S, f"nothing landed after {now}\n{self.story()}"
-            time.sleep(0.1)
+            wait_until(lambda now=now: len(landed(self.any)) > now, STALL_S, self.story)
 
     def story(self) -> str:
         with psycopg.connect(self.database) as db:

@@ -1,12 +1,12 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.base.errors import LlmcError, NotFound, UnknownWorker
+from llmc.base.errors import LlmcError, NotFound, Refused, UnknownWorker
 from llmc.base.names import PromptId
 from llmc.fleet import answers as sent
 from llmc.fleet import events as sent_events
@@ -20,7 +20,6 @@ from llmc.fleet.rules import told_once as told_once
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import first_commits, probe
-from llmc.repo.shared import shared_of
 from llmc.sessions.submit import Receipt
 from llmc.tasks.shared import open_shared
 
@@ -66,7 +65,7 @@ def join(project: Project) -> Joined:
 def _probe(project: Project) -> list[str]:
     """The first commits of the remote's branch. Refuse a remote on which machines cannot land safely, before anything is changed."""
     own = members.membership(project)
-    shared = shared_of(project.root)
+    shared = project.shared
     assert shared is not None, f"{own.node} was not opened"
     with project.repo_lock():
         first = first_commits(project.root.path, shared.remote, project.base)
@@ -98,10 +97,17 @@ def question(project: Project, name: str, worker: str) -> str:
     return sent.open_question(members.membership(project), name, worker)[1]
 
 
-def answer(project: Project, name: str, worker: str, text: str) -> Receipt:
-    """Answer a worker on another node. `pending`: that node is away, and delivers the answer when it is back."""
+def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Receipt:
+    """Answer the question of a worker on another node that the user saw, and no other one.
+
+    `pending`: that node is away, and delivers the answer when it is back.
+    """
     own = members.membership(project)
     node, asked = sent.open_question(own, name, worker)
+    if asked != seen:
+        raise Refused(
+            f"{name}/{worker} asks another question now", hint=f"Read it: llmc answer {name}/{worker}"
+        )
     told = sent.send(own, node, worker, asked, text)
     reason = told.reason
     if told.outcome == Outcome.PENDING:
@@ -126,11 +132,14 @@ def view(project: Project) -> FleetView:
         return replace(alone, problem=error.message)
 
 
-def events(project: Project, since: float, worker: str | None = None) -> list[dict[str, Any]]:
-    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named."""
+def events(
+    project: Project, since: float, worker: str | None = None, *, follow: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named. `follow`: for ever."""
     own = members.membership(project)
     wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)
-    return [row for row in sent_events.since(own, since) if wanted in (None, row["worker"])]
+    found = sent_events.follow(own, since) if follow else sent_events.since(own, since)
+    return (row for row in found if wanted in (None, row["worker"]))
 
 
 def own_worker(given: str | None, name: str) -> str:

@@ -42,11 +42,18 @@ def start(project: Project, name: str | None, text: str) -> tuple[str, Act]:
     return command, guarded(command, act)
 
 
-def answer(project: Project, name: str, text: str) -> tuple[str, Act]:
+def answer(project: Project, name: str, text: str, seen: str = "") -> tuple[str, Act]:
+    """Answer a worker; NODE/WORKER is on another node, and gets the answer only to the question that the user saw."""
     command = command_line("answer", name, text)
+    node, _, worker = name.rpartition("/")
 
     def act(show: Show) -> Said:
-        return _receipt(command, workers.answer(project, name, text))
+        if not node:
+            return _receipt(command, workers.answer(project, worker, text))
+        from llmc.api import fleet  # most roots work alone
+
+        show(f"node {node} delivers it")
+        return _receipt(command, fleet.answer(project, node, worker, text, seen))
 
     return command, guarded(command, act)
 

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from llmc.api.said import command_line
 from llmc.api.views import LOOKS, OtherNode, Others, There, look_of_status
 from llmc.fleet import sightings
-from llmc.fleet.rules import Need, Node, Sighting, command_for, elsewhere, told_once
+from llmc.fleet.rules import Need, Node, Sighting, command_for, elsewhere, question_for, told_once
 from llmc.records.items import counts
-from llmc.records.statuses import AT_WORK, Status
+from llmc.records.statuses import Status
 from llmc.repo.project import Project
 
 #: of a node that does not simply work
@@ -39,7 +39,7 @@ def others_of(seen: Sighting, now: float, lease_s: float, known: Collection[str]
 
 def _node(node: Node, at_unix: float) -> OtherNode:
     needs = [need for need in node.attention if counts(need.severity)]
-    busy = [name for name, status in node.workers.items() if status in AT_WORK]
+    busy = node.busy
     asking = {need.who for need in needs}
     rest = [name for name in dict.fromkeys([*busy, *node.workers]) if name not in asking]
     return OtherNode(
@@ -68,6 +68,7 @@ def _need(node: Node, need: Need) -> There:
         sentence=need.text,
         next=command_for(node, need),
         attach=_attach(node, need.who) if status else "",
+        question=question_for(need.who, [need]) if status else "",
     )
 
 

@@ -138,6 +138,8 @@ class There(Struct, frozen=True):
     #: commands as they are typed here; "" if there is none
     next: str
     attach: str
+    #: what a worker asks, if it can be answered from here
+    question: str = ""
 
 
 class OtherNode(Struct, frozen=True):

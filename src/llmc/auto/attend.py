@@ -1,5 +1,7 @@
 """Auto mode for one worker: takes the next step that its record calls for."""
 
+import shlex
+
 from msgspec.structs import replace
 
 from llmc.attention import raising
@@ -26,7 +28,7 @@ from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, Status, WorkerRecord
-from llmc.repo import provision
+from llmc.repo import fence, provision
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions
@@ -41,19 +43,52 @@ from llmc.workers.start import start_task
 UNKNOWN_CLAIM = "after a restart, the worker was no longer working on the task"
 
 
-def settle(project: Project, source: TaskSource) -> None:
+#: attention items of claims that cannot be settled now
+UNSETTLED = "unsettled:"
+
+
+def settle(run: Run, project: Project) -> None:
     """Make claims, files and records agree: complete tasks that landed, release tasks that no record has."""
-    for claim in list(source.books().claims.values()):
-        settle_claim(project, source, claim)
-    source.settle()
+    raising.sync(project, (UNSETTLED,), {})
+    for claim in list(run.queue.source.books().claims.values()):
+        _try_to_settle(run, project, claim)
+    run.queue.source.settle()
+
+
+def _try_to_settle(run: Run, project: Project, claim: Claim) -> bool:
+    """Settle a claim. False: the remote does not say whether its work landed, so its worker waits, and the user is told."""
+    key, wanted = f"{UNSETTLED}{claim.worker}:", {}
+    run.unsettled.pop(claim.worker, None)
+    try:
+        settle_claim(project, run.queue.source, claim)
+    except (Unreachable, fence.RemoteRefused) as error:
+        run.unsettled[claim.worker] = claim
+        text = f"cannot find out whether task {claim.task} landed, so {claim.worker} waits: {error.message}"
+        about = {"kind": "unsettled", "severity": "blocked", "who": claim.worker, "text": text}
+        wanted = {key: {**about, "next": f"git ls-remote {shlex.quote(project.upstream)}"}}
+    raising.sync(project, (key,), wanted)
+    return not wanted
+
+
+def _waits_to_settle(run: Run, project: Project, name: str) -> bool:
+    """Whether the worker's claim cannot be settled yet. Also tries those of workers that this run does not have."""
+    for claim in list(run.unsettled.values()):
+        if claim.worker in run.workers and claim.worker != name:
+            continue
+        with run.taking:
+            if claim.worker in run.unsettled and not _try_to_settle(run, project, claim):
+                run.look_again(name, accept_journal.POLL_S)
+    return name in run.unsettled
 
 
 def settle_claim(project: Project, source: TaskSource, claim: Claim) -> None:
-    """Settle a claim that its worker's record does not have.
+    """Settle a claim that its worker's record does not have, if it still is one.
 
     If its commit landed, although the state with that accept is lost, the task must not be started again.
     """
     books, record = source.books(), project.store.read().workers.get(WorkerName(claim.worker))
+    if not books.holds(claim.id):
+        return
     is_held = claims.holds(record, claim)
     if record is not None and record.accept is not None and is_held:
         return  # its journal finishes it
@@ -75,11 +110,11 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
     """
     run.went_well(project.store.worker(name), "look")
     try:
-        if _is_interrupted(run, project, name, problem):
+        if _is_interrupted(run, project, name, problem) or _waits_to_settle(run, project, name):
             return
         before: steps.Step = Do.WAIT
         while not (project.stopping and project.stopping()):
-            run_due(project)
+            run_due(run.current() if run.current is not None else project)
             record = project.store.worker(name)
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)
@@ -286,9 +321,10 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             return False
         if project.config.auto.post_accept_command and a_command_comes_first(state):
             return run.wait(record, LANDING_S)
-        if (lost := run.queue.source.books().claims.get(record.name)) is not None:
-            # Its agent restarted and became idle before it got the prompt.
-            settle_claim(project, run.queue.source, lost)
+        # A lost claim: its agent restarted and became idle before it got the prompt.
+        lost = run.queue.source.books().claims.get(record.name)
+        if lost is not None and not _try_to_settle(run, project, lost):
+            return run.wait(record, accept_journal.POLL_S)
         others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:

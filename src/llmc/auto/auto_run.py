@@ -9,7 +9,9 @@ from llmc.auto.usage import Spending
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
+from llmc.records.books import Claim
 from llmc.records.worker import Assignment, Cause, WorkerRecord
+from llmc.repo.project import Project
 from llmc.tasks.queue import Queue
 
 
@@ -45,6 +47,8 @@ class Run(Struct):
     #: prints a line
     say: Callable[[str], None]
     spending: Spending
+    #: the project with the configuration of now: work may wait for its turn to land for long; None: as it was given
+    current: Callable[[], Project] | None = None
     max_tasks: int | None = None
     #: why no new tasks are started; "" while they are
     draining: str = ""
@@ -57,6 +61,8 @@ class Run(Struct):
     not_judged: set[str] = field(default_factory=set)
     #: since when work could not land, by claim and round
     refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    #: by worker: claims of which the remote does not say whether their work landed
+    unsettled: dict[str, Claim] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)
 
     def drain(self, why: str) -> None:

@@ -13,7 +13,6 @@ from llmc.records.books import Claim
 from llmc.records.worker import WorkerRecord
 from llmc.repo import fence, git, handed_work
 from llmc.repo.project import Project
-from llmc.repo.shared import shared_of
 from llmc.tasks import queue
 from llmc.tasks.source import TaskSource, source_of
 
@@ -45,7 +44,7 @@ def complete_landed(project: Project, source: TaskSource, claim: Claim, commit: 
 
 def unfinished_work(project: Project, task: TaskKey) -> str:
     """For the prompt of a task: where an earlier holder left its work; "" if there is none or the remote does not say."""
-    shared = shared_of(project.root)
+    shared = project.shared
     if shared is None:
         return ""
     try:
@@ -64,7 +63,7 @@ def unfinished_work(project: Project, task: TaskKey) -> str:
 
 def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> None:
     """Push the commits of a worker that lost its task or stops, for the next holder. They stay pinned here as well."""
-    shared, task = shared_of(project.root), record.assignment
+    shared, task = project.shared, record.assignment
     if shared is None or task is None or source.books().is_completed(task.task):
         return
     tip = git.resolve(Path(record.worktree_path), f"refs/heads/{record.branch}")
@@ -75,7 +74,7 @@ def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> Non
 
 def withdraw(project: Project) -> None:
     """Remove work that this machine offered for tasks that are completed now."""
-    shared = shared_of(project.root)
+    shared = project.shared
     names = handed_work.offered(project.root.path) if shared is not None else set()
     if shared is None or not names:
         return

@@ -39,10 +39,11 @@ def park(run: Run, project: Project, record: WorkerRecord, cause: Cause, reason:
 
 def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason: str) -> None:
     """Park the fleet for the day's budget, unless it is parked already."""
-    cause, until = Cause.BUDGET, next_midnight(now_unix())
+    cause = Cause.BUDGET
     with project.store.transaction() as tx:
         if waiting.is_parked(tx.state.auto):
             return
+        until = next_midnight(tx.now, tx.state.auto.ahead_s or 0.0)
         tx.update_auto(
             parked_until_unix=until,
             parked_cause=cause.value,
@@ -53,21 +54,32 @@ def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason
     run.say(f"parked until midnight: {reason[:200]}")
 
 
-def follow(run: Run, project: Project, cause: Cause, reason: str, wait_s: float) -> float:
-    """Park with another node of the fleet: a limit is the account's. Until when; 0 if this node is parked already."""
+def compare_clock(project: Project, ahead_s: float) -> None:
+    """This machine's clock is that far ahead of the fleet's. Writes only if one of them was set."""
+    if waiting.clock_compared(project.store.read().auto, ahead_s):
+        with project.store.transaction() as tx:
+            tx.update_auto(**waiting.clock_compared(tx.state.auto, ahead_s))
+
+
+def follow(run: Run, project: Project, node: str, cause: Cause, reason: str, until_unix: float) -> None:
+    """Park with another node of the fleet, unless this one is parked already: a limit is the account's.
+
+    `until_unix`: by the fleet's clock.
+    """
     with project.store.transaction() as tx:
         if waiting.is_parked(tx.state.auto):
-            return 0.0
-        until = tx.now + wait_s
+            return
+        reason = f"node {node}: {reason}"
+        until = until_unix + (tx.state.auto.ahead_s or 0.0)
         tx.update_auto(
             parked_until_unix=until,
             parked_cause=cause.value,
             parked_reason=reason[:300],
             parked_since_unix=tx.now,
+            parked_by=node,
         )
         tx.emit("fleet_parked", reason=reason[:300], cause=cause, until_unix=until)
     run.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {reason[:100]}")
-    return until
 
 
 def end_budget_park(run: Run, project: Project) -> bool:

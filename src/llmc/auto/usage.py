@@ -154,8 +154,9 @@ class Totals:
 
     def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
         """Usage of the local calendar day and of the run (since the latest `auto_started`), at current prices."""
+        ahead_s = project.store.read().auto.ahead_s or 0.0
         with self._turn:
-            self._update(project, day_start(now_unix() if now is None else now))
+            self._update(project, day_start(now_unix() if now is None else now, ahead_s))
             prices = prices_of(project)
             return costs.priced(prices, self._of_day), costs.priced(prices, self._of_run)
 
@@ -181,14 +182,16 @@ def _reader(project: Project, day: float) -> LogReader:
     return log.reader(min(day, started))
 
 
-def day_start(now: float) -> float:
-    """The midnight before `now`, local time."""
-    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+def day_start(now: float, ahead_s: float = 0.0) -> float:
+    """The midnight before `now`, local time; by a clock that is `ahead_s` ahead of the fleet's."""
+    midnight = datetime.fromtimestamp(now - ahead_s).replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight.timestamp() + ahead_s
 
 
-def next_midnight(now: float) -> float:
-    """The midnight after `now`, local time."""
-    return (datetime.fromtimestamp(day_start(now)) + timedelta(days=1)).timestamp()
+def next_midnight(now: float, ahead_s: float = 0.0) -> float:
+    """The midnight after `now`, local time; by a clock that is `ahead_s` ahead of the fleet's."""
+    today = datetime.fromtimestamp(day_start(now, ahead_s) - ahead_s)
+    return (today + timedelta(days=1)).timestamp() + ahead_s
 
 
 #: skips most lines of a log without parsing them

@@ -137,7 +137,7 @@ def _answer_elsewhere(project: Project, node: str, worker: str, text: str | None
         if not sys.stdin.isatty():
             raise UsageError("an answer is required", hint=f'Run: llmc answer {node}/{worker} "..."')
         text = read_line("Answer")
-    return show_receipt(fleet.answer(project, node, worker, text), as_json)
+    return show_receipt(fleet.answer(project, node, worker, text, asked), as_json)
 
 
 def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:

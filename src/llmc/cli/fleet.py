@@ -138,8 +138,7 @@ def _say_nodes(found: list[Node]) -> None:
     width = max((len(node.name) for node in found), default=0)
     for node in found:
         state = paint(padded(node.state, 8), _COLORS.get(node.state, "bright_black"))
-        busy = sum(status not in ("idle", "offline") for status in node.workers.values())
-        workers = f"{busy}/{len(node.workers)} workers busy" if node.workers else "no workers"
+        workers = f"{len(node.busy)}/{len(node.workers)} workers busy" if node.workers else "no workers"
         seen = f"seen {format_duration(round(node.silent_s))} ago"
         versions = f"llmc {node.version}" + (f", {node.client}" if node.client else "")
         own = " (this node)" if node.is_own else ""

@@ -176,19 +176,17 @@ def events(
     """Show the event log
 
     Oldest events come first. With --json, prints one object per line. With --fleet, shows what the digest needs of all
-    nodes; a worker is NODE/NAME, and times are those of the database's clock.
+    nodes; a worker is NODE/NAME, and times are those of the database's clock. A node sends its events every 10 seconds.
 
     \b
     Example:
       llmc events --follow --worker adam
     """
     if fleet:
-        if follow:
-            raise UsageError("--follow shows this node only", hint="Run: llmc events --fleet")
         from llmc.api.fleet import events as of_nodes  # most roots work alone
 
-        rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker)
-        return fast.print_events(rows, as_json)
+        rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker, follow=follow)
+        return fast.print_events(rows, as_json, follow=follow)
     root = root_of(ctx)
     return fast.events(str(root.path), parse_since(since, time.time()), follow, as_json, worker)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.attention import raising
 from llmc.auto import attend, landing, parks
 from llmc.auto.auto_run import HardFailure, Run
 from llmc.auto.rules import waiting
@@ -154,6 +155,7 @@ class AutoMode:
             look_again=poke,
             say=self._say,
             spending=Spending(options.max_cost),
+            current=current,
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
@@ -174,7 +176,7 @@ class AutoMode:
     def _as_node(self) -> "Node":
         from llmc.daemon.node import Node
 
-        told = self._hear_again, self._current, self._run_post_accepts
+        told = self._hear_again, self._current, self._run_post_accepts, self._has_use_for_a_task
         return Node(self._project, self._run, self._log, self._threads, *told)
 
     def _run_post_accepts(self) -> None:
@@ -189,7 +191,7 @@ class AutoMode:
             self._node.start()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        attend.settle(project, self._run.queue.source)
+        attend.settle(self._run, project)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
@@ -209,7 +211,8 @@ class AutoMode:
         """Start tasks from now on; the first heartbeat was before that."""
         assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
-            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
+            ahead_s = tx.state.auto.ahead_s if self._node is not None else None
+            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="", ahead_s=ahead_s)
             for key in ("budget:run", "budget:day"):
                 tx.clear_item(key)
             tx.remember_auto(True)
@@ -252,11 +255,14 @@ class AutoMode:
 
     def _tell_the_idle(self) -> None:
         self._looking = False
-        state = self._project.store.read()
-        idle = [record.name for record in self._records(state) if is_free(record)]
-        could = [*idle, *self._asking(state)]
+        could = self._could_take(self._project.store.read())
         if could and self._loop is not None:
             self._loop.run_in_executor(self._threads, self._tell, could)
+
+    def _could_take(self, state: State) -> list[WorkerName]:
+        """Workers that could take a task: those that are free, then those that wait for an answer."""
+        free = [record.name for record in self._records(state) if is_free(record)]
+        return [*free, *self._asking(state)]
 
     def _records(self, state: State) -> list[WorkerRecord]:
         return [state.workers[name] for name in self.workers if name in state.workers]
@@ -267,7 +273,7 @@ class AutoMode:
 
     def _tell(self, could: list[WorkerName]) -> None:
         try:
-            count = self._run.queue.count_ready()
+            count = self._run.queue.count_ready(free=len(could))
         except LlmcError:
             count = 1  # reported when a worker asks for a task
         for name in could[:count]:
@@ -387,9 +393,16 @@ class AutoMode:
 
     def _is_taking(self, state: State) -> bool:
         """A worker is free, and new tasks are started."""
-        free = any(map(is_free, self._records(state)))
+        return self._starts_tasks(state) and any(map(is_free, self._records(state)))
+
+    def _starts_tasks(self, state: State) -> bool:
         waits = bool(self._run.draining) or waiting.is_parked(state.auto) or state.failing_base is not None
-        return free and not waits
+        return not waits
+
+    def _has_use_for_a_task(self) -> bool:
+        """Whether this node could start a task that another node calls it for."""
+        state = self._project.store.read()
+        return self._starts_tasks(state) and bool(self._could_take(state))
 
     def _after_park(self, state: State) -> None:
         if parks.end_if_over(self._run, self._project):
@@ -461,6 +474,8 @@ class AutoMode:
                     persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
+        with contextlib.suppress(LlmcError):
+            raising.sync(self._project, (attend.UNSETTLED,), {})  # the next start tries again
         if self._node is not None:
             self._node.stop()
 

@@ -12,6 +12,7 @@ from llmc.attention import raising
 from llmc.auto import parks
 from llmc.auto.auto_run import Run
 from llmc.auto.rules.steps import waits_for_answer
+from llmc.auto.rules.waiting import is_parked
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import PromptId, TaskKey
@@ -22,8 +23,9 @@ from llmc.fleet.database import DatabaseGone
 from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import ANSWER, Need, Sighting, beat_s, question_for
+from llmc.fleet.statements import FOR_ANSWER
 from llmc.landing import post_accept
-from llmc.records.state import State
+from llmc.records.state import AutoState, State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
 from llmc.repo.project import Project, agent_for
 from llmc.reports.rules.history import ACTIONS
@@ -49,6 +51,7 @@ class Node:
         heard_again: Callable[[], None],
         current: Callable[[], Project],
         run_post_accepts: Callable[[], None],
+        has_use_for_a_task: Callable[[], bool],
     ) -> None:
         """`heard_again`: the database answers again, so what was not heard in between has to be looked for.
 
@@ -64,12 +67,11 @@ class Node:
         self._beating = nodes.Beating(self._own, self._tasks.list_name)
         self._client = ""
         self._is_gone = False
-        #: the end of a park that began on another node
-        self._follows = 0.0
         self._is_beating = False
         self._next = 0.0
         self._current = current
         self._run_post_accepts = run_post_accepts
+        self._has_use_for_a_task = has_use_for_a_task
         #: only one thread at a time runs commands of lost nodes, and one delivers answers
         self._commands = threading.Lock()
         self._delivering = threading.Lock()
@@ -83,10 +85,15 @@ class Node:
         self._beating.start()
         self._client = agent_for(self._project).version()
 
-    def _called(self, name: str) -> None:
-        """Another node has something for a node: look at the next tick."""
-        if name == self._own.node:
+    def _called(self, reason: str) -> None:
+        """Another node has something for this one: an answer is looked at in the next tick, a task by who hears of changes.
+
+        A node that cannot start the task lets another one know.
+        """
+        if reason == FOR_ANSWER:
             self._next = 0.0
+        elif not self._has_use_for_a_task():
+            self._threads.submit(self._tasks.call_waiting)
 
     def tick(self, state: State) -> None:
         """Once a second, in the daemon's loop."""
@@ -214,9 +221,9 @@ class Node:
             workers={str(name): str(record.status) for name, record in state.workers.items()},
             client=self._client,
             attention=self._needs(),
-            day=date.today().isoformat(),
+            day=date.fromtimestamp(now_unix() - (state.auto.ahead_s or 0.0)).isoformat(),
             used=Used(day.cost, day.tokens.new, run.cost, run.tokens.new),
-            park=self._park(state),
+            park=own_park(state.auto),
         )
 
     def _needs(self) -> list[Need]:
@@ -225,25 +232,19 @@ class Node:
             for one in raising.current(self._project)
         ]
 
-    def _park(self, state: State) -> Park | None:
-        """A park that began here; one that follows another node's is not told on, or it would never end."""
-        auto = state.auto
-        own = auto.parked_until_unix != self._follows and auto.parked_cause != Cause.BUDGET
-        wait_s = auto.parked_until_unix - now_unix()
-        return Park(auto.parked_cause, auto.parked_reason, wait_s) if own and wait_s > 0 else None
-
     def _heed(self, pulse: Pulse) -> None:
         """Budgets and limits are of the account, whichever node used them."""
         used = pulse.used
+        if pulse.ahead_s is not None:
+            parks.compare_clock(self._project, pulse.ahead_s)
         self._run.spending.others = (
             Spent(cost=used.cost_today, tokens=Tokens(input_tokens=used.tokens_today)),
             Spent(cost=used.cost_of_run, tokens=Tokens(input_tokens=used.tokens_of_run)),
         )
         if pulse.park is not None:
             park = pulse.park
-            reason = f"node {park.node}: {park.reason}"
-            until = parks.follow(self._run, self._project, Cause(park.cause), reason, park.wait_s)
-            self._follows = until or self._follows
+            about = park.node, Cause(park.cause), park.reason, park.until_unix
+            parks.follow(self._run, self._project, *about)
 
     def _gone(self, error: DatabaseGone) -> None:
         """Nothing is claimed and nothing lands; the agents finish their turns."""
@@ -270,3 +271,10 @@ class Node:
         """After the daemon has logged its end."""
         with contextlib.suppress(LlmcError):
             self._events.send()
+
+
+def own_park(auto: AutoState) -> Park | None:
+    """A park that began here; one that follows another node's is not told on, or it would never end."""
+    if not is_parked(auto) or auto.parked_by or auto.parked_cause == Cause.BUDGET or auto.ahead_s is None:
+        return None
+    return Park(auto.parked_cause, auto.parked_reason, auto.parked_until_unix - auto.ahead_s)

@@ -119,6 +119,24 @@ class Database:
                 self._session = None
                 sql.rollback()
 
+    @contextmanager
+    def hearing(self, statement: str) -> "Iterator[Callable[[float], None]]":
+        """Run a statement that listens, on a connection of its own. The function waits for a note, at most that many seconds."""
+        db = self.connect()
+        import psycopg
+
+        def wait(most_s: float) -> None:
+            for _ in db.notifies(timeout=most_s, stop_after=1):
+                return
+
+        try:
+            db.execute(statement)
+            yield wait
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._no_answer(error) from None
+        finally:
+            db.close()
+
     def _connection(self) -> "Connection[dict[str, Any]]":
         if self._open is None or self._open.closed:
             self._open = self.connect()
@@ -273,13 +291,14 @@ class Sql:
 class Listening:
     """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
 
-    def __init__(self, database: Database, on_call: Callable[[str], None]) -> None:
-        """`on_call` gets the name of a node that another node calls."""
+    def __init__(self, database: Database, node: str, on_call: Callable[[str], None]) -> None:
+        """`on_call` gets the reason when another node calls this one."""
         self._on_call = on_call
         self._db: Connection[dict[str, Any]] | None = None
         try:
             self._db = database.connect()
-            self._db.execute(f"listen {statements.CHANNEL}; listen {statements.CALLS}")
+            self._own = statements.channel_of(node)
+            self._db.execute(f'listen {statements.CHANNEL}; listen "{self._own}"')
             # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
             self._fd = os.dup(self._db.fileno())
         except DatabaseGone:
@@ -295,7 +314,7 @@ class Listening:
             if self._db is not None:
                 self._db.pgconn.consume_input()
                 while (note := self._db.pgconn.notifies()) is not None:
-                    if note.relname.decode() == statements.CALLS:
+                    if note.relname.decode() == self._own:
                         self._on_call(note.extra.decode())
         except (psycopg.OperationalError, psycopg.InterfaceError):
             return False

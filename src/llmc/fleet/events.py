@@ -1,15 +1,15 @@
 """The events of all nodes: each node sends those that a digest needs with its heartbeat, and any node reads them."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from llmc.base.clock import now_unix
+from llmc.base.clock import monotonic, now_unix
 from llmc.base.log_reader import LogReader
 from llmc.fleet import statements
 from llmc.fleet.nodes import Membership
-from llmc.fleet.rules import full_name, storable_json
+from llmc.fleet.rules import Reading, full_name, storable_json
 from llmc.records.event_log import EventLog, rows_of, seq_of, ts_of
 
 #: rows in one statement
@@ -18,6 +18,8 @@ BATCH = 500
 PAST_S = 24 * 3600.0
 #: rows are kept for this long, up to this number
 KEEP_DAYS, MOST_ROWS = 30, 1_000_000
+#: who follows looks this often without being told
+LOOK_S = 30.0
 
 
 class Outbox:
@@ -68,6 +70,20 @@ def _is_storable(row: dict[str, Any]) -> bool:
 def since(own: Membership, at: float) -> list[dict[str, Any]]:
     """The events of all nodes from this time on, in the order of the database's clock, with full names of workers."""
     return [_row(row) for row in own.database.rows(statements.EVENTS, {"since": at})]
+
+
+def follow(own: Membership, at: float) -> Iterator[dict[str, Any]]:
+    """The same, then each event as its node sends it. For ever, while the database answers."""
+    with own.database.hearing(statements.FOLLOW_EVENTS) as wait:
+        last = own.database.rows(statements.LAST_EVENT)[0]
+        read = Reading(last["last"], dict.fromkeys(last["missing"], monotonic()))
+        found = own.database.rows(statements.EVENTS, {"since": at})
+        while True:
+            read.took(sorted(row["id"] for row in found), monotonic())
+            yield from map(_row, found)
+            wait(LOOK_S)
+            values = {"after": read.after, "missing": list(read.missing)}
+            found = own.database.rows(statements.NEW_EVENTS, values)
 
 
 def clock(own: Membership) -> float:

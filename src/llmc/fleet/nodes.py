@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from llmc import __version__
+from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.names import TaskId, TaskKey
 from llmc.config import trust
@@ -23,6 +24,8 @@ from llmc.fleet.rules import Need, Node, node_of, own_name
 
 #: how many other nodes a heartbeat brings
 MOST_NODES = 100
+#: an answer that takes longer does not say what time it is
+MOST_ANSWER_S = 1.0
 
 
 class InFleet(Protocol):
@@ -167,6 +170,7 @@ def leave(project: InFleet, name: str) -> Node:
         )
     ends = (
         statements.EXPIRE_NODE,
+        statements.STOP_WAITING,
         statements.DROP_UNWANTED,
         statements.EXPIRE_POST_ACCEPTS,
         statements.REFUSE_ANSWERS,
@@ -202,8 +206,8 @@ class Park(Struct, frozen=True):
 
     cause: str
     reason: str
-    #: how long, from now
-    wait_s: float
+    #: by the database's clock
+    until_unix: float
     node: str = ""
 
 
@@ -240,6 +244,8 @@ class Pulse(Struct, frozen=True):
     expired: bool
     #: a task of the list is ready
     ready: bool
+    #: how far this machine's clock is ahead of the database's; None: the answer took too long to say
+    ahead_s: float | None = None
     #: by all other nodes
     used: Used = Used()
     #: the longest park of another node
@@ -287,23 +293,37 @@ class Beating:
             "attention": json.dumps([asdict(need) for need in life.attention]),
             "day": life.day,
             **asdict(life.used),
-            "parked": timedelta(seconds=park.wait_s) if park else None,
+            "parked": park.until_unix if park else None,
             "parked_cause": park.cause if park else "",
             "parked_reason": park.reason if park else "",
             "most": MOST_NODES,
         }
-        row = self._own.database.rows(statements.BEAT, values)[0]
+        row, ahead_s = self._timed(values)
         used = Used(**{name: row[name] for name in Used.__struct_fields__})
         parked = None
         if row["parked_node"]:
-            parked = Park(row["parked_cause"], row["parked_reason"], row["parked_s"], row["parked_node"])
+            parked = Park(row["parked_cause"], row["parked_reason"], row["parked_unix"], row["parked_node"])
         due, lost = (tuple(TaskKey(name, TaskId(task)) for name, task in row[key]) for key in ("due", "lost"))
         seen = [self._own.seen(node) for node in row["nodes"] or ()]
         told = {"due": due, "lost": lost, "answers": row["answers"], "drives": row["drives"]}
         others = {"nodes": seen, "more": row["others"] - len(seen)}
-        return Pulse(row["state"] or "", row["expired"], row["ready"], used, parked, **told, **others)
+        return Pulse(
+            row["state"] or "", row["expired"], row["ready"], ahead_s, used, parked, **told, **others
+        )
+
+    def _timed(self, values: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
+        """The row of a heartbeat, and how far this machine's clock is ahead of the database's."""
+        before = now_unix()
+        row = self._own.database.rows(statements.BEAT, values)[0]
+        after = now_unix()
+        return row, before - row["now_unix"] if abs(after - before) < MOST_ANSWER_S else None
 
     def stop(self) -> None:
         values = {"node": self._own.node, "daemon": self._daemon}
-        ends = (statements.END_LEASES, statements.EXPIRE_POST_ACCEPTS, statements.STOP)
+        ends = (
+            statements.END_LEASES,
+            statements.EXPIRE_POST_ACCEPTS,
+            statements.STOP_WAITING,
+            statements.STOP,
+        )
         self._own.database.do(lambda rows: [rows.execute(sql, values) for sql in ends])

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.records.items import OF_FLEET, command_in
+from llmc.records.statuses import AT_WORK
 
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
@@ -98,6 +99,11 @@ class Node(Struct, frozen=True):
     is_own: bool = False
     #: on this machine
     is_near: bool = False
+
+    @property
+    def busy(self) -> list[str]:
+        """Workers whose agent works."""
+        return [name for name, status in self.workers.items() if status in AT_WORK]
 
 
 class Sighting(Struct, frozen=True):

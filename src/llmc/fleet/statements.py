@@ -1,11 +1,21 @@
 """Every SQL statement on the fleet's tables. All times are the database's.
 
-A statement that makes a task ready notifies; a claim does not, because commits that notify wait for each other.
+A claim notifies nobody, because commits that notify wait for each other.
 """
 
+#: all nodes listen to it
 CHANNEL = "llmc"
-#: a node is called by its name
-CALLS = "llmc_node"
+#: each node listens to one of its own; names of channels are no longer than this
+MOST_CHANNEL = 63
+_CHANNEL_OF = f"left('{CHANNEL}:' || node, {MOST_CHANNEL})"
+#: why a node is called: a worker has an answer, or a task is ready
+FOR_ANSWER, FOR_TASK = "answer", "task"
+
+
+def channel_of(node: str) -> str:
+    """As in `_CHANNEL_OF`."""
+    return f"{CHANNEL}:{node}"[:MOST_CHANNEL]
+
 
 # Schema
 
@@ -37,6 +47,7 @@ ADD_REPOSITORY = """
 insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
 on conflict do nothing"""
 START = """
+with looks_again as (delete from llmc.waiting where node = %(node)s)
 update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
 where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
 returning name"""
@@ -52,10 +63,11 @@ with renewed as (
     update llmc.node set seen = now(), client = %(client)s, workers = %(workers)s,
         attention = %(attention)s, day = %(day)s,
         day_cost = %(cost_today)s, day_tokens = %(tokens_today)s, run_cost = %(cost_of_run)s, run_tokens = %(tokens_of_run)s,
-        parked_until = now() + %(parked)s, parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
+        parked_until = to_timestamp(%(parked)s), parked_cause = %(parked_cause)s, parked_reason = %(parked_reason)s
     where name = %(node)s and instance = %(instance)s and daemon = %(daemon)s returning state
 )
-select (select state from beat) as state, o.*, p.*, (select count(*) from llmc.node where name <> %(node)s) as others,
+select (select state from beat) as state, extract(epoch from now())::float8 as now_unix, o.*, p.*,
+    (select count(*) from llmc.node where name <> %(node)s) as others,
     (select json_agg(n) from ({nodes} name <> %(node)s order by attention::text = '[]', name limit %(most)s) n) as nodes,
     exists (select from llmc.task where claim is not null and lease_until < now()) as expired,
     exists (select from llmc.task where list = %(list)s and {ready}) as ready,
@@ -70,13 +82,14 @@ from (select coalesce(sum(day_cost) filter (where day = %(day)s), 0)::float8 as 
         coalesce(sum(run_tokens) filter (where daemon <> ''), 0)::bigint as tokens_of_run
     from llmc.node where name <> %(node)s) o
 left join lateral (select name as parked_node, parked_cause, parked_reason,
-        extract(epoch from parked_until - now())::float8 as parked_s
+        extract(epoch from parked_until)::float8 as parked_unix
     from llmc.node where name <> %(node)s and parked_until > now() order by parked_until desc limit 1) p on true"""
 STOP = """
 update llmc.node set daemon = '', workers = '{}', attention = '[]', parked_until = null, seen = now()
 where name = %(node)s and daemon = %(daemon)s"""
 DRAIN = "update llmc.node set state = %(state)s where name = %(node)s returning name"
 LEAVE = "delete from llmc.node where name = %(node)s returning name"
+STOP_WAITING = "delete from llmc.waiting where node = %(node)s"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
 
@@ -111,7 +124,7 @@ ADD_ANSWER = """
 with old as (delete from llmc.answer where ended < now() - interval '7 days')
 insert into llmc.answer (node, worker, question, text, sender)
 values (%(node)s, %(worker)s, %(question)s, %(text)s, %(sender)s) returning id"""
-CALL_NODE = f"select pg_notify('{CALLS}', %(node)s)"
+CALL_NODE = f"select pg_notify({_CHANNEL_OF}, '{FOR_ANSWER}') from (select %(node)s::text as node) called"
 ONE_ANSWER = f"select {_ANSWER} from llmc.answer where id = %(id)s"
 #: of one node, those without a receipt; of all nodes, also those that were not delivered
 OPEN_ANSWERS = f"""
@@ -143,10 +156,18 @@ with node as (
         where at < now() - make_interval(days => %(keep)s)
             or id <= (select max(id) from llmc.event) - %(most)s)
 )
-update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s"""
-EVENTS = """
-select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event
-where at >= to_timestamp(%(since)s) order by at, id"""
+update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s
+returning case when not pg_try_advisory_xact_lock(hashtext('llmc.event')) then pg_notify('llmc_event', '') end"""
+#: who follows holds a lock, so that a node notifies only then; both end with the connection
+FOLLOW_EVENTS = "listen llmc_event; select pg_advisory_lock_shared(hashtext('llmc.event'))"
+_EVENT = "select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event where"
+EVENTS = f"{_EVENT} at >= to_timestamp(%(since)s) order by at, id"
+NEW_EVENTS = f"{_EVENT} id > %(after)s or id = any(%(missing)s) order by id"
+#: numbers below the last one may still get their rows
+LAST_EVENT = """
+select last, array(select n from generate_series(greatest(1, last - 1000), last) n
+    where not exists (select from llmc.event where id = n)) as missing
+from (select coalesce(max(id), 0) as last from llmc.event) e"""
 CLOCK = "select extract(epoch from now())::float8 as now_unix"
 
 # Tasks
@@ -188,14 +209,15 @@ insert into llmc.dependency (list, task, needs) select %(list)s, %(id)s, unnest(
 on conflict do nothing"""
 DROP_NEEDS = """
 delete from llmc.dependency where list = %(list)s and task = %(id)s and not needs = any(%(ids)s)"""
-COUNT_WAITS = """
+COUNT_WAITS = f"""
 update llmc.task t set waits = (select count(*) from llmc.dependency d
     left join llmc.task n on (n.list, n.id) = (d.list, d.needs)
     where (d.list, d.task) = (t.list, t.id) and n.status is distinct from 'completed')
-where t.list = %(list)s and t.id = any(%(ids)s)"""
-DEPENDENTS_WAIT = """
+where t.list = %(list)s and t.id = any(%(ids)s) returning {READY} as is_ready"""
+DEPENDENTS_WAIT = f"""
 update llmc.task t set waits = t.waits + %(change)s from llmc.dependency d
-where (d.list, d.needs) = (%(list)s, %(id)s) and (t.list, t.id) = (d.list, d.task)"""
+where (d.list, d.needs) = (%(list)s, %(id)s) and (t.list, t.id) = (d.list, d.task)
+returning {READY} as is_ready"""
 OPEN_NEEDS = """
 select d.task, d.needs, n.id is null or n.removed as missing from llmc.dependency d
 join llmc.task t on (t.list, t.id) = (d.list, d.task) left join llmc.task n on (n.list, n.id) = (d.list, d.needs)
@@ -231,12 +253,29 @@ CLAIM_NEXT = _CLAIM.format(which="true", ready=READY, columns=COLUMNS)
 CLAIM_NEXT_BESIDE = _CLAIM.format(which="not label = any(%(labels)s)", ready=READY, columns=COLUMNS)
 RENEW = """
 update llmc.task set lease_until = now() + %(lease)s where claim = %(claim)s and node = %(node)s returning id"""
-COUNT_READY = f"""
-select count(*) from (select from llmc.task where list = %(list)s and {READY} limit %(most)s) ready"""
-NEXT_AFTER_CRASH = """
-select extract(epoch from min(not_before) - now())::float8 from llmc.task
-where list = %(list)s and status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
-    and not_before > now()"""
+#: a node that has more free workers than there are tasks waits to be called; `began`: from now on
+LOOK = f"""
+with ready as (
+    select count(*) from (select from llmc.task where list = %(list)s and {READY} limit %(most)s) ready
+), began as (
+    insert into llmc.waiting (node, list) select %(node)s, %(list)s from ready where count < %(free)s
+    on conflict (node) do nothing returning node
+)
+select count as ready, exists (select from began) as began, case when count = 0 then (
+    select extract(epoch from min(not_before) - now())::float8 from llmc.task
+    where list = %(list)s and status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
+        and not_before > now()) end as after_crash_s
+from ready"""
+#: a silent node would not answer
+CALL_WAITING = f"""
+with chosen as (
+    select node from llmc.waiting w where list = %(list)s
+        and (select seen from llmc.node n where n.name = w.node and daemon <> '') > now() - %(lease)s
+    limit %(most)s for update skip locked
+), called as (
+    delete from llmc.waiting w using chosen c where w.node = c.node returning w.node
+)
+select pg_notify({_CHANNEL_OF}, '{FOR_TASK}') from called"""
 HELD = f"""
 select {COLUMNS} from llmc.task t where list = %(list)s and held <> '' and status <> 'completed' and not removed"""
 EXPIRE = """

@@ -19,7 +19,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import ClaimLost, LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
-from llmc.base.text import gist, some_files
+from llmc.base.text import gist
 from llmc.landing import at_rest, fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
@@ -397,7 +397,7 @@ class _Pipeline:
     def _clear_away(self) -> None:
         """Remove what a killed check left in the worktree, which was clean when it started."""
         at_rest.refuse_if_disturbed(self.project, self.record)
-        self._refuse_if_committed()
+        at_rest.refuse_if_committed(self.record, self.journal.tip)
         validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
 
     def _cancellable(self) -> Project:
@@ -425,39 +425,10 @@ class _Pipeline:
 
     def _refuse_if_changed(self) -> None:
         """The worker must be idle, clean, and still have the same commit."""
-        self._refuse_if_committed()
-        if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
-            return
-        try:
-            at_rest.refuse_if_disturbed(self.project, self.record)
-        except Refused as taken:
-            raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
-        found = git.tree_state(self.worktree)
-        if not found.clean:
-            raise WorkChanged(
-                f"{self.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",
-                hint=f"To ask for a commit: llmc message {self.name} 'Commit or discard your uncommitted changes.' "
-                f"Then run `llmc accept {self.name}` again.",
-            )
-        self.worker_seen_at = time.monotonic()
-
-    def _refuse_if_committed(self) -> None:
-        if self._has_committed():
-            raise WorkChanged(
-                f"{self.name} made commit {git.head(self.worktree)[:12]} while its work was being accepted; nothing landed",
-                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
-            )
-
-    def _has_committed(self) -> bool:
-        """Whether the worker has another change now than the one that lands."""
-        head, tip = git.head(self.worktree), self.journal.tip
-        return head != tip and self._tree_of(head) != self._tree_of(tip)
-
-    def _tree_of(self, commit: str) -> str | None:
-        """None if git no longer has it: the worker amended it, and gc removed the old commit."""
-        name = f"{commit}^{{tree}}"
-        done = git.git(self.worktree, "rev-parse", "--verify", "--quiet", name, check=False)
-        return done.stdout.strip() if done.ok else None
+        at_rest.refuse_if_committed(self.record, self.journal.tip)
+        if time.monotonic() - self.worker_seen_at >= CHECK_HOLDS_S:
+            at_rest.refuse_if_changed(self.project, self.record)
+            self.worker_seen_at = time.monotonic()
 
     def land(self) -> AcceptJournal:
         # A commit made by this run cannot have landed; after a crash it may have.
@@ -472,7 +443,7 @@ class _Pipeline:
         if task is not None:
             self._enter_in_ledger(task)
         with fast_forward.merge_lock(self.project):
-            self._refuse_if_committed()
+            at_rest.refuse_if_committed(self.record, self.journal.tip)
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
             answer = self.way.begin(self.project, self._offer(checked))
@@ -556,7 +527,7 @@ class _Pipeline:
         """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
         if not self._is_fresh():
             at_rest.refuse_if_disturbed(self.project, self.record)
-            late = self._has_committed()  # while its work landed
+            late = at_rest.has_committed(self.record, self.journal.tip)  # while its work landed
             if late:  # before the worktree is reset: after a crash there is nothing left to find
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
             why = "late" if late else trash.ACCEPTED

@@ -12,6 +12,7 @@ from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
 from llmc.base.text import some_files
 from llmc.base.tmux import answered
+from llmc.landing.accept_journal import WorkChanged
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
@@ -98,3 +99,44 @@ def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) 
             hint=f"Run: llmc message {record.name} 'Move all your commits to the branch {record.branch}.' "
             "Then run the command again.",
         )
+
+
+# While its work is accepted
+
+
+def refuse_if_changed(project: Project, record: WorkerRecord) -> None:
+    """The worker must still be idle and clean."""
+    try:
+        refuse_if_disturbed(project, record)
+    except Refused as taken:
+        raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
+    found = git.tree_state(Path(record.worktree_path))
+    if not found.clean:
+        raise WorkChanged(
+            f"{record.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",
+            hint=f"To ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.' "
+            f"Then run `llmc accept {record.name}` again.",
+        )
+
+
+def refuse_if_committed(record: WorkerRecord, tip: str) -> None:
+    if has_committed(record, tip):
+        head = git.head(Path(record.worktree_path))
+        raise WorkChanged(
+            f"{record.name} made commit {head[:12]} while its work was being accepted; nothing landed",
+            hint=f"Run `llmc review {record.name}`, then `llmc accept {record.name}` again.",
+        )
+
+
+def has_committed(record: WorkerRecord, tip: str) -> bool:
+    """Whether the worker has another change now than the one of `tip`, which lands."""
+    worktree = Path(record.worktree_path)
+    head = git.head(worktree)
+    return head != tip and _tree_of(worktree, head) != _tree_of(worktree, tip)
+
+
+def _tree_of(worktree: Path, commit: str) -> str | None:
+    """None if git no longer has it: the worker amended it, and gc removed the old commit."""
+    name = f"{commit}^{{tree}}"
+    done = git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False)
+    return done.stdout.strip() if done.ok else None

@@ -16,7 +16,6 @@ from llmc.base.text import some_files
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision
 from llmc.repo.project import Project
-from llmc.repo.shared import shared_of
 
 #: how long the user's git command may hold the index of the source
 INDEX_LOCK_S = 2.0
@@ -63,7 +62,7 @@ class Ahead:
 @contextmanager
 def ticket(project: Project, timeout_s: float = 7200.0) -> Iterator[None]:
     """First come, first served: only the holder lands, of all machines that share the remote. It ends with its process."""
-    shared = shared_of(project.root)
+    shared = project.shared
     own = locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
     with own, shared.ledger.turn(timeout_s, project.stopping) if shared else nullcontext():
         yield

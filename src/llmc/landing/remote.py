@@ -23,7 +23,7 @@ from llmc.repo.rules.fence import (
     earlier_commits,
     newest_standing,
 )
-from llmc.repo.shared import Shared, shared_of
+from llmc.repo.shared import Shared
 
 #: how often the fence alone may move while one commit lands
 TRIES = 20
@@ -131,7 +131,7 @@ class RemoteLanding:
 
 def take_over(project: Project, task: TaskKey, claim: str) -> str:
     """The commit of an earlier holder of the task that landed and was not undone; "": there is none, and none will come."""
-    shared = shared_of(project.root)
+    shared = project.shared
     if shared is None:
         return ""
     token = shared.ledger.token_of(claim)

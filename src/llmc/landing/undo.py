@@ -23,7 +23,6 @@ from llmc.records.state import State, UndoJournal
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
-from llmc.repo.shared import shared_of
 from llmc.tasks import task_orders
 from llmc.tasks.source import source_of
 
@@ -90,7 +89,7 @@ def _begun(journal: UndoJournal) -> Target:
 
 def _newest_accept(project: Project) -> Target | None:
     """The latest accept that was not undone, of every machine that lands here."""
-    shared = shared_of(project.root)
+    shared = project.shared
     if shared is not None:
         entry = remote.newest_landing(project, shared)
         return Target(entry.worker, entry.commit, entry.prompt, entry.at_unix) if entry else None

@@ -12,7 +12,6 @@ from msgspec import Struct
 from llmc.base.names import TaskKey
 from llmc.landing import fast_forward
 from llmc.repo.project import Project
-from llmc.repo.shared import shared_of
 
 
 class Offer(Struct, frozen=True):
@@ -96,7 +95,7 @@ _WAY: Landing = FastForward()
 
 def way_of(project: Project) -> Landing:
     """The way to land in this project."""
-    shared = shared_of(project.root)
+    shared = project.shared
     if shared is None:
         return _WAY
     from llmc.landing.remote import RemoteLanding

@@ -63,6 +63,7 @@ KINDS: dict[str, str] = {
     "goal_stalled": "a plan item has stalled",
     # of the fleet
     "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote refuses the push",
+    "unsettled": "the remote does not say whether a task landed, so the task's worker waits",
     "database": "the fleet's database does not answer, so no task starts or lands",
     "post_accept": "a node died before its post-accept command finished, and this node has none, so nothing lands",
     "daemon": "the daemon is not running",

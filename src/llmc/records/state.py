@@ -34,6 +34,10 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     parked_cause: str = ""
     parked_reason: str = ""
     parked_since_unix: float = 0.0
+    #: the node of the fleet whose park this one follows; "" for one of its own
+    parked_by: str = ""
+    #: how far this machine's clock is ahead of the fleet's; None: unknown, or not in a fleet
+    ahead_s: float | None = None
     #: parks in a row without a successful turn: each is longer
     parks: int = 0
     #: the worker that tries first after a park, and when it started

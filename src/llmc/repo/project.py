@@ -23,8 +23,8 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
-from llmc.repo import clone_guard, git, shared
-from llmc.repo.shared import shared_of
+from llmc.repo import clone_guard, git
+from llmc.repo.shared import Shared
 
 
 class Place(Protocol):
@@ -55,6 +55,8 @@ class Project(Struct, frozen=True):
     pinned_agent: Agent | None = None
     #: the directory that the client must trust, if not the root (doctor/canary.py)
     trusted_as: Path | None = None
+    #: what it shares with the other machines of its fleet; None: it works alone
+    shared: Shared | None = None
 
     def __post_init__(self) -> None:
         # From here on every git call in this root passes its guard.
@@ -73,12 +75,11 @@ class Project(Struct, frozen=True):
     @property
     def upstream(self) -> str:
         """Where accepted work lands: the source, or the remote that a fleet shares."""
-        found = shared_of(self.root)
-        return found.remote.address if found else self.source
+        return self.shared.remote.address if self.shared else self.source
 
     @property
     def lands_elsewhere(self) -> bool:
-        return shared_of(self.root) is not None
+        return self.shared is not None
 
     def session(self, worker: str) -> SessionName:
         if self.root.is_default:
@@ -150,12 +151,11 @@ def open_project(explicit_root: str | None) -> Project:
 
 def opened(root: Root, config: Config) -> Project:
     """A root with its configuration; if it is in a fleet, its work lands where the fleet's does."""
-    if config.fleet.database:
-        shared.fleets[str(root.path)] = _in_fleet(config)
-    return Project(root, config, Store(root), Tmux(root.tmux_server))
+    shared = _in_fleet(config) if config.fleet.database else None
+    return Project(root, config, Store(root), Tmux(root.tmux_server), shared=shared)
 
 
-def _in_fleet(config: Config) -> shared.Shared:
+def _in_fleet(config: Config) -> Shared:
     from llmc.fleet.database import open_database  # most roots work alone
     from llmc.fleet.landings import Landings
     from llmc.fleet.nodes import node_name
@@ -167,7 +167,7 @@ def _in_fleet(config: Config) -> shared.Shared:
     ledger = Landings(
         open_database(fleet.database), node_name(config), f"{address} {remote.head}", fleet.lease_secs
     )
-    return shared.Shared(remote, ledger)
+    return Shared(remote, ledger)
 
 
 def for_overseer(project: Project) -> Project:

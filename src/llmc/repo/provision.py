@@ -14,7 +14,6 @@ from llmc.config import root_layout
 from llmc.records.worker import WorkerRecord
 from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
-from llmc.repo.shared import shared_of
 
 SETUP_TIMEOUT_S = 1800
 #: how often a worktree is read until no commit was made in between
@@ -144,7 +143,7 @@ def refresh_base(project: Project) -> str:
 
 def fetch_base(project: Project) -> None:
     """Fetch the default branch from where work lands; the caller holds the repo lock."""
-    shared = shared_of(project.root)
+    shared = project.shared
     if shared is None:
         git.fetch(project.root.path, project.source, project.config.repo.default_branch)
         return

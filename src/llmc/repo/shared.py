@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from llmc.base.names import TaskKey
-from llmc.config.paths import Root
 
 if TYPE_CHECKING:
     from llmc.records.landing_entry import Entry
@@ -46,12 +45,3 @@ class Ledger(Protocol):
 class Shared(Struct, frozen=True):
     remote: "Remote"
     ledger: Ledger
-
-
-#: by the path of a root that belongs to a fleet; set when it is opened
-fleets: dict[str, Shared] = {}
-
-
-def shared_of(root: Root) -> Shared | None:
-    """What a root shares with others; None if it works alone."""
-    return fleets.get(str(root.path))

@@ -94,8 +94,11 @@ class Queue(Protocol):
         """Claim the next task for a worker; None when none is ready."""
         ...
 
-    def count_ready(self) -> int:
-        """Number of tasks that could start now."""
+    def count_ready(self, free: int = 0) -> int:
+        """Number of tasks that could start now.
+
+        `free`: workers that would take one. In a fleet, a node that has more of them than tasks is called for the next.
+        """
         ...
 
     def check(self) -> None:
@@ -153,7 +156,7 @@ class TaskQueue:
         self.waits_s = min((wait for wait in waits.values() if wait), default=0.0)
         return [self._index.tasks[task_id] for task_id, wait in waits.items() if not wait]
 
-    def count_ready(self) -> int:
+    def count_ready(self, free: int = 0) -> int:
         """Number of tasks that could start now."""
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)

@@ -4,13 +4,16 @@ A change of a task and its entry in the ledger are one transaction, so nothing i
 a lease; a node with an older token can no longer change it.
 """
 
+import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.clock import monotonic
@@ -18,7 +21,7 @@ from llmc.base.errors import ClaimLost, NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
-from llmc.fleet.database import Listening, fetched
+from llmc.fleet.database import DatabaseGone, Listening, fetched
 from llmc.fleet.nodes import Membership, membership
 from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable, storable_json
 from llmc.records.books import Action, Books, Claim, Made, fold
@@ -51,6 +54,14 @@ _opened: dict[tuple[object, ...], "SharedTasks"] = {}
 _opening = threading.Lock()
 
 
+class Look(Struct, frozen=True):
+    """What a node finds that looks for tasks."""
+
+    ready: int
+    #: if none is ready: seconds until one whose agent crashed can start; 0: there is none
+    after_crash_s: float
+
+
 class SharedTasks(TaskSource):
     def __init__(
         self,
@@ -77,8 +88,8 @@ class SharedTasks(TaskSource):
         #: tasks that entries named since the last `changes`; None: any
         self._touched: set[TaskId] | None = None
         self._written: dict[str, float] = {}
-        #: gets the name of a node that another node calls
-        self.on_call: Callable[[str], None] = lambda name: None
+        #: gets the reason when another node calls this one
+        self.on_call: Callable[[str], None] = lambda reason: None
 
     @property
     def list_name(self) -> str:
@@ -160,18 +171,19 @@ class SharedTasks(TaskSource):
         self._db.rows("select")
 
     def watch(self) -> Listening:
-        return Listening(self._db, self.on_call)
+        return Listening(self._db, self._own.node, self.on_call)
 
     # Change
 
     def add(self, new: Task, by: str) -> Task:
-        def work(rows: "Rows") -> Task:
+        def work(rows: "Rows") -> tuple[Task, bool]:
             task = self._numbered(rows, new)
-            self._insert(rows, self.key(task.id), task, by)
-            return task
+            return task, self._insert(rows, self.key(task.id), task, by)
 
         self._list()
-        return self._db.do(work)
+        task, is_ready = self._db.do(work)
+        self._tell_of_new(is_ready)
+        return task
 
     def add_made(self, new: Task, made: Made) -> Task:
         """Add a task that an agent made; who made it is in the same transaction, so that it is not claimed before."""
@@ -181,6 +193,7 @@ class SharedTasks(TaskSource):
             key = self.key(task.id)
             self._insert(rows, key, task, made.worker)
             self._enter(rows, "made", Claim("", key, made.worker), made.told)
+            self._notify(rows, key)
             return task
 
         self._list()
@@ -193,18 +206,20 @@ class SharedTasks(TaskSource):
     def insert(self, task: Task, by: str) -> bool:
         """Add a task with its own id, as `tasks import` has it; False if the list has that id already."""
 
-        def work(rows: "Rows") -> bool:
+        def work(rows: "Rows") -> bool | None:
             key = self.key(task.id)
             if fetched(rows.execute(statements.TASK, self._values(key))):
-                return False
+                return None
             number = in_order(task.id)[1]
             rows.execute(statements.AT_LEAST_NUMBER, self._values(number=number))
-            self._insert(rows, key, task, by)
-            return True
+            return self._insert(rows, key, task, by)
 
-        return self._db.do(work)
+        is_ready = self._db.do(work)
+        self._tell_of_new(bool(is_ready))
+        return is_ready is not None
 
-    def _insert(self, rows: "Rows", key: TaskKey, task: Task, by: str) -> None:
+    def _insert(self, rows: "Rows", key: TaskKey, task: Task, by: str) -> bool:
+        """Whether it is ready. All nodes hear of one that is not: it may be stuck, or wait for the user."""
         given = {"by": by, **_given(dispatch=task.dispatch, part=task.part)}
         self._need(rows, key, task.blocked_by)
         kind, number, _ = in_order(task.id)
@@ -214,9 +229,12 @@ class SharedTasks(TaskSource):
         )
         rows.execute(statements.ADD_NEEDS, self._values(key, ids=list(task.blocked_by)))
         self._block(rows, key, task.blocks)
-        rows.execute(statements.COUNT_WAITS, self._values(key, ids=[key.id]))
+        (counted,) = fetched(rows.execute(statements.COUNT_WAITS, self._values(key, ids=[key.id])))
         self._enter(rows, "created", Claim("", key, ""), given)
-        self._notify(rows, key)
+        is_ready = bool(counted["is_ready"]) and not task.blocks
+        if not is_ready:
+            self._notify(rows, key)
+        return is_ready
 
     def _need(self, rows: "Rows", key: TaskKey, needed: Collection[str]) -> None:
         """Lock what a task needs: a node that completes one of them finds the task, or the task finds it completed."""
@@ -235,7 +253,10 @@ class SharedTasks(TaskSource):
             before = self._locked(rows, task)
             if before is None:
                 raise _no_task(task)
-            return self._edit(rows, task, before, edit) or before
+            after = self._edit(rows, task, before, edit)
+            if after is not None:
+                self._notify(rows, task)
+            return after or before
 
         if not is_id(task.id):
             raise _no_task(task)
@@ -267,7 +288,6 @@ class SharedTasks(TaskSource):
         was, is_now = (one.status is TaskStatus.COMPLETED for one in (before, after))
         if was != is_now:
             self._dependents_wait(rows, key, was - is_now)
-        self._notify(rows, key)
         return replace(after, blocks=(), blocked_by=tuple(sorted(map(TaskId, needs), key=in_order)))
 
     def _write(
@@ -287,8 +307,10 @@ class SharedTasks(TaskSource):
             {**self._columns(key, task, books), "claim": claim, "wait": wait, "removed": removed},
         )
 
-    def _dependents_wait(self, rows: "Rows", key: TaskKey, change: int) -> None:
-        rows.execute(statements.DEPENDENTS_WAIT, self._values(key, change=change))
+    def _dependents_wait(self, rows: "Rows", key: TaskKey, change: int) -> int:
+        """How many of its dependents are ready now."""
+        found = fetched(rows.execute(statements.DEPENDENTS_WAIT, self._values(key, change=change)))
+        return sum(row["is_ready"] for row in found)
 
     def remove(self, task: TaskKey, may: Callable[[Task], bool]) -> bool:
         def work(rows: "Rows") -> bool:
@@ -370,12 +392,12 @@ class SharedTasks(TaskSource):
         )
 
     def finish(self, claim: Claim, commit: str) -> None:
-        def work(rows: "Rows") -> None:
-            row = self._row(rows, claim.task)
+        def work(rows: "Rows") -> int:
+            row, ready = self._row(rows, claim.task), 0
             if row is None or row["claim"] != _token(claim):
                 landed = self._so_far(rows).landed.get(claim.task)
                 if landed is not None and landed.commit == commit:
-                    return  # told twice, or by the node that took it over
+                    return 0  # told twice, or by the node that took it over
                 if row is not None:
                     raise self._stale(claim)
             self._enter(rows, "completed", claim, {"commit": commit})
@@ -383,13 +405,17 @@ class SharedTasks(TaskSource):
                 about = {"worker": full_name(self._own.node, claim.worker), "wanted": self._post_accept}
                 rows.execute(statements.ADD_POST_ACCEPT, self._values(claim.task, **about))
             if row is not None:
-                task = replace(self._task(row).with_ours(claim=None), status=TaskStatus.COMPLETED, owner="")
+                before = self._task(row)
+                task = replace(before.with_ours(claim=None), status=TaskStatus.COMPLETED, owner="")
                 self._write(rows, claim.task, task, self._so_far(rows), removed=row["removed"])
-                self._dependents_wait(rows, claim.task, -1)
-            self._notify(rows, claim.task)
+                ready = self._dependents_wait(rows, claim.task, -1)
+                if self._held(claim.task, before, self._books):  # each node lists it
+                    self._notify(rows, claim.task)
+            return ready
 
         with fault_step("claim.complete"):
-            self._db.do(work)
+            ready = self._db.do(work)
+        self.call_waiting(ready, claim.task.list)
         self.note("completed", worker=claim.worker, task=claim.task.id)
 
     def _row(self, rows: "Rows", task: TaskKey) -> dict[str, Any] | None:
@@ -399,19 +425,24 @@ class SharedTasks(TaskSource):
     def release(
         self, claim: Claim, reason: str, *, cause: str = "", counts: bool = False, hold: str = ""
     ) -> Books:
-        def work(rows: "Rows") -> None:
+        def work(rows: "Rows") -> bool:
             row = self._row(rows, claim.task)
             if row is None or row["claim"] != _token(claim):
-                return  # another claim is on it: nothing of it is ours
+                return False  # another claim is on it: nothing of it is ours
             details = {"reason": reason, "cause": cause, **_given(hold=hold)}
             self._enter(rows, "failed" if counts else "released", claim, details)
             books = self._so_far(rows)
-            edit = partial(claims.released, claim=claim, hold=books.kept_back(claim.task))
+            held = books.kept_back(claim.task)
+            edit = partial(claims.released, claim=claim, hold=held)
             wait_s = books.pause_s(claim.task, self._backoff_s) if counts else None
             self._edit(rows, claim.task, self._task(row), edit, wait_s)
+            if held:  # each node lists it
+                self._notify(rows, claim.task)
+            return not held and not wait_s
 
         with fault_step("claim.release"):
-            self._db.do(work)
+            is_free = self._db.do(work)
+        self.call_waiting(is_free, claim.task.list)
         self.note(f"released: {reason}", worker=claim.worker, task=claim.task.id)
         return self.books()
 
@@ -431,14 +462,27 @@ class SharedTasks(TaskSource):
         """Open tasks that wait for the user."""
         return [self._task(row) for row in self._db.rows(statements.HELD, self._values())]
 
-    def count_ready(self, most: int) -> int:
-        """How many tasks could start now, up to a number."""
-        return int(self._db.rows(statements.COUNT_READY, self._values(most=most))[0]["count"])
+    def look(self, most: int, free: int = 0) -> "Look":
+        """How many tasks could start now, up to a number. With more free workers than that, this node is called for the next one."""
+        values = self._values(most=most, free=free)
+        row = self._db.rows(statements.LOOK, values)[0]
+        if row["began"]:  # for a task that became ready in between, nobody was called
+            row = self._db.rows(statements.LOOK, values)[0]
+        return Look(row["ready"], max(0.0, row["after_crash_s"] or 0.0))
 
-    def next_after_crash_s(self) -> float:
-        """Seconds until a task whose agent crashed can start; 0: there is none."""
-        row = self._db.rows(statements.NEXT_AFTER_CRASH, self._values())[0]
-        return max(0.0, *row.values()) if None not in row.values() else 0.0
+    def call_waiting(self, count: int = 1, list_name: str = "") -> int:
+        """Call as many nodes that wait for a task; how many there were. A heartbeat finds what nobody was called for."""
+        values = {"list": list_name or self._name, "most": int(count), "lease": self._lease}
+        try:
+            return len(self._db.rows(statements.CALL_WAITING, values)) if count else 0
+        except DatabaseGone:  # what made the tasks ready is done
+            return 0
+
+    def _tell_of_new(self, is_ready: bool) -> None:
+        """Call a node for a new task; if none waits, all hear of it, and none has a worker to look for one."""
+        if is_ready and not self.call_waiting():
+            with contextlib.suppress(DatabaseGone):
+                self._db.rows(statements.NOTIFY, {"list": self._name})
 
     def counts(self) -> dict[str, int]:
         """How many tasks of the list are in each state."""
@@ -453,11 +497,12 @@ class SharedTasks(TaskSource):
 
         def work(rows: "Rows") -> list[tuple[TaskKey, str]]:
             gone = fetched(rows.execute(statements.EXPIRE))
-            for list_name in {row["list"] for row in gone}:
-                rows.execute(statements.NOTIFY, {"list": list_name})
             return [(TaskKey(row["list"], TaskId(row["task"])), row["node"]) for row in gone]
 
-        return self._db.do(work)
+        freed = self._db.do(work)
+        for list_name, count in Counter(task.list for task, _ in freed).items():
+            self.call_waiting(count, list_name)
+        return freed
 
     # Books
 

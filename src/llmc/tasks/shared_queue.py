@@ -40,18 +40,21 @@ class SharedQueue:
         """Claim the next task for a worker; None when none is ready. The wait after a crash is in the task's row."""
         found = self.source.take_next(worker, labels_in_use)
         if found is None:
-            self.waits_s = self.source.next_after_crash_s()
+            look = self.source.look(MOST_READY, free=1)
+            self.waits_s = look.after_crash_s
+            found = self.source.take_next(worker, labels_in_use) if look.ready else None
+        if found is None:
             return None
         task, claim = found
         return believed(task, self.source.books().made.get(claim.task)), claim
 
-    def count_ready(self) -> int:
+    def count_ready(self, free: int = 0) -> int:
         """Number of tasks that could start now; also updates the attention list."""
         self._is_due = True
         if monotonic() >= self._tell_at:
             self._tell_at, self._is_due = monotonic() + TELL_S, False
             self._tell(self._stuck(), starting=False)
-        return self.source.count_ready(MOST_READY)
+        return self.source.look(MOST_READY, free).ready
 
     def check(self) -> None:
         """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""

@@ -110,6 +110,10 @@ class Acting(Reviewing):
         self._send("name", name, name, later.orders.add(self.project, name))
 
     def do_answer(self) -> None:
+        here = self.store.entry
+        if here is not None and here.node is not None and here.there is not None and here.there.question:
+            self._answer_there(f"{here.node.name}/{here.there.who}", here.there.question)
+            return
         name = self._worker_or_say("answer its question")
         if not name:
             return
@@ -130,6 +134,15 @@ class Acting(Reviewing):
         self._open_form(
             title,
             lambda text: self._send(key, text, name, later.orders.answer(self.project, name, text)),
+            keep=key,
+        )
+
+    def _answer_there(self, name: str, question: str) -> None:
+        """Answer a worker of another node: the question that is shown, and no other one."""
+        key = f"answer {name} {question}"
+        self._open_form(
+            f"{name} asks: {question}",
+            lambda text: self._send(key, text, name, later.orders.answer(self.project, name, text, question)),
             keep=key,
         )
 

@@ -288,6 +288,8 @@ def _about_node(node: OtherNode, there: There | None, now: float, width: int, br
             there.sentence or f"{there.who}: {there.status}", width, f"bold {brush.theme.text}"
         )
         commands = {"next": there.next, "attach": there.attach}
+        if there.question:
+            lines += [Text(""), Text("Press A to answer", style=brush.theme.muted)]
     for name, command in commands.items():
         if command:
             lines += [Text(""), Text(f"{name}, from here:", style=brush.theme.muted)]

@@ -99,7 +99,18 @@ def undo(project: Project, form: Form) -> Order:
     return _of_command(*orders.undo(project, target))
 
 
-OF_FLEET: dict[str, Callable[[Project, Form], Order]] = {"add": add, "start": start_any, "undo": undo}
+def answer_there(project: Project, form: Form) -> Order:
+    """Answer a worker of another node: only the question that the browser showed."""
+    name = _text(form, "worker")
+    return Order(name, *orders.answer(project, name, _text(form), _text(form, "asked")))
+
+
+OF_FLEET: dict[str, Callable[[Project, Form], Order]] = {
+    "add": add,
+    "answer": answer_there,
+    "start": start_any,
+    "undo": undo,
+}
 
 
 def answer_goal(project: Project, form: Form) -> Order:

@@ -76,16 +76,16 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
     db.migrate()
     assert db.rows("select 1 as one") == [{"one": 1}]
     called: list[str] = []
-    listening = Listening(db, called.append)
+    listening = Listening(db, "one", called.append)
     db.rows(statements.CALL_NODE, {"node": "one"})
-    wait_until(lambda: listening.heard() and called == ["one"])
+    wait_until(lambda: listening.heard() and called == ["answer"])
     own_server.stop(signal.SIGQUIT)
     with pytest.raises(DatabaseGone, match="does not answer") as gone:
         db.rows("select 1")
     assert "llmc fleet status" in gone.value.hint
     wait_until(lambda: not listening.heard())  # it may have missed something
     os.fstat(listening.fileno())  # still open, for who waits for it
-    deaf = Listening(db, called.append)
+    deaf = Listening(db, "one", called.append)
     assert deaf.heard()
     own_server.start()
     assert db.rows("select 1 as one") == [{"one": 1}]
@@ -103,7 +103,7 @@ def test_a_failed_connection_leaves_the_open_one_alone(postgres: Postgres, datab
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(postgres.address("postgres"), autocommit=True) as own:
         own.execute(f"alter database {name} allow_connections false")
-    Listening(db, [].append).close()
+    Listening(db, "one", [].append).close()
     assert db.rows(server) == before
     db.close()
 

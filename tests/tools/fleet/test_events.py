@@ -1,8 +1,10 @@
 """Events of all nodes in PostgreSQL: sent once, in the order of the database's clock, and not kept for ever."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import psycopg
@@ -12,6 +14,7 @@ from llmc.fleet import events, statements
 from llmc.fleet.database import Database
 from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Membership
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -70,6 +73,51 @@ def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> Non
     for box in (sending, outbox(one, tmp_path), sending):
         box.send()
     assert len(events.since(one, 0)) == 2
+
+
+def test_who_follows_gets_each_event_once_and_at_once(
+    nodes: list[Membership], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: notify nobody; or forget a number whose row appears after a higher one."""
+    monkeypatch.setattr(events, "LOOK_S", 1000.0)
+    one, two = nodes
+    log(tmp_path, "one", 1, time.time() - 2 * 3600)
+    log(tmp_path, "one", 2, time.time() - 60)
+    outbox(one, tmp_path).send()
+    got: list[tuple[str, int]] = []
+    reader = Membership(Database(database), "reader", "id", "host:/", 60.0)
+
+    def read() -> None:
+        for row in islice(events.follow(reader, time.time() - 3600), 4):
+            got.append((row["node"], row["seq"]))
+        reader.database.close()
+
+    following = threading.Thread(target=read)
+    following.start()
+    wait_until(lambda: got == [("one", 2)])
+    with psycopg.connect(database) as late:  # its number is taken, and its row not visible yet
+        insert = "insert into llmc.event (node, at, payload) values (%s, now(), %s)"
+        late.execute(insert, ("one", '{"worker": "auto-1", "action": "accepted"}'))
+        log(tmp_path, "two", 1, time.time())
+        outbox(two, tmp_path).send()
+        wait_until(lambda: got[1:] == [("two", 4)])
+    log(tmp_path, "two", 2, time.time())
+    outbox(two, tmp_path).send()
+    following.join(20)
+    assert got == [("one", 2), ("two", 4), ("one", 3), ("two", 5)]
+
+
+def test_a_node_notifies_only_those_who_follow(
+    nodes: list[Membership], database: str, tmp_path: Path
+) -> None:
+    """Break: notify with each heartbeat that has events; every connection that listens would wake."""
+    one = nodes[0]
+    with psycopg.connect(database, autocommit=True) as ear:
+        ear.execute("listen llmc_event")
+        log(tmp_path, "one", 1, time.time())
+        outbox(one, tmp_path).send()
+        ear.execute("select")
+        assert list(ear.notifies(timeout=0)) == []
 
 
 def test_old_events_are_removed(

@@ -136,12 +136,12 @@ def test_after_a_crash_a_task_waits(
     key = add(source)
     source.release(took(source), "the agent exited", cause="crash", counts=True)
     assert source.take_next("auto-1", ()) is None
-    assert 25 < source.next_after_crash_s() <= 30
-    assert source.count_ready(10) == 0
+    look = source.look(10)
+    assert (look.ready, 25 < look.after_crash_s <= 30) == (0, True)
     with psycopg.connect(database) as db:
         db.execute("update llmc.task set not_before = now()")
     assert took(source).task == key
-    assert source.next_after_crash_s() == 0
+    assert source.look(10).after_crash_s == 0
 
 
 def test_what_is_done_in_the_ledger_alone_is_not_given_out(open_shared: OpenShared) -> None:

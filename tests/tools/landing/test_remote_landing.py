@@ -19,7 +19,7 @@ from llmc.landing.fast_forward import SourceBusy
 from llmc.records.books import Claim
 from llmc.records.landing_entry import Entry
 from llmc.records.worker import Status
-from llmc.repo import fence, handed_work, shared
+from llmc.repo import fence, handed_work
 from llmc.repo.rules.fence import Outcome, Remote, Seen
 from llmc.tasks.source import source_of
 from tests.support.file_ledger import FileLedger
@@ -33,12 +33,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 FIRST = "Add first.txt"
-
-
-@pytest.fixture(autouse=True)
-def _no_fleet_stays() -> Iterator[None]:
-    yield
-    shared.fleets.clear()
 
 
 @pytest.fixture

@@ -22,6 +22,12 @@ ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/w/w1/answer", {"text": "2"}, "llmc answer w1 2", "w1"),
     ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no", "w1"),
     ("/w/w1/accept", {"commit": "0" * 40}, "llmc accept w1 --yes", "nothing landed"),
+    (
+        "/fleet/answer",
+        {"worker": "far/w1", "text": "2", "asked": "Which color?"},
+        "llmc answer far/w1 2",
+        "this root is not in a fleet",
+    ),
     ("/fleet/add", {"name": "w9"}, "llmc add w9", "added w9"),
     ("/tasks/add", {"text": "A task\r\nwith detail"}, "llmc tasks add 'A task\nwith detail'", "added task 1"),
     ("/tasks/approve", {"task": "7"}, "llmc tasks approve 7", "no task 7"),

@@ -356,7 +356,7 @@ def test_the_board_counts_who_is_offline_apart(web: Web) -> None:
 
 
 def test_the_board_shows_the_other_nodes(web: Web) -> None:
-    """Break: leave out the commands; or take a node's word for markup."""
+    """Break: leave out the commands; take a node's word for markup; or answer what the page did not show."""
     asks = Need("waiting", "auto-2", "auto-2 asks: <pwn-el>?", "llmc answer auto-2")
     node = Node("far", "far.lan:/home/me/far", "up", 1.0, "1.2", "2.1", {"auto-2": "needs_input"}, 0, [asks])
     others = others_of(Sighting(now_unix(), "here", [node], more=3), now_unix(), 60)
@@ -369,6 +369,11 @@ def test_the_board_shows_the_other_nodes(web: Web) -> None:
     shown = web.get("/board").text
     assert faults(shown) == []
     told = Read(shown).text
+    given = {
+        one["name"]: one.get("value") for tag, one in Read(shown).tags if tag == "input" and "name" in one
+    }
+    assert given["worker"] == "far/auto-2"
+    assert given["asked"] == asks.text
     assert "Other nodes 1 and 3 more" in told
     assert "auto-2 asks: <pwn-el>?" in told
     assert "llmc answer far/auto-2" in told

@@ -1,7 +1,11 @@
 """The other nodes for the screens: what needs the user first, each thing once, and nothing claimed that is not known."""
 
+import pytest
+
 from llmc.api.other_nodes import others_of
+from llmc.cli.fleet import _say_nodes
 from llmc.fleet.rules import Need, Node, Sighting
+from llmc.records.statuses import AT_WORK, Status
 
 NOW = 1000.0
 TASK = Need("waiting", "7", "task 7 failed 3 times", "llmc tasks requeue 7", "task:7", "quarantined")
@@ -33,9 +37,19 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type_here() -> None
         ("auto-1", "idle"),
     ]
     assert one.there[0].next == "llmc answer far/auto-2"
+    assert [there.question for there in one.there] == [ASKS.text, "", ""], "only a question can be answered"
     assert one.there[1].attach == "ssh far.lan -t 'cd /home/me/far && llmc attach auto-3'"
     assert (one.busy, one.workers, one.need, one.seen_unix) == (1, 3, 1, NOW - 7)
     assert one.command == "ssh far.lan -t 'cd /home/me/far && llmc'"
+
+
+def test_status_and_the_screens_count_the_same_workers_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Break: let `status --fleet` count who waits for the user, or has nothing to change."""
+    far = node("far", {f"auto-{number}": status for number, status in enumerate(Status)})
+    _say_nodes([far])
+    (on_screen,) = others_of(seen(far), NOW, 60).nodes
+    assert on_screen.busy == len(far.busy) == len(AT_WORK)
+    assert f"  {on_screen.busy}/{len(Status)} workers busy  " in capsys.readouterr().out
 
 
 def test_a_task_of_all_nodes_needs_the_user_once() -> None:

@@ -1,8 +1,9 @@
 """A budget is the account's: what the other nodes of a fleet used counts."""
 
+from datetime import datetime
 from typing import Any, cast
 
-from llmc.auto.usage import Spending, Totals
+from llmc.auto.usage import Spending, Totals, day_start, next_midnight
 from llmc.records.worker import Spent
 from llmc.repo.project import Project
 
@@ -23,3 +24,12 @@ def test_what_other_nodes_used_counts() -> None:
     spending.others = (Spent(cost=9.0), Spent(cost=1.5))
     assert spending.is_spent(project) == "spent $2.00 of $2.00 (--max-cost)"
     assert spending.own(project) == (Spent(cost=1.0), Spent(cost=0.5)), "what it tells the others is its own"
+
+
+def test_the_day_ends_by_the_fleets_clock() -> None:
+    """Break: take the midnight of this machine's own clock, which is ten minutes ahead."""
+    five_to = datetime(2026, 11, 15, 23, 55).timestamp()
+    here = five_to + 600
+    assert next_midnight(here, 600.0) - here == 300
+    assert here - day_start(here, 600.0) == (23 * 60 + 55) * 60
+    assert here - day_start(here) == 300

@@ -93,6 +93,25 @@ def test_the_reset_time_in_the_clients_words(text: str, expected: datetime | Non
     assert away["parked_until_unix"] == NOON + 60.0
 
 
+@pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 7200.0])
+def test_a_wrong_clock_does_not_change_when_a_limit_ends(ahead_s: float) -> None:
+    """Break: read the reset time by a clock that the fleet does not have; 1pm is tomorrow for one two hours ahead."""
+    state = AutoState(ahead_s=ahead_s)
+    after = waiting.parked(state, Cause.LIMIT, "resets 1pm (Europe/Berlin)", NOON + ahead_s, 300.0)
+    assert after["parked_until_unix"] - (NOON + ahead_s) == 3600.0
+
+
+def test_a_clock_that_is_set_moves_the_end_of_no_park() -> None:
+    """Break: leave the end where it was; or move one that was never compared."""
+    parked = AutoState(parked_until_unix=1000.0)
+    first = replace(parked, **waiting.clock_compared(parked, 600.0))
+    assert (first.ahead_s, first.parked_until_unix) == (600.0, 1000.0)
+    assert waiting.clock_compared(first, 601.0) == {}, "the time that an answer takes"
+    back = replace(first, **waiting.clock_compared(first, -60.0))
+    assert (back.ahead_s, back.parked_until_unix) == (-60.0, 340.0)
+    assert waiting.clock_compared(AutoState(ahead_s=0.0), 60.0)["parked_until_unix"] == 0.0, "not parked"
+
+
 @given(st.text(max_size=60))
 def test_no_text_breaks_it(text: str) -> None:
     found = waiting.resets_at(f"resets {text}", NOON)

@@ -27,16 +27,22 @@ _RESET = re.compile(
 
 
 def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: float) -> dict[str, Any]:
-    """The state of a fleet that is parked now; a limit's reset time takes precedence over the doubling wait."""
+    """The state of a fleet that is parked now; a limit's reset time takes precedence over the doubling wait.
+
+    All times are those of this machine's clock; how long a park lasts is by the fleet's clock.
+    """
     cap = LIMIT_CAP_S if cause is Cause.LIMIT else API_CAP_S
     until = now + min(cap, first_s * 2.0 ** min(state.parks, 20))
     if cause is Cause.LIMIT:
-        until = resets_at(reason, now) or until
+        ahead_s = state.ahead_s or 0.0
+        at = resets_at(reason, now - ahead_s)
+        until = at + ahead_s if at is not None else until
     return {
         "parked_until_unix": until,
         "parked_cause": cause.value,
         "parked_reason": reason[:300],
         "parked_since_unix": state.parked_since_unix or now,
+        "parked_by": "",
         "parks": state.parks + 1,
         "probe": "",
         "probe_unix": 0.0,
@@ -49,10 +55,24 @@ NOT_PARKED: dict[str, Any] = {
     "parked_cause": "",
     "parked_reason": "",
     "parked_since_unix": 0.0,
+    "parked_by": "",
     "parks": 0,
     "probe": "",
     "probe_unix": 0.0,
 }
+
+
+#: two clocks that differ by less than this are the same
+SAME_CLOCK_S = 2.0
+
+
+def clock_compared(state: AutoState, ahead_s: float) -> dict[str, Any]:
+    """What changes when this machine's clock is `ahead_s` ahead of the fleet's: a clock that was set moves the end of no park."""
+    known = state.ahead_s
+    if known is not None and abs(ahead_s - known) < SAME_CLOCK_S:
+        return {}
+    moved_s = ahead_s - known if known is not None and is_parked(state) else 0.0
+    return {"ahead_s": ahead_s, "parked_until_unix": state.parked_until_unix + moved_s}
 
 
 def is_parked(state: AutoState) -> bool:
