@@ -107,6 +107,8 @@ def test_a_clock_that_is_set_moves_the_end_of_no_park() -> None:
     first = replace(parked, **waiting.clock_compared(parked, 600.0))
     assert (first.ahead_s, first.parked_until_unix) == (600.0, 1000.0)
     assert waiting.clock_compared(first, 601.0) == {}, "the time that an answer takes"
+    right = waiting.clock_compared(parked, -0.01)
+    assert right == {"ahead_s": 0.0, "parked_until_unix": 1000.0}, "midnight stays midnight"
     back = replace(first, **waiting.clock_compared(first, -60.0))
     assert (back.ahead_s, back.parked_until_unix) == (-60.0, 340.0)
     assert waiting.clock_compared(AutoState(ahead_s=0.0), 60.0)["parked_until_unix"] == 0.0, "not parked"

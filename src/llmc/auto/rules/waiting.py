@@ -68,7 +68,7 @@ SAME_CLOCK_S = 2.0
 
 def clock_compared(state: AutoState, ahead_s: float) -> dict[str, Any]:
     """What changes when this machine's clock is `ahead_s` ahead of the fleet's: a clock that was set moves the end of no park."""
-    known = state.ahead_s
+    known, ahead_s = state.ahead_s, ahead_s if abs(ahead_s) >= SAME_CLOCK_S else 0.0
     if known is not None and abs(ahead_s - known) < SAME_CLOCK_S:
         return {}
     moved_s = ahead_s - known if known is not None and is_parked(state) else 0.0
