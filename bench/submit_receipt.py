@@ -31,7 +31,7 @@ def prompt(size: int) -> str:
 
 def _run(agent: str) -> list[Row]:
     with fleet(agent, "adam") as (_, project):
-        timers = {case: _timer(project, prompt(size)) for case, size in SIZES.items()}
+        timers = {case: timer(project, "adam", prompt(size)) for case, size in SIZES.items()}
         times = interleave({**timers, "pace": pace_ms}, ROUNDS, warm_up=1)
     return [
         row(
@@ -47,14 +47,14 @@ def _run(agent: str) -> list[Row]:
     ]
 
 
-def _timer(project: Project, text: str) -> Callable[[], float]:
+def timer(project: Project, name: str, text: str) -> Callable[[], float]:
     def send() -> None:
-        receipt = submit.submit(project, "adam", "message", text, then=Status.WORKING)
+        receipt = submit.submit(project, name, "message", text, then=Status.WORKING)
         assert receipt.outcome.arrived, receipt
 
     def timed() -> float:
-        wait_for_rest(project, "adam", Status.IDLE)
-        with project.worker_lock("adam"):
+        wait_for_rest(project, name, Status.IDLE)
+        with project.worker_lock(name):
             return clock_ms(send)
 
     return timed
