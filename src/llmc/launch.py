@@ -37,7 +37,7 @@ def main() -> None:
             _end_with(spec["ends_with"])
         os.chdir(spec["cwd"])
         if "sandbox" in spec:
-            hold(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"])
+            hold(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"], is_check="ends_with" in spec)
         become(spec["argv"], spec["env"])
     except (OSError, ValueError, KeyError) as error:
         print(f"llmc: cannot start the agent: {error}", file=sys.stderr)
@@ -59,10 +59,13 @@ def become(argv: list[str], env: dict[str, str]) -> None:
     os.execve(argv[0], argv, env)
 
 
-def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any]") -> None:
+def hold(
+    argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any]", *, is_check: bool = False
+) -> None:
     """Run the agent inside bubblewrap, pass on signals, and end as the agent ends.
 
-    Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground.
+    Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground. A check that is
+    told to end is killed.
     """
     import signal
 
@@ -113,6 +116,8 @@ def hold(argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any
             if ended:
                 _wait_for(whole)
                 _end_as(os.waitstatus_to_exitcode(status))
+        elif is_check:
+            _send(child, signal.SIGKILL)
         elif agent and not by_terminal:
             _send(agent, got.si_signo)
 

@@ -49,8 +49,10 @@ CLIENTS_IN_SOAK = [
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
 
-#: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail
+#: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail.
+#: `CHECKS=on` contains their checks too; many tests let a check wait for a file outside.
 SANDBOX = os.environ.get("SANDBOX", "off")
+CHECKS = os.environ.get("CHECKS", "off")
 
 
 def in_soak(*values: object) -> list[Any]:
@@ -84,7 +86,8 @@ class Fleet:
         self.config_dir = self.dir / "claude"
         self.env = self._environment(api)
         #: set in every root of this fleet
-        self.settings = {"defaults.sandbox": SANDBOX}
+        checks = {} if SANDBOX == "off" else {"sandbox.checks": CHECKS}
+        self.settings = {"defaults.sandbox": SANDBOX, **checks}
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}

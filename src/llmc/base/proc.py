@@ -20,6 +20,8 @@ from llmc.base.urls import scrub
 
 #: how often a long command checks whether it must stop
 STOP_POLL_S = 0.2
+#: how long a program that runs a command may take to end it
+ENDS_S = 10.0
 
 #: a started program
 Child = subprocess.Popen[bytes]
@@ -240,6 +242,10 @@ def run_logged(
                 code = _wait(process, timeout_s, stopping)
                 code = code if code >= 0 else 128 - code
         except BaseException as error:
+            if through:
+                process.terminate()  # it ends all that it runs, and then itself
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(ENDS_S)
             kill_group(process)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
