@@ -167,6 +167,7 @@ class Network:
         if os.getppid() != holder:
             os._exit(0)
         os.setsid()  # keys at the terminal are not for it
+        os.chdir("/")  # it uses no worktree
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         nowhere = os.open("/dev/null", os.O_RDWR)
         for fd in (0, 1, 2):

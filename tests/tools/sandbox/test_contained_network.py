@@ -232,3 +232,4 @@ def test_keys_at_the_terminal_are_not_for_the_proxy(place: Path) -> None:
     with running(place):
         (proxy,) = proxies(place)
         assert os.getsid(proxy.pid) == proxy.pid
+        assert os.readlink(f"/proc/{proxy.pid}/cwd") == "/"
