@@ -21,8 +21,8 @@ from llmc.sessions import sessions
 NAME = "contained"
 TARGET = 1.1
 ROUNDS = 10
-#: as test suites do: many short programs, which read the checkout and write beside it
-COMMAND = "for i in 1 2 3 4 5; do python3 -c 'import json, unittest' && git status --short && ls -R > /tmp/listed; done"
+#: as test suites do: many short programs, which read and write the checkout
+COMMAND = "for i in 1 2 3 4 5 6 7 8 9 10; do /usr/bin/python3 -c 'import json, unittest' && git status --short && ls -R > listed; done"
 
 
 #: how much longer a launch may take

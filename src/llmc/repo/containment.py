@@ -14,6 +14,7 @@ from pathlib import Path
 
 from llmc import launch
 from llmc.base.files import private_dir, write_atomic
+from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
@@ -51,7 +52,8 @@ def hold(
         "sandbox": sandbox,
         "ends_with": os.getpid(),
     }
-    write_atomic(spec, json.dumps(payload).encode())
+    with open(spec, "w", opener=private_opener) as file:  # read at once, and removed
+        json.dump(payload, file)
     return [sys.executable, "-I", "-S", launch.__file__, str(spec)], inside
 
 
