@@ -257,8 +257,8 @@ def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
     ).returncode:
         pytest.skip("no disk of its own can be had here")
     try:
-        fleet.llmc("init", "--target", str(disk / "root"))
         fleet.root = disk / "root"
+        fleet.llmc("init", "--target", str(fleet.root))
         fleet.llmc("config", "set", "notify.webhook", hook.url)
         fleet.llmc("add", "adam")
         items = on_every_surface(fleet, "disk")

@@ -186,7 +186,10 @@ def events(
         from llmc.api.fleet import events as of_nodes  # most roots work alone
 
         rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker, follow=follow)
-        return fast.print_events(rows, as_json, follow=follow)
+        try:
+            return fast.print_events(rows, as_json, follow=follow)
+        except KeyboardInterrupt:
+            return 130  # as without --fleet; click would print an empty line
     root = root_of(ctx)
     return fast.events(str(root.path), parse_since(since, time.time()), follow, as_json, worker)
 
