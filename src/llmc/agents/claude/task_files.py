@@ -341,7 +341,7 @@ class TaskFiles:
         task = self._parse(task_id, raw)
         name = file_name(task_id)
         data = json.dumps(raw, indent=2, ensure_ascii=False).encode()
-        write_atomic(self.directory / name, data, temp_name=f"{name}.tmp{unique()}")
+        write_atomic(self.directory / name, data, temp_name=f"{name}.tmp.{os.getpid()}")
         return task
 
     @contextmanager
