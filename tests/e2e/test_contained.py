@@ -80,6 +80,7 @@ def held_by_file(home: Path) -> int:
     return int(home.with_name(f"{home.name}.pid").read_text().split()[0])
 
 
+@pytest.mark.soak
 def test_the_end_of_a_turn_is_seen_at_once_also_by_a_daemon_that_started_under_it(scripted: Fleet) -> None:
     """Break: mount the socket and not its directory in sessions/containing.py: the next patrol sees it, a minute later."""
     scripted.set_up("adam", config={**CONTAINED, "defaults.patrol_interval_secs": "600"})
@@ -104,6 +105,7 @@ def test_init_finds_the_tools_of_the_repository(scripted: Fleet) -> None:
     assert '\npresets = ["pip", "npm"]\n' in (scripted.root / "config.toml").read_text()
 
 
+@pytest.mark.soak
 def test_esc_interrupts_a_turn(running: Fleet) -> None:
     running.llmc("start", "--worker", "adam", "--prompt", "@say begun\n@sh sleep 60\n@say never said")
     wait_until(lambda: "begun" in running.screen("adam") and running.client_status("adam") == "busy")
@@ -119,6 +121,7 @@ def test_a_new_size_reaches_the_program(running: Fleet) -> None:
     running.tmux("resize-window", "-t", running.session("adam"), "-x", str(before), "-y", "50")
 
 
+@pytest.mark.soak
 def test_keys_end_it_with_its_own_exit_code(scripted: Fleet) -> None:
     scripted.set_up("adam", config=CONTAINED)
     scripted.up()
@@ -264,6 +267,7 @@ def test_killed_while_it_moves(scripted: Fleet, setting: str, fault: str) -> Non
     assert seen(scripted, worktree) == before
 
 
+@pytest.mark.soak
 def test_a_lost_state_is_rebuilt(scripted: Fleet) -> None:
     """Break: start the holder without the marks of its launch: its agent would be nobody's."""
     scripted.set_up("adam", config=CONTAINED)
@@ -282,6 +286,7 @@ def test_a_lost_state_is_rebuilt(scripted: Fleet) -> None:
     assert scripted.log() == ["One", "First commit"]
 
 
+@pytest.mark.soak
 def test_a_person_attaches_and_types(scripted: Fleet) -> None:
     scripted.set_up("adam", config=CONTAINED)
     scripted.up()

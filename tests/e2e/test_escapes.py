@@ -187,6 +187,7 @@ def test_links_in_its_repository_lead_nowhere(running: Fleet) -> None:
     running.configure({"repo.copy": "[]"})
 
 
+@pytest.mark.soak
 def test_a_pipe_in_its_repository_holds_up_nobody(running: Fleet) -> None:
     """Break: no look at the kind of file in `take` (repo/own_repos.py): every command in this root waits for a writer."""
     own = path_of(running.root, "adam")

@@ -55,6 +55,7 @@ def test_the_post_accept_command_of_a_killed_node_runs_on_another(database: str)
         assert ran.read_text().splitlines() == ["one 1", "two 1", "two 2"], "not again on the node that died"
 
 
+@pytest.mark.soak
 def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
     """Break: leave answers out of the heartbeat; answer whatever the worker asks by then; or wait for a node that is away."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from llmc.base.files import open_given
+from llmc.base.files import open_given, unique
 from llmc.base.text import pattern
 
 _STORE = "lfs/objects"
@@ -40,7 +40,7 @@ def _take_one(target: Path, name: str, folder: int) -> None:
     if target.exists():
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temp = target.with_name(f"tmp_obj_llmc_{os.getpid()}")
+    temp = target.with_name(f"tmp_obj_llmc{unique()}")
     found = sha256()
     try:
         with suppress(OSError), open_given(Path(name), folder) as file, temp.open("wb") as copy:
