@@ -194,8 +194,8 @@ def test_workers_move_to_a_repository_of_their_own_and_back(scripted: Fleet) -> 
     own = path_of(scripted.root, "adam")
     for setting in ("on", "off", "on"):
         scripted.configure({"defaults.sandbox": setting})
-        scripted.up()
-        assert scripted.record("adam")["contained"] is (setting == "on")
+        said = scripted.llmc("up", "--detach").out
+        assert scripted.record("adam")["contained"] is (setting == "on"), said
         assert scripted.record("adam")["status"] != "offline"
         assert own.is_dir() is (setting == "on")
         assert seen(scripted, worktree) == before
