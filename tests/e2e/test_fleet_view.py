@@ -61,7 +61,7 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
         with closing(Terminal(one, "ui", columns=80, rows=24)) as screen:
             screen.sees("OTHER NODES 1", "up, 1/1 busy", "auto-1       working")
             screen.press(">", "m")
-            screen.sees("it is on node two; press Enter")
+            screen.sees("this worker is on node two; press Enter")
             screen.press("Enter")
             screen.sees("Another node", "attach, from here:", "llmc attach auto-1", "client   2.1")
 

@@ -32,7 +32,9 @@ from llmc.config.durations import parse_duration
 
 
 @click.command("status")
-@click.option("--fleet", is_flag=True, help="Show all nodes of the fleet, and what needs you on each")
+@click.option(
+    "--fleet", is_flag=True, help="Show all nodes in the fleet and what needs your attention on each"
+)
 @click.option("--watch", "-w", is_flag=True, help="Refresh until you press Ctrl-C")
 @click.option(
     "--interval",
@@ -287,7 +289,7 @@ def _print(text: str) -> None:
     metavar="T",
     help="Start time: Unix seconds, ISO 8601, or an age such as 12h [default: your last digest that is more than an hour old, or 24h ago]",
 )
-@click.option("--fleet", is_flag=True, help="Include all nodes of the fleet")
+@click.option("--fleet", is_flag=True, help="Include all nodes in the fleet")
 @json_option
 @pass_project
 def digest(project: Project, since: str | None, fleet: bool, as_json: bool) -> None:

@@ -48,7 +48,7 @@ KINDS: dict[str, str] = {
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
     "refused": "git refuses the commits of a contained worker, so they cannot land",
-    "forged": "a contained agent put files into its inbox that no hook sends; llmc ignored them",
+    "forged": "a contained agent wrote files to its inbox that did not come from a hook; llmc ignored them",
     "uncontained": "an agent is not contained, because this machine cannot contain it",
     "refused_hosts": "contained agents tried to connect to hosts that are not in `sandbox.hosts`",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",

@@ -21,7 +21,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.command("drill")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
 @click.option(
-    "--all", "everything", is_flag=True, help="Run every drill except `night` (takes several minutes)"
+    "--all", "everything", is_flag=True, help="Run every drill except `night`; takes several minutes"
 )
 @click.option(
     "--jobs",

@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 from llmc.base import locks, urls
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, private_dir, write_atomic
+from llmc.base.files import append_line, json_row, private_dir, read_given, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
@@ -496,14 +496,15 @@ def _first_line(path: str) -> str:
     return "" if isinstance(data, Broken) else data.split(b"\n")[0].decode("utf-8", "surrogateescape").strip()
 
 
+#: of the index of a very large repository
+MOST_INDEX = 1 << 30
 #: the index mode of another repository's commit, and the mark of a split index
 _GITLINK, _SPLIT = b"\x00\x00\xe0\x00", b"link"
 
 
 def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
     try:
-        with open(index, "rb") as file:
-            data = file.read()
+        data = read_given(Path(index), MOST_INDEX)  # an agent may have put a pipe or a device there
     except OSError:
         return ()
     if _GITLINK not in data and _SPLIT not in data[-200_000:]:

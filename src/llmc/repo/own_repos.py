@@ -11,8 +11,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from llmc.base import locks
 from llmc.base.files import private_dir, write_atomic
+from llmc.base.processes import wait_until
 from llmc.config import root_layout
+from llmc.config.paths import Root
 from llmc.repo import git, own_large_files
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import probe, rules
@@ -72,6 +75,10 @@ def box(root: Path, name: str) -> list[str]:
     return [bubblewrap, *rules.ALL_READ_ONLY, *binds, "--"]
 
 
+#: git says so while `git worktree add` makes another worker's entry, which has no commit for a moment
+_UNFINISHED, UNFINISHED_S = "bad object worktrees/", 60.0
+
+
 def watched(root: str, name: str) -> list[str]:
     """The files that change when `take` has something to do."""
     own = f"{root}/{root_layout.REPOS}/{name}"
@@ -114,6 +121,16 @@ def odd_file(root: Path, name: str) -> str:
 
 def fetch(root: Path, own: Path, *moves: str) -> str:
     """Fetch refs of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
+    refusal = _fetch(root, own, *moves)
+    if (
+        _UNFINISHED in refusal
+    ):  # whoever makes that worktree holds the lock; this thread may hold another, so it only looks
+        wait_until(lambda: not locks.is_held(Root(root).lock("repo")), UNFINISHED_S, interval_s=0.02)
+        refusal = _fetch(root, own, *moves)
+    return refusal
+
+
+def _fetch(root: Path, own: Path, *moves: str) -> str:
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
     command = [*settings, "fetch", *_QUIET, "--update-head-ok", str(own), *moves]
     done = git.git(root, *command, check=False, timeout_s=600)

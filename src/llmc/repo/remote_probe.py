@@ -83,7 +83,7 @@ def _refuses_a_stale_push(root: Path, remote: Remote, mine: str, one: str, other
     """A lease on a value that the ref does not have must stop the push."""
     stale = fence.send(root, remote, f"--force-with-lease={mine}:{other}", f"{other}:{mine}")
     if stale.ok or fence.listed(root, remote, mine).get(mine) != one:
-        raise NotUsable(remote, "the fence does not hold", "a push with an old value went through")
+        raise NotUsable(remote, "the fence does not hold", "the remote accepted a push with a stale lease")
 
 
 def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> None:
@@ -101,7 +101,11 @@ def _moves_all_or_none(root: Path, remote: Remote, mine: str, other: str) -> str
     """
     said = _failing(root, remote, mine, f"{other}:{mine}-control")
     if said.ok or f"{mine}-control" in fence.listed(root, remote, f"{mine}*"):
-        raise NotUsable(remote, "pushes are not atomic", "a part of a failed push stayed")
+        raise NotUsable(
+            remote,
+            "pushes are not atomic",
+            "the remote updated some refs of a push that should have been rejected as a whole",
+        )
     return said.refused.get(f"{mine}-control", "")
 
 

@@ -1,6 +1,7 @@
 """Submodules of a worktree, taken from the source's own copies if it has them, else from their URL.
 
-git forbids submodules from a local path by default. llmc allows only the source's own submodule repositories.
+git forbids submodules from a local path by default. llmc allows only the source's own submodule repositories. An agent writes
+`.gitmodules`, and llmc's git has the user's keys: it fetches from the URLs of the default branch, and from no other.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,8 @@ def update(project: Project, worktree: Path) -> list[str]:
     """Check out every submodule at the commit of its superproject; returns problems."""
     if not (worktree / ".gitmodules").exists():
         return []
-    return _update(project.root, worktree.name, worktree, _store(project))
+    base = git.resolve(project.root.path, project.base)
+    return _update(project.root, worktree.name, worktree, _store(project), base)
 
 
 def pin_changes(
@@ -97,13 +99,24 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
             )
 
 
-def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> list[str]:
+def _update(
+    root: Root, worker: str, superproject: Path, store: Path | None, reviewed: str | None
+) -> list[str]:
+    """`reviewed`: the commit of the superproject whose URLs are followed; None: the source's own copies only."""
     problems: list[str] = []
+    followed = _urls(superproject, "--blob", f"{reviewed}:.gitmodules") if reviewed else {}
+    asked = _urls(superproject, "--file", ".gitmodules")
     for module in _listed(superproject):
         place = superproject / module.path
         if not _is_at(place, module.commit):
             _keep_ignored(root, worker, place, module, store)
-            done = _fetch(superproject, module, store)
+            is_followed = module.name in followed and followed[module.name] == asked.get(module.name)
+            done = _fetch(superproject, module, store, is_followed=is_followed)
+            if done is None:
+                problems.append(
+                    f"submodule {module.path} is missing: its URL is not on the default branch, and the source repository has no copy"
+                )
+                continue
             if not done.ok:
                 said = (done.stderr or done.stdout).strip()
                 reason = said[max(0, said.find("fatal: ")) :]
@@ -116,8 +129,23 @@ def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> 
             git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
         if (place / ".gitmodules").exists():
             inner = store / module.name / "modules" if store else None
-            problems += [f"{module.path}: {problem}" for problem in _update(root, worker, place, inner)]
+            pinned = (
+                git.rows(git.git(superproject, "ls-tree", "-z", reviewed, "--", module.path).stdout)
+                if reviewed
+                else []
+            )
+            is_reviewed = [row.split()[2] for row in pinned] == [module.commit]
+            found = _update(root, worker, place, inner, module.commit if is_reviewed else None)
+            problems += [f"{module.path}: {problem}" for problem in found]
     return problems
+
+
+def _urls(superproject: Path, *where: str) -> dict[str, str]:
+    """The URLs of submodules by their names, in the file or at a commit."""
+    flags = [*where, "-z", "--get-regexp", r"^submodule\..*\.url$"]
+    rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
+    found = (row.partition("\n") for row in rows if row)
+    return {key[len("submodule.") : -len(".url")]: url for key, _, url in found}
 
 
 def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store: Path | None) -> None:
@@ -134,7 +162,8 @@ def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store
             trash.pin(root, place, worker, "submodule", ignored=sorted(blocked))
 
 
-def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
+def _fetch(superproject: Path, module: Submodule, store: Path | None, *, is_followed: bool) -> Done | None:
+    """From the source's own copy, else from its URL if that is followed; None if there is neither."""
     command = ["submodule", "update", "--init", "--quiet", "--", module.path]
     own = store / module.name if store else None
     if own is not None and own.is_dir():
@@ -148,9 +177,9 @@ def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
             f"submodule.{module.name}.url=file://{quote(str(own))}",
         ]
         done = git.git(superproject, *allowed, *command, check=False, timeout_s=1800)
-        if done.ok:
+        if done.ok or not is_followed:
             return done
-    return git.git(superproject, *command, check=False, timeout_s=1800)
+    return git.git(superproject, *command, check=False, timeout_s=1800) if is_followed else None
 
 
 def _is_at(place: Path, commit: str) -> bool:
@@ -164,7 +193,8 @@ def _listed(superproject: Path) -> list[Submodule]:
     names = {
         path: key[len("submodule.") : -len(".path")] for key, _, path in (row.partition("\n") for row in rows)
     }
-    names.pop("", None)
+    # git names a directory after it; with an absolute one it would be any repository of the user.
+    names = {path: name for path, name in names.items() if path and _is_inside(name)}
     if not names:
         return []
     found = []
@@ -173,6 +203,11 @@ def _listed(superproject: Path) -> list[Submodule]:
         if facts.startswith("160000 ") and path in names:
             found.append(Submodule(names[path], path, facts.split()[1]))
     return found
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a directory with this name is in the one it is looked for in."""
+    return not name.startswith("/") and ".." not in name.split("/")
 
 
 def _store(project: Project) -> Path | None:

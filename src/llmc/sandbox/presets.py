@@ -169,14 +169,19 @@ _PASSWORDS = (
     re.compile(r"(?im)^.*(?:token|password|passwd|secret|_auth|authident|username)[\"']?\s*[=:].*\n?"),
     re.compile(r"(?s)<servers>.*?</servers>|<(username|password|passphrase)>.*?</\1>"),
 )
+#: a comment, and a proxy: who may connect to one may connect to anything. What Go calls a proxy is a registry
+_NOT_A_REGISTRY = re.compile(
+    r"(?ims)^[ \t]*[#;][^\n]*|^(?![ \t]*GOPROXY)[ \t\"']*[\w.-]*proxy[\w.-]*[ \t\"']*[=:][^\n]*"
+    r"|<!--.*?-->|<proxies>.*?</proxies>"
+)
 _HOST_OF_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?)")
 _LOCAL_URL = re.compile(r"file://(/[^\s\"'<>,|]*)")
 _LOCAL_VALUE = re.compile(r"(?im)^\s*(?:pip_|uv_)?(?:find[_-]links|cert|cafile)\s*=(.*)$")
 
 
 def without_passwords(text: str) -> str:
-    """Settings without what proves who the user is."""
-    text = _USER_OF_URL.sub("", text)
+    """Settings without what proves who the user is, and without their proxy: inside there is another."""
+    text = _USER_OF_URL.sub("", _NOT_A_REGISTRY.sub("", text))
     for secret in _PASSWORDS:
         text = secret.sub("", text)
     return text
@@ -185,7 +190,8 @@ def without_passwords(text: str) -> str:
 def hosts(names: Iterable[PresetName], settings: Iterable[str]) -> list[str]:
     """What the tools may download from: the usual registries, and those in these settings."""
     usual = [host for name in names for host in PRESETS[name].hosts]
-    named = [host for text in settings for host in _HOST_OF_URL.findall(_USER_OF_URL.sub("", text))]
+    found = [_USER_OF_URL.sub("", _NOT_A_REGISTRY.sub("", text)) for text in settings]
+    named = [host for text in found for host in _HOST_OF_URL.findall(text)]
     return list(dict.fromkeys([*usual, *named]))
 
 

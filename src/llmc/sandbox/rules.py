@@ -129,13 +129,17 @@ def _in_place(mounts: list[Mount]) -> list[Mount]:
     return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
 
 
-#: by machine: the kernel's name of its system calls, and the numbers of ioctl and socket
-_MACHINES = {"x86_64": (0xC000003E, 16, 41), "aarch64": (0xC00000B7, 29, 198)}
+#: by machine: the kernel's name of its system calls, and the numbers of ioctl, socket, clone and unshare
+_MACHINES = {"x86_64": (0xC000003E, 16, 41, 56, 272), "aarch64": (0xC00000B7, 29, 198, 220, 97)}
+#: add_key, request_key and keyctl: keyrings of the user's session know no namespace
+_KEYRINGS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
+_CLONE3, _CLONE_NEWUSER = 435, 0x10000000
 _X32_CALLS, _IO_URING_SETUP = 0x40000000, 425
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_VSOCK = 40
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # refuse with EPERM
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+#: refused with EPERM; unknown with ENOSYS, after which the C library uses the older call
+_ALLOW, _REFUSE, _UNKNOWN, _KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 #: where the kernel puts a call's number, its machine, and its first and second argument
 _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 
@@ -145,29 +149,27 @@ def call_filter(machine: str) -> bytes | None:
 
     To type into the terminal (TIOCSTI, TIOCLINUX): a contained program shares that of its pane, and a shell outside would
     read it. To speak to the host of a virtual machine (vsock), which knows no namespace; and io_uring, which opens sockets past
-    this filter. System calls of another machine, which have other numbers, end the program.
+    this filter; and the keyrings of the user. To make a user namespace: the files that are mounts, so that they stay as they are, can be removed from a mount
+    namespace without these mounts; clone3, whose flags no filter sees, is unknown. System calls of another machine, which have other numbers, end the program.
     """
     if machine not in _MACHINES:
         return None
-    name, ioctl, socket = _MACHINES[machine]
-    rows = (
-        (_LOAD, 0, 0, _MACHINE),
-        (_EQUAL, 1, 0, name),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _X32_CALLS),
-        (_RETURN, 0, 0, _KILL),
-        (_EQUAL, 8, 0, _IO_URING_SETUP),
-        (_EQUAL, 0, 2, socket),
-        (_LOAD, 0, 0, _FIRST),
-        (_EQUAL, 5, 4, _AF_VSOCK),
-        (_EQUAL, 0, 3, ioctl),
-        (_LOAD, 0, 0, _SECOND),
-        (_EQUAL, 2, 0, _TIOCSTI),
-        (_EQUAL, 1, 0, _TIOCLINUX),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
+    name, ioctl, socket, clone, unshare = _MACHINES[machine]
+    judged = (
+        (socket, _FIRST, _EQUAL, (_AF_VSOCK,)),
+        (ioctl, _SECOND, _EQUAL, (_TIOCSTI, _TIOCLINUX)),
+        (clone, _FIRST, _ANY_BIT, (_CLONE_NEWUSER,)),
     )
+    rows = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, name), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
+    rows += [(_AT_LEAST, 0, 1, _X32_CALLS), (_RETURN, 0, 0, _KILL)]
+    for number in (_IO_URING_SETUP, unshare, *_KEYRINGS[machine]):
+        rows += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
+    rows += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _UNKNOWN)]
+    for number, place, test, values in judged:
+        refused = [row for value in values for row in ((test, 0, 1, value), (_RETURN, 0, 0, _REFUSE))]
+        of_call = [(_LOAD, 0, 0, place), *refused, (_RETURN, 0, 0, _ALLOW)]
+        rows += [(_EQUAL, 0, len(of_call), number), *of_call]
+    rows.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(pack("HBBI", *row) for row in rows)
 
 

@@ -475,7 +475,9 @@ class Frame(App[str | None]):
         name = self.store.worker
         entry = self.store.entry
         if entry is not None and entry.node is not None:
-            self._say("", f"it is on node {entry.node.name}; press Enter to see how to {what}", PLAIN)
+            self._say(
+                "", f"this worker is on node {entry.node.name}; press Enter to see how to {what}", PLAIN
+            )
         elif not name:
             self._say("", f"no worker is selected; select one to {what}", PLAIN)
         return name

@@ -360,3 +360,23 @@ def test_what_is_no_plain_list_is_left_alone(
 def test_a_project_file_keeps_the_rest() -> None:
     assert named("a: 1\nproject_name: x # y\n", "n") == 'a: 1\nproject_name: "n"\n'
     assert named("", "n") == 'project_name: "n"\n'
+
+
+@pytest.mark.parametrize("way", ["url", "name"])
+def test_no_submodule_of_an_agent_is_fetched(
+    project: Project, source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """llmc's git has the user's keys and network. Break: follow the URLs of the worktree; or a name that is a path."""
+    private = Repo(tmp_path / "private")
+    tip = private.commit("secret.txt", "secret\n")
+    record, worktree = add_worker(project)
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # as a host that answers
+    name = "sub" if way == "url" else f"{private.path}/.git"
+    worktree.write(".gitmodules", f'[submodule "{name}"]\n\tpath = sub\n\turl = {private.path}\n')
+    worktree.git("add", ".gitmodules")
+    worktree.git("update-index", "--add", "--cacheinfo", f"160000,{tip},sub")
+    worktree.git("commit", "-q", "-m", "Evil")
+    said = "\n".join(furnish(project, record))
+    assert ("its URL is not on the default branch" in said) is (way == "url")
+    assert not (worktree.path / "sub/.git").exists()
+    assert not [*(project.root.path / ".git").rglob("modules/*")]

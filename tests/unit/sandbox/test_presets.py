@@ -92,6 +92,18 @@ def test_registries_of_the_user_are_found_in_their_settings() -> None:
     assert hosts([], []) == []
 
 
+def test_a_proxy_of_the_user_is_no_registry() -> None:
+    """Break: every URL in the settings: who may connect to a proxy may connect to anything."""
+    settings = [
+        "# see https://comment.example\nproxy=http://corp.example:8080\nhttps-proxy = http://corp.example\nregistry=https://npm.example/\n",
+        "[global]\nproxy = http://corp.example:3128\nindex-url = https://pip.example/simple\n",
+        "<settings><proxies><proxy><host>http://corp.example</host></proxy></proxies><url>https://maven.example/</url></settings>",
+        "GOPROXY=https://go.example\n",
+    ]
+    assert hosts([], settings) == ["npm.example", "pip.example", "maven.example", "go.example"]
+    assert not [text for text in map(without_passwords, settings) if "corp.example" in text]
+
+
 def test_registries_on_this_machine_are_found() -> None:
     settings = [
         "find-links = /srv/wheels /srv/more relative",

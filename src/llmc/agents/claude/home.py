@@ -49,6 +49,7 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     own = own_places(home)
     data = _read(ClaudeTrust.of(environment).file)
     data["projects"] = {str(place): dict(TRUST) for place in trusted}
+    data.pop("mcpServers", None)  # their settings have tokens
     write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
     found = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
     mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in found]

@@ -1,0 +1,51 @@
+"""The repository of a contained worker, beside others that change the clone."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmc.repo import git, own_repos, provision
+from tests.support.contained import needs_bubblewrap
+from tests.support.repos import Repo, add_worker, make_project
+
+pytestmark = needs_bubblewrap
+
+
+def test_work_is_taken_while_a_worktree_of_another_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: no wait for the lock in `fetch`: git refuses sound commits, because another worker's HEAD is not there yet."""
+    source = Repo(tmp_path / "source")
+    source.commit("a.txt", "a\n")
+    project = make_project(str(source.path), tmp_path / "root")
+    record, worktree = add_worker(project)
+    provision.settle_repository(project, record, contained=True)
+    tip = worktree.commit("b.txt", "b\n")
+    half = tmp_path / "root/.git/worktrees/-eve.link"
+    made, waited, real = threading.Event(), threading.Event(), own_repos.wait_until
+
+    def other() -> None:
+        with project.repo_lock():
+            half.mkdir(parents=True)
+            (half / "HEAD").write_text("0" * 40 + "\n")
+            (half / "commondir").write_text("../..\n")
+            (half / "gitdir").write_text(f"{tmp_path}/eve/.git\n")
+            made.set()
+            waited.wait(3)
+            for path in half.iterdir():
+                path.unlink()
+            half.rmdir()
+
+    def wait(condition: Callable[[], bool], timeout_s: float, *, interval_s: float) -> bool:
+        waited.set()
+        return real(condition, timeout_s, interval_s=interval_s)
+
+    monkeypatch.setattr(own_repos, "wait_until", wait)
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert made.wait(20)
+    assert git.resolve(project.root.path, own_repos.branch_of(record.name)) == tip
+    thread.join()
+    assert project.store.read().attention == {}
