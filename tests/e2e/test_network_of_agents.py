@@ -1,13 +1,9 @@
 """The network of contained agents in a fleet: what they reach, what is refused and told, and what is left afterwards."""
 
-import http.server
 import os
 import shlex
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -17,29 +13,12 @@ from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.waiting import wait_until
+from tests.support.web_server import web_server
 
 pytestmark = needs_bubblewrap
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 CONTAINED = {"defaults.sandbox": "on"}
-
-
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def web_server() -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as made:
-        threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
-        yield made.server_address[1]
-        made.shutdown()
 
 
 def says(fleet: Fleet, script: str) -> str:

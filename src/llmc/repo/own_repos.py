@@ -122,9 +122,8 @@ def odd_file(root: Path, name: str) -> str:
 def fetch(root: Path, own: Path, *moves: str) -> str:
     """Fetch refs of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
     refusal = _fetch(root, own, *moves)
-    if (
-        _UNFINISHED in refusal
-    ):  # whoever makes that worktree holds the lock; this thread may hold another, so it only looks
+    if _UNFINISHED in refusal:
+        # The process that makes the worktree holds the lock. This thread may hold a later one, so it cannot take it.
         wait_until(lambda: not locks.is_held(Root(root).lock("repo")), UNFINISHED_S, interval_s=0.02)
         refusal = _fetch(root, own, *moves)
     return refusal

@@ -114,7 +114,7 @@ def _update(
             done = _fetch(superproject, module, store, is_followed=is_followed)
             if done is None:
                 problems.append(
-                    f"submodule {module.path} is missing: its URL is not on the default branch, and the source repository has no copy"
+                    f"submodule {module.path} is missing: its URL is not on the default branch. To use it, run `git submodule add` in the source repository"
                 )
                 continue
             if not done.ok:
@@ -129,15 +129,16 @@ def _update(
             git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
         if (place / ".gitmodules").exists():
             inner = store / module.name / "modules" if store else None
-            pinned = (
-                git.rows(git.git(superproject, "ls-tree", "-z", reviewed, "--", module.path).stdout)
-                if reviewed
-                else []
-            )
-            is_reviewed = [row.split()[2] for row in pinned] == [module.commit]
-            found = _update(root, worker, place, inner, module.commit if is_reviewed else None)
+            known = module.commit if reviewed and _pins(superproject, reviewed, module) else None
+            found = _update(root, worker, place, inner, known)
             problems += [f"{module.path}: {problem}" for problem in found]
     return problems
+
+
+def _pins(superproject: Path, commit: str, module: Submodule) -> bool:
+    """Whether a commit of the superproject has the submodule at this commit."""
+    rows = git.rows(git.git(superproject, "ls-tree", "-z", commit, "--", module.path).stdout)
+    return [row.split()[2] for row in rows] == [module.commit]
 
 
 def _urls(superproject: Path, *where: str) -> dict[str, str]:

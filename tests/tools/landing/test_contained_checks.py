@@ -9,9 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +42,7 @@ from tests.support.repos import (
     worker_of,
 )
 from tests.support.waiting import wait_until
+from tests.support.web_server import web_server
 
 pytestmark = needs_bubblewrap
 
@@ -117,29 +116,14 @@ FETCH = (
 
 def test_it_connects_to_what_is_listed_and_the_rest_is_told(project: Project) -> None:
     """Break: no `network` in `hold` of repo/containment.py reaches nothing; a network that is shared, everything."""
-    with HTTPServer(("127.0.0.1", 0), Hello) as server, ThreadPoolExecutor(1) as pool:
-        pool.submit(server.serve_forever)
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/"
-            fetch = f"{sys.executable} -c {shlex.quote(FETCH)} {url}"
-            assert "GOT-" not in (said := check(project, fetch)).replace("'GOT-'", "")
-            assert f"a check could not connect to 127.0.0.1:{server.server_port}" in said
-            refused = [row for row in event_rows(project) if row["action"] == "host_refused"]
-            assert [row["host"] for row in refused][:1] == [f"127.0.0.1:{server.server_port}"]
-            project = configured(project, {"sandbox.hosts": f'["{refused[0]["allow"]}"]'})
-            assert check(project, fetch).count("GOT-hello") >= 2
-        finally:
-            server.shutdown()
-
-
-class Hello(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, *_: object) -> None:
-        pass
+    with web_server() as port:
+        fetch = f"{sys.executable} -c {shlex.quote(FETCH)} http://127.0.0.1:{port}/"
+        assert "GOT-" not in (said := check(project, fetch)).replace("'GOT-'", "")
+        assert f"a check could not connect to 127.0.0.1:{port}" in said
+        refused = [row for row in event_rows(project) if row["action"] == "host_refused"]
+        assert [row["host"] for row in refused][:1] == [f"127.0.0.1:{port}"]
+        project = configured(project, {"sandbox.hosts": f'["{refused[0]["allow"]}"]'})
+        assert check(project, fetch).count("GOT-hello") >= 2
 
 
 def event_rows(project: Project) -> list[dict[str, Any]]:

@@ -1,14 +1,12 @@
 """The network of a contained program: its own loopback, and the proxy that the holder starts, keeps up and ends."""
 
 import ctypes
-import http.server
 import json
 import os
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from llmc.base.processes import Process, command_of, identify
 from llmc.sandbox.network import Network
 from tests.support.contained import held, needs_bubblewrap
 from tests.support.waiting import wait_until
+from tests.support.web_server import web_server
 
 pytestmark = needs_bubblewrap
 
@@ -73,24 +72,6 @@ told("io_uring", ring)
 print("interfaces", *(name for _, name in socket.if_nameindex()))
 print("open", *sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1])
 """
-
-
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def web_server(host: str = "127.0.0.1") -> Iterator[int]:
-    with http.server.ThreadingHTTPServer((host, 0), Answer) as made:
-        threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
-        yield made.server_address[1]
-        made.shutdown()
 
 
 @pytest.fixture
