@@ -159,6 +159,15 @@ def test_contradicting_options_make_nothing(fresh: Fleet) -> None:
     assert made_nothing(fresh)
 
 
+def test_a_root_is_made_where_the_option_of_all_commands_says(fresh: Fleet) -> None:
+    """Break: ignore --root before init, or do not say where it belongs."""
+    said = fresh.llmc("init", "--root", str(fresh.root), code=2).err
+    assert "--root goes before the command: `llmc --root ... init`" in said
+    assert made_nothing(fresh)
+    fresh.llmc("--root", str(fresh.root), "init", "--agent", "scripted", "--no-validate")
+    assert fresh.has_root
+
+
 def test_a_task_list_is_there_at_once(fresh: Fleet) -> None:
     """Break: no task list in a new config.toml."""
     init(fresh, "--no-validate")

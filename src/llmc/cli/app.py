@@ -120,7 +120,13 @@ def _for_people(error: Exception, argv: list[str]) -> LlmcError:
         return StateError("cannot read state.json", hint="Run `llmc doctor` to find out why.")
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "llmc"
-        return UsageError(error.format_message(), hint=f"Run `{path} --help` for usage.")
+        hint = f"Run `{path} --help` for usage."
+        if isinstance(error, click.NoSuchOption) and error.option_name in ("--root", "--debug"):
+            value = " ..." if error.option_name == "--root" else ""
+            hint = (
+                f"{error.option_name} goes before the command: `llmc {error.option_name}{value} {path[5:]}`."
+            )
+        return UsageError(error.format_message(), hint=hint)
     if isinstance(error, click.ClickException):
         return LlmcError(error.format_message())
     if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:

@@ -92,7 +92,8 @@ def _show(root: Root, found: Health, as_json: bool) -> int:
 def _without_finding(found: Health, group: str) -> str:
     if group in found.not_seen:
         return f"not checked: {found.not_seen[group]}"
-    return paint(", ".join(_versions(found.facts)) if group == "programs" else "ok", "green")
+    shown = {"programs": ", ".join(_versions(found.facts)), "containment": found.facts.contained}
+    return paint(shown.get(group, "ok"), "green")
 
 
 def _versions(facts: Facts) -> list[str]:

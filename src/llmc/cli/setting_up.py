@@ -43,7 +43,9 @@ _SET = "llmc config set repo.validate"
 @click.option("--validate", metavar="CMD", help="Command that must pass before work lands (repo.validate)")
 @click.option("--no-validate", is_flag=True, help="Do not suggest a validation command")
 @json_option
+@click.pass_context
 def init(
+    ctx: click.Context,
     source: str | None,
     target: str | None,
     agent: str,
@@ -64,7 +66,7 @@ def init(
     """
     if validate is not None and no_validate:
         raise UsageError("--validate and --no-validate cannot be used together")
-    made = new_roots.make(source, target, agent, reuse=bool(trust))
+    made = new_roots.make(source, target or ctx.obj["root"], agent, reuse=bool(trust))
     project = made.project
     trusted = _trust(project, trust)
     check = "" if made.existed or no_validate else _settle_check(project, validate)

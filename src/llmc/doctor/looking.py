@@ -58,6 +58,7 @@ def look(root: Root) -> Sight:
         config_problems=config_problems,
         config_advice=() if config_problems else config_advice(project),
         configured=tuple(project.config.workers),
+        contained=seen.contained(project.config),
         state=state_facts,
         daemon=daemon_facts(project),
         sessions=_sessions(project, panes),

@@ -1,5 +1,6 @@
 """The rules of `llmc doctor`: what was seen, and what follows from it. No root, no git, no tmux."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
+from llmc.config.load import check_text
 from llmc.doctor.check import Check, WorkerCheck
 from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
@@ -25,6 +27,7 @@ from llmc.doctor.rules.facts import (
     Stray,
     Tree,
     WorkerFacts,
+    contained,
 )
 from llmc.doctor.rules.findings import GROUPS, Finding, summary
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
@@ -639,3 +642,24 @@ def test_the_newest_task_of_a_conversation() -> None:
     sent = ["[llmc task-a1]\nfirst", "[llmc task-b2]\nsecond", "[llmc message-c3]\nword"]
     assert task_in(sent) == ("task-b2", sent[1])
     assert task_in(["by hand"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ("", "agents and checks"),
+        ('defaults.sandbox = "off"', "off"),
+        ('sandbox.checks = "off"', "agents"),
+        ('defaults.sandbox = "off"\nsandbox.checks = "auto"', "checks"),
+        ('workers.adam.sandbox = "off"', "agents (except adam) and checks"),
+        ('defaults.sandbox = "off"\nworkers.adam.sandbox = "on"', "adam"),
+        (
+            'defaults.sandbox = "off"\nsandbox.checks = "on"\nworkers.a.sandbox = "on"\nworkers.b.sandbox = "on"',
+            "a, b and checks",
+        ),
+    ],
+)
+def test_what_is_contained_is_said_in_words(settings: str, shown: str) -> None:
+    config, problems = check_text(f'repo.source = "/src"\n{settings}\n', "config.toml", Path("/r"))
+    assert config is not None, problems
+    assert contained(config) == shown

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llmc.base.errors import LlmcError
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Check, Sight
-from llmc.doctor.rules.facts import Facts, StateFile
+from llmc.doctor.rules.facts import OFF, Facts, StateFile
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.notifications import notify
 from llmc.repo.project import Project, agent_for
@@ -49,9 +49,7 @@ def _trust(at: Sight) -> list[str]:
 
 def _sandbox(at: Sight) -> list[Problem]:
     """Run a contained program, if any agent or check is to be contained."""
-    config = at.project.config
-    wanted = {config.defaults.sandbox, config.checks, *map(config.sandbox_of, config.workers)}
-    found = probe.problem() if wanted - {"off"} else None
+    found = probe.problem() if at.facts.contained != OFF else None
     return [found] if found else []
 
 
@@ -100,7 +98,7 @@ CHECKS = (
     Check("trust", "programs", "Claude Code would stop at its trust dialog", look=_trust,
         judge=lambda _, seen: (Finding(text, "run `llmc init --trust` in the source repository") for text in seen),
         needs=("config",)),
-    Check("sandbox", "programs", "agents or checks are to be contained, and this machine cannot", look=_sandbox,
+    Check("sandbox", "containment", "agents or checks are to be contained, and this machine cannot", look=_sandbox,
         judge=lambda _, seen: (Finding(one.text, one.fix) for one in seen), needs=("config",)),
     Check("canary", "programs", "the last canary failed", judge=_canary),
     Check("canary_left", "programs", "a canary was killed, and its session is still running",

@@ -5,8 +5,24 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from llmc.config.model import Config
 from llmc.doctor.rules.canary_verdict import Verdict
 from llmc.records.worker import WorkerRecord
+
+#: nothing is contained
+OFF = "off"
+
+
+def contained(config: Config) -> str:
+    """Which agents and checks are to be contained, in words."""
+    by_default = config.defaults.sandbox != OFF
+    others = [name for name in config.workers if (config.sandbox_of(name) != OFF) != by_default]
+    agents = f"agents (except {', '.join(others)})" if by_default and others else "agents"
+    parts = [
+        *([agents] if by_default else others),
+        *(["checks"] if config.checks != OFF else []),
+    ]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or OFF
 
 
 class PaneState(StrEnum):
@@ -139,6 +155,8 @@ class Facts(Struct, frozen=True):
     config_advice: tuple[str, ...] = ()
     #: names in config.toml
     configured: tuple[str, ...] = ()
+    #: which agents and checks are to be contained
+    contained: str = OFF
     state: StateFacts = StateFacts()
     daemon: DaemonFacts = DaemonFacts()
     #: None if tmux did not answer; `tmux_problem` says why

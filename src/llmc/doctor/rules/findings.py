@@ -10,6 +10,7 @@ REPAIR = "fixable with --repair"
 GROUPS = (
     "programs",
     "configuration",
+    "containment",
     "state",
     "daemon",
     "supervisor",
