@@ -291,6 +291,14 @@ class Contained(Table, frozen=True, kw_only=True):
             parse=as_array,
         ),
     ] = ()
+    ignored_hosts: Annotated[
+        tuple[HostName, ...],
+        option(
+            "Hosts to refuse without reporting it: host, host:port or *.domain",
+            example=["telemetry.example.com"],
+            parse=as_array,
+        ),
+    ] = ()
     env: Annotated[
         tuple[EnvPattern, ...],
         option(

@@ -1,4 +1,4 @@
-"""What contained agents could not connect to: told once for each host, and listed until it is allowed.
+"""What contained agents could not connect to: told once for each host, and listed until it is allowed or ignored.
 
 The proxy of an agent (sandbox/proxy.py) counts in a file beside the agent's home, which the agent cannot see.
 """
@@ -18,9 +18,9 @@ MOST_NAMED = 5
 def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Give the proxy the hosts as configured now, and record what it refused. The caller holds the worker's lock."""
     files = str(project.root.homes / record.name)
-    hosts = project.config.sandbox.hosts
-    is_new_list = relist(files, hosts)
-    found = _still_refused(refused(files), list(map(host_of, hosts)))
+    config = project.config.sandbox
+    is_new_list = relist(files, config.hosts)
+    found = _still_refused(refused(files), list(map(host_of, (*config.hosts, *config.ignored_hosts))))
     if found == record.refused_hosts and not is_new_list:
         return record
     known = {one.host for one in record.refused_hosts}
@@ -36,11 +36,11 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def _still_refused(rows: list[RefusedHost], listed: list[Host]) -> tuple[RefusedHost, ...]:
-    """Without those that the configuration allows by now: the proxy counts them until the agent ends."""
-    return tuple(row for row in rows if not row.allow or not _is_allowed(host_of(row.allow), listed))
+    """Without those that the configuration allows or ignores by now: the proxy counts them until the agent ends."""
+    return tuple(row for row in rows if not row.allow or not _is_any(host_of(row.allow), listed))
 
 
-def _is_allowed(host: Host, listed: list[Host]) -> bool:
+def _is_any(host: Host, listed: list[Host]) -> bool:
     return any(is_listed(listed, host.name, port) for port in host.ports)
 
 

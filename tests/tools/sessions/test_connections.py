@@ -96,6 +96,20 @@ def test_what_is_allowed_is_not_listed_any_more(project: Project) -> None:
     assert item(allowed) is None
 
 
+def test_what_is_ignored_is_refused_and_not_told(project: Project) -> None:
+    """Break: report every refusal, so that a host which no agent needs is on the attention list every night."""
+    sandbox = Contained(hosts=("a.example",), ignored_hosts=("*.stats.example",))
+    quiet = replace(project, config=replace(project.config, sandbox=sandbox))
+    refused(quiet, "adam", {"one.stats.example": 1, "x.example": 1})
+    assert told(quiet) == [("adam", "x.example:443")]
+    assert "stats" not in item(quiet).text + item(quiet).next
+    assert json.loads((quiet.root.homes / "adam.hosts").read_text())["hosts"] == ["a.example"]
+    refused(project, "adam", {"one.stats.example": 1})
+    assert item(project) is not None
+    refused(quiet, "adam", {"one.stats.example": 2})
+    assert item(quiet) is None
+
+
 def test_a_file_that_cannot_be_read_says_nothing(project: Project) -> None:
     (project.root.homes / "adam.refused").write_text("[{")
     assert connections.settle(project, project.store.worker("adam")).refused_hosts == ()
