@@ -30,6 +30,7 @@ def server() -> Iterator[Postgres]:
     made.close()
 
 
+@pytest.mark.soak
 def test_a_small_storm(server: Postgres) -> None:
     """One of two nodes has a wrong clock; a node is lost, one sleeps, the database is killed, the remote refuses."""
     storm(server, random.Random(SMALL), nodes=2, workers=1, tasks=6, gusts=2)
