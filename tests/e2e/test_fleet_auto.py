@@ -78,7 +78,7 @@ def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
         in_root(two, "tasks", "add", "Do 2", "-d", commit(2))
         up(two, "--concurrency", "2")
         wait_for(two, lambda: attempts(database).get("1") == ["one", "two"], 30)
-        assert "node one did not renew its lease" in (two.root / "logs/auto.log").read_text()
+        assert "node one was out of contact for too long" in (two.root / "logs/auto.log").read_text()
         wait_for(two, lambda: states(database)["2"] == "completed")
         assert {
             row["name"]: row["state"] for row in two.llmc("fleet", "nodes", "--json", cwd=two.root).json
