@@ -241,7 +241,7 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
         wait_until(lambda: "up" in in_root(two, "fleet", "nodes"))
         two.configure({"fleet.node": "one"})
         refused = two.llmc("up", "--detach", "--auto", "--no-canary", cwd=two.root, code=1)
-        assert "the name one belongs to another root" in refused.err
+        assert "the node name one belongs to another root" in refused.err
         two.configure({"fleet.node": "two"})
         in_root(two, "fleet", "drain", "one")
         wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)

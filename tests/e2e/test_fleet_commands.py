@@ -102,7 +102,7 @@ def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) ->
     join(scripted, database, "laptop", "init")
     set_up(second, database, "laptop")
     refused = second.llmc("fleet", "join", code=3)
-    assert f"the name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
+    assert f"the node name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
     assert "llmc config set fleet.node NAME" in refused.err
     second.llmc("config", "set", "fleet.node", "server")
     second.llmc("fleet", "join")

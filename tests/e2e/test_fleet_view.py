@@ -63,7 +63,7 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
             screen.press(">", "m")
             screen.sees("this worker is on node two; press Enter")
             screen.press("Enter")
-            screen.sees("Another node", "attach, from here:", "llmc attach auto-1", "client   2.1")
+            screen.sees("Another node", "To attach from here:", "llmc attach auto-1", "client   2.1")
 
 
 @pytest.mark.soak

@@ -160,5 +160,5 @@ def test_an_answer_is_for_the_question_that_was_shown(scripted: Fleet, web: Web)
     wait_until(lambda: field_or(web.get("/").text, "/w/adam/answer", "asked") not in ("", key))
     stale = web.post("/w/adam/answer", data={"text": "1", "asked": key})
     assert stale.status_code == 409
-    assert "asks another question now" in stale.text
+    assert "is now asking a different question" in stale.text
     assert web.order("/w/adam/answer", text="1", asked=field(web.get("/").text, "/w/adam/answer", "asked"))

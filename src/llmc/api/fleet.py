@@ -106,7 +106,7 @@ def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Re
     node, asked = sent.open_question(own, name, worker)
     if asked != seen:
         raise Refused(
-            f"{name}/{worker} asks another question now", hint=f"Read it: llmc answer {name}/{worker}"
+            f"{name}/{worker} is now asking a different question", hint=f"To read and answer it: llmc answer {name}/{worker}"
         )
     told = sent.send(own, node, worker, asked, text)
     reason = told.reason

@@ -126,7 +126,7 @@ class Node:
             self._run.drain(f"node {self._own.node} is draining")
         if pulse.expired:
             for task, node in self._tasks.expire():
-                self._run.say(f"task {task} is free again: node {node} did not renew its lease")
+                self._run.say(f"task {task} is free again: node {node} was out of contact for too long")
         self._list_questions(state, pulse)
         if pulse.answers:
             self._start(self._delivering, self._deliver)
