@@ -37,7 +37,9 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         one.configure({"fleet.database": "postgresql://llmc@/gone?host=/nowhere"})
         assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "it is here: no database is asked"
         unknown = one.llmc("hold", "clara", cwd=one.root, code=4)
-        assert "the other nodes are unknown: the fleet's database does not answer" in unknown.err
+        assert (
+            "llmc cannot look for it on the other nodes: the fleet's database does not answer" in unknown.err
+        )
 
 
 @pytest.mark.soak

@@ -87,9 +87,13 @@ class Database:
                 with db.transaction():
                     return work(cursor)
         except psycopg.errors.TransactionRollback as error:
-            raise _Met(f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {error.sqlstate})") from None
+            raise _Met(
+                f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {error.sqlstate})"
+            ) from None
         except psycopg.errors.UniqueViolation as error:
-            raise Refused(f"the entry already exists in the fleet's database: {error.diag.message_detail}") from None
+            raise Refused(
+                f"the entry already exists in the fleet's database: {error.diag.message_detail}"
+            ) from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise LlmcError(
                 f"the fleet's database denied access to the user of {self.address}: {error.diag.message_primary}",
@@ -179,7 +183,8 @@ class Database:
             version = db.info.server_version // 10000
             db.close()
             raise Refused(
-                f"{self.address} runs PostgreSQL {version}, but llmc needs PostgreSQL {LEAST_SERVER} or newer", hint="Upgrade the server, or use another one: llmc config set fleet.database postgresql://USER@HOST/DATABASE"
+                f"{self.address} runs PostgreSQL {version}, but llmc needs PostgreSQL {LEAST_SERVER} or newer",
+                hint="Upgrade the server, or use another one: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
             )
         return db
 
@@ -218,8 +223,12 @@ class Database:
                 hint="Upgrade llmc on this node.",
             )
         if found < VERSION:
-            is_new = "is not set up" if not found else f"has schema version {found}, but this llmc needs {VERSION}"
-            raise WrongSchema(f"the fleet's database {is_new}", hint="To create or upgrade the tables: llmc fleet init")
+            is_new = (
+                "is not set up" if not found else f"has schema version {found}, but this llmc needs {VERSION}"
+            )
+            raise WrongSchema(
+                f"the fleet's database {is_new}", hint="To create or upgrade the tables: llmc fleet init"
+            )
 
     def _version(self, db: "Connection[dict[str, Any]]") -> int:
         import psycopg
@@ -340,7 +349,8 @@ def driver() -> None:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise LlmcError(
-            "the PostgreSQL driver, which the fleet needs, is not installed", hint="Install it: pip install 'llmc[fleet]'"
+            "the PostgreSQL driver, which the fleet needs, is not installed",
+            hint="Install it: pip install 'llmc[fleet]'",
         ) from error
 
 

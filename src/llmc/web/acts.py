@@ -51,7 +51,9 @@ def message(project: Project, worker: str, form: Form) -> Order:
 def answer(project: Project, worker: str, form: Form) -> Order:
     """Only the question that the browser showed."""
     if form.get("asked") and form["asked"] != workers.question(project, worker).key:
-        raise Refused(f"{worker} is now asking a different question", hint="Read the new question, then answer it.")
+        raise Refused(
+            f"{worker} is now asking a different question", hint="Read the new question, then answer it."
+        )
     return Order(worker, *orders.answer(project, worker, _text(form)))
 
 

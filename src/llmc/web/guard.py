@@ -69,7 +69,9 @@ class Guard:
             unreadable = None
         except LlmcError:  # where the file is concerns nobody who is not signed in
             browser = None
-            unreadable = access.Refusal(503, "cannot read the list of signed-in browsers; run `llmc web --link` to see why")
+            unreadable = access.Refusal(
+                503, "cannot read the list of signed-in browsers; run `llmc web --link` to see why"
+            )
         asked = access.Asked(
             method=scope.get("method", "GET"),
             path=scope["path"],

@@ -48,7 +48,10 @@ class Jobs:
             if running is not None:
                 if running.command == command:
                     return running
-                raise Refused(f"{about} is busy: {running.command}", hint="Wait until that command has finished, then try again.")
+                raise Refused(
+                    f"{about} is busy: {running.command}",
+                    hint="Wait until that command has finished, then try again.",
+                )
             job = Job(about, worker, command, by)
             self._jobs[job.id] = job
             ended = [one.id for one in self._jobs.values() if one.said is not None]

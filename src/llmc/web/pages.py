@@ -77,7 +77,10 @@ def fleet_of(live: Live) -> Fleet:
 def row_of(live: Live, worker: str) -> Row:
     row = fleet_of(live).rows.get(worker)
     if row is None:
-        raise NotFound(f"no worker {worker[:60]!r}", hint="If the worker was removed, its work is in the trash: llmc trash list")
+        raise NotFound(
+            f"no worker {worker[:60]!r}",
+            hint="If the worker was removed, its work is in the trash: llmc trash list",
+        )
     return row
 
 

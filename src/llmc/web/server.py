@@ -347,10 +347,14 @@ class Site:
             shown = commenting.page(live.project, worker)
             file = next((one for one in shown.files if file_key(one.path) == form.get("path")), None)
             if form.get("path") and file is None:
-                raise NotFound(f"cannot save the comment: the file is no longer in the diff", hint="Reload the page.")
+                raise NotFound(
+                    "cannot save the comment: the file is no longer in the diff", hint="Reload the page."
+                )
             row = number_of(form, "row") if form.get("row") else None
             if file is not None and row is not None and row >= len(file.rows):
-                raise NotFound("cannot save the comment: the line is no longer in the diff", hint="Reload the page.")
+                raise NotFound(
+                    "cannot save the comment: the line is no longer in the diff", hint="Reload the page."
+                )
             return commenting.add(live.project, worker, file, row, form.get("text", ""), save_of(form))
 
         comment = await self.in_thread(save)
@@ -394,7 +398,9 @@ class Site:
             files = commenting.page(live.project, worker).files
             number = number_of(request.path_params, "number")
             if number >= len(files) or file_key(files[number].path) != form.get("path"):
-                raise NotFound("cannot mark the file as viewed: the diff has changed", hint="Reload the page.")
+                raise NotFound(
+                    "cannot mark the file as viewed: the diff has changed", hint="Reload the page."
+                )
             commenting.mark_viewed(live.project, worker, files[number], is_viewed=form.get("viewed") == "yes")
 
         await self.in_thread(mark)

@@ -48,7 +48,9 @@ def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
     first.rows("insert into llmc.migration (number) values (%(n)s)", {"n": VERSION + 1})
     first.close()
     later = Database(database)
-    with pytest.raises(WrongSchema, match=f"has schema version {VERSION + 1}, but this llmc supports") as refused:
+    with pytest.raises(
+        WrongSchema, match=f"has schema version {VERSION + 1}, but this llmc supports"
+    ) as refused:
         later.rows("select 1")
     assert refused.value.hint == "Upgrade llmc on this node."
     with pytest.raises(WrongSchema):
