@@ -63,9 +63,9 @@ KINDS: dict[str, str] = {
     "goal_stalled": "a plan item has stalled",
     # of the fleet
     "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote refuses the push",
-    "unsettled": "the remote does not say whether a task landed, so the task's worker waits",
+    "unsettled": "llmc cannot find out whether a task landed, so the task's worker is waiting",
     "database": "the fleet's database does not answer, so no task starts or lands",
-    "post_accept": "a node died before its post-accept command finished, and this node has none, so nothing lands",
+    "post_accept": "a node died before its post-accept command finished, and this node has no post-accept command, so nothing can land",
     "daemon": "the daemon is not running",
     "auto": "auto mode failed, or ended unexpectedly and was not restarted",
     "other_daemon": "the daemon's lock is held by a process other than the one in daemon.json",
