@@ -100,7 +100,7 @@ class Landings:
                 if stopping():
                     raise ShuttingDown
                 if monotonic() >= end:
-                    is_running = f"{place.command} has not finished" if place.command else ""
+                    is_running = f"cannot land yet: {place.command} has not finished" if place.command else ""
                     raise LockTimeout(
                         is_running or "timed out waiting for another node to finish landing",
                         hint="Run the command again later. To check that the other nodes are running: llmc fleet nodes",

@@ -70,7 +70,7 @@ KINDS: dict[str, str] = {
     "auto": "auto mode failed, or ended unexpectedly and was not restarted",
     "other_daemon": "the daemon's lock is held by a process other than the one in daemon.json",
     "supervisor": "the supervisor gave up or was killed",
-    "parked": "the fleet is parked because of a usage limit or an API outage",
+    "parked": "auto mode is parked because of a usage limit or an API outage",
     "budget": "a budget is used up or nearly used up",
     "canary": "this version of the client failed the canary or has not been tested",
     "disk": "the disk that holds the root is nearly full",

@@ -290,7 +290,7 @@ class Site:
         worker, verb = request.path_params["worker"], request.path_params["verb"]
         make = acts.OF_WORKER.get(verb)
         if make is None:
-            raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(acts.OF_WORKER)}")
+            raise NotFound(f"no action {verb[:20]!r}", hint=f"Actions: {', '.join(acts.OF_WORKER)}")
         pages.row_of(await self.live(request), worker)
         return await self._order(request, lambda project, form: make(project, worker, form), worker)
 
@@ -526,7 +526,7 @@ def _verb(
 ) -> Callable[[Project, acts.Form], acts.Order]:
     verb = request.path_params["verb"]
     if verb not in known:
-        raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(known)}")
+        raise NotFound(f"no action {verb[:20]!r}", hint=f"Actions: {', '.join(known)}")
     return known[verb]
 
 
