@@ -573,7 +573,7 @@ class Fleet(Table, frozen=True, kw_only=True):
     remote: Annotated[
         str,
         option(
-            "Git remote on which all nodes land: a path or a URL without a password; empty means repo.source",
+            "Git remote that all nodes push to: a path or a URL without a password; empty means repo.source",
             example="git@example.com:project.git",
             check=check_remote,
         ),
