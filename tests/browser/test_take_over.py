@@ -50,7 +50,7 @@ def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> N
 def test_a_worker_that_cannot_be_taken_is_not_held(fleet: Fleet, visitor: Visitor) -> None:
     """The page says so, and why. Break: claim it before the terminal is there, or after it ended."""
     page = visitor.page
-    held = page.get_by_text("You hold adam.")
+    held = page.get_by_text("adam is on hold.")
     page.goto(f"{visitor.url}/w/adam/take")
     expect(held).to_be_visible()
     fleet.tmux("kill-server")

@@ -189,7 +189,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
 @pytest.mark.parametrize(
     ("config", "does", "key", "severity", "words"),
     [
-        ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
+        ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "auto mode is parked until "),
         (
             {"budget.run_tokens": "1"},
             "@sh sleep 600",

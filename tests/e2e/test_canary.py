@@ -156,8 +156,8 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
     OddClient(scripted, "status", "hook:UserPromptSubmit")
     set_up(scripted)
     said = up(scripted).err
-    assert "canary: warning: cannot observe the client's status file" in said
-    assert "canary: warning: cannot observe the UserPromptSubmit hook" in said
+    assert "warning: the canary could not observe the client's status file" in said
+    assert "warning: the canary could not observe the UserPromptSubmit hook" in said
     found = verdict(scripted)
     assert (found["passed"], len(found["cannot_see"])) == (True, 2)
     assert "cannot observe the client's status file" in scripted.llmc("doctor").out

@@ -101,7 +101,7 @@ def test_init_finds_the_tools_of_the_repository(scripted: Fleet) -> None:
     (scripted.home / ".npmrc").write_text("registry=https://user:secret@npm.example/\n")
     said = scripted.llmc("init", "--target", str(scripted.root)).out
     hosts = "pypi.org, files.pythonhosted.org, registry.npmjs.org, registry.yarnpkg.com, npm.example"
-    assert f"tools: pip, npm (sandbox.presets, for contained agents; downloads from {hosts})" in said
+    assert f"tools for contained agents: pip, npm (sandbox.presets; downloads from {hosts})" in said
     assert '\npresets = ["pip", "npm"]\n' in (scripted.root / "config.toml").read_text()
 
 

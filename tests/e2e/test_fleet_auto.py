@@ -78,7 +78,7 @@ def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
         in_root(two, "tasks", "add", "Do 2", "-d", commit(2))
         up(two, "--concurrency", "2")
         wait_for(two, lambda: attempts(database).get("1") == ["one", "two"], 30)
-        assert "node one did not renew its lease" in (two.root / "logs/auto.log").read_text()
+        assert "node one was out of contact for too long" in (two.root / "logs/auto.log").read_text()
         wait_for(two, lambda: states(database)["2"] == "completed")
         assert {
             row["name"]: row["state"] for row in two.llmc("fleet", "nodes", "--json", cwd=two.root).json
@@ -241,7 +241,7 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
         wait_until(lambda: "up" in in_root(two, "fleet", "nodes"))
         two.configure({"fleet.node": "one"})
         refused = two.llmc("up", "--detach", "--auto", "--no-canary", cwd=two.root, code=1)
-        assert "the name one belongs to another root" in refused.err
+        assert "the node name one belongs to another root" in refused.err
         two.configure({"fleet.node": "two"})
         in_root(two, "fleet", "drain", "one")
         wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)

@@ -231,7 +231,9 @@ def test_a_node_without_a_post_accept_command_says_why_nothing_lands(database: s
         one.kill_daemon()
         add(two, 2)
         up(two, "--concurrency", "1")
-        wait_for(two, lambda: "nothing lands: the post-accept command of task 1" in in_root(two, "status"))
+        wait_for(
+            two, lambda: "nothing can land: the post-accept command for task 1" in in_root(two, "status")
+        )
         wait_for(two, lambda: is_landing(two))
         assert landed(two) == ["Task 1"]
         in_root(two, "config", "set", "auto.post_accept_command", f"echo $LLMC_TASK_ID >> {ran}")

@@ -86,7 +86,7 @@ def test_a_root_of_another_repository_is_refused(scripted: Fleet, database: str)
         set_up(stranger, with_password(database), "two")
         own, shared = stranger.dir / "shared.git", scripted.dir / "shared.git"
         refused = stranger.llmc("fleet", "join", code=3)
-        assert f"{own} is another repository than the fleet's" in refused.err
+        assert f"{own} is not the fleet's repository" in refused.err
         assert f"llmc init --source {shared} --target DIR" in refused.err
         stranger.configure({"fleet.remote": str(shared)})
         refused = stranger.llmc("fleet", "join", code=3)
@@ -102,7 +102,7 @@ def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) ->
     join(scripted, database, "laptop", "init")
     set_up(second, database, "laptop")
     refused = second.llmc("fleet", "join", code=3)
-    assert f"the name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
+    assert f"the node name laptop belongs to another root: {_host()}:{scripted.root}" in refused.err
     assert "llmc config set fleet.node NAME" in refused.err
     second.llmc("config", "set", "fleet.node", "server")
     second.llmc("fleet", "join")

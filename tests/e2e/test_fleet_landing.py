@@ -128,7 +128,7 @@ def test_the_task_of_a_machine_that_died_is_done_once(machines: Machines, kill: 
     had_landed = kill == "remote.push:after"
     assert (second.user_turns() == []) is had_landed, "done again only if it had not landed"
     said = (second.root / "logs/auto.log").read_text()
-    assert ("was completed by another machine" in said) is had_landed
+    assert ("was completed by another node" in said) is had_landed
 
 
 def test_a_stopped_machine_hands_its_unfinished_work_over(machines: Machines) -> None:

@@ -37,7 +37,9 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         one.configure({"fleet.database": "postgresql://llmc@/gone?host=/nowhere"})
         assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "it is here: no database is asked"
         unknown = one.llmc("hold", "clara", cwd=one.root, code=4)
-        assert "the other nodes are unknown: the fleet's database does not answer" in unknown.err
+        assert (
+            "llmc cannot look for it on the other nodes: the fleet's database does not answer" in unknown.err
+        )
 
 
 @pytest.mark.soak
@@ -63,7 +65,7 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
             screen.press(">", "m")
             screen.sees("this worker is on node two; press Enter")
             screen.press("Enter")
-            screen.sees("Another node", "attach, from here:", "llmc attach auto-1", "client   2.1")
+            screen.sees("Another node", "To attach from here:", "llmc attach auto-1", "client   2.1")
 
 
 @pytest.mark.soak

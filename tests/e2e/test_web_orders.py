@@ -57,7 +57,7 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     seen = field(web.get("/w/adam/review?send=yes").text, "/w/adam/reject", "seen")
     assert web.post("/w/adam/review/drafts", data=drafts[2]).status_code == 200
     stale = web.order("/w/adam/reject", seen=seen)
-    assert "is not the one you saw; nothing was sent" in stale.said.outcome
+    assert "nothing was sent: the request to" in stale.said.outcome
     page = web.get("/w/adam/review?send=yes").text
     prompt = commenting.request(web.place.project, commenting.page(web.place.project, "adam"))
     assert prompt is not None
@@ -81,9 +81,9 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     assert "two" in shown
     assert "gets this prompt" not in shown  # nothing is left to send
     for number, standing in (
-        (1, "the agent says handled · lines changed"),
+        (1, "addressed according to the agent · lines changed"),
         (2, "open"),
-        (3, "the agent says handled · lines unchanged"),
+        (3, "addressed according to the agent · lines unchanged"),
     ):
         one = commenting.page(web.place.project, "adam").comments[number - 1]
         assert (one.standing, f"round 1 · {standing}" in shown) == (standing, True)
@@ -160,5 +160,5 @@ def test_an_answer_is_for_the_question_that_was_shown(scripted: Fleet, web: Web)
     wait_until(lambda: field_or(web.get("/").text, "/w/adam/answer", "asked") not in ("", key))
     stale = web.post("/w/adam/answer", data={"text": "1", "asked": key})
     assert stale.status_code == 409
-    assert "asks another question now" in stale.text
+    assert "is now asking a different question" in stale.text
     assert web.order("/w/adam/answer", text="1", asked=field(web.get("/").text, "/w/adam/answer", "asked"))

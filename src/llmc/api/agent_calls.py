@@ -49,7 +49,7 @@ def ask(argv: list[str]) -> "Answer | None":
         return None
     if shown_to_agents(argv) is None:
         raise Refused(
-            f"`llmc {wanted}` does not take these arguments inside a contained agent",
+            f"contained agents cannot run `llmc {wanted}` with these arguments",
             hint=f"Run `llmc {wanted} --help` for usage.",
         )
     from llmc.sessions import requests  # only inside

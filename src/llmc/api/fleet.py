@@ -106,12 +106,13 @@ def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Re
     node, asked = sent.open_question(own, name, worker)
     if asked != seen:
         raise Refused(
-            f"{name}/{worker} asks another question now", hint=f"Read it: llmc answer {name}/{worker}"
+            f"{name}/{worker} is now asking a different question",
+            hint=f"To read and answer it: llmc answer {name}/{worker}",
         )
     told = sent.send(own, node, worker, asked, text)
     reason = told.reason
     if told.outcome == Outcome.PENDING:
-        reason = f"node {name} is {node.state} and has not delivered the answer yet; to follow it: llmc status --fleet"
+        reason = f"node {name} is {node.state} and has not delivered the answer yet; to check on it: llmc status --fleet"
     outcome = Outcome(told.outcome)
     return Receipt(f"{name}/{worker}", PromptId(told.prompt_id), outcome, told.elapsed_ms, reason)
 
@@ -159,7 +160,7 @@ def not_here(given: str | None, error: UnknownWorker, command: Sequence[str]) ->
         found = where(error.worker, command, members.nodes(project))
     except LlmcError as gone:
         return NotFound(
-            f"no worker {error.worker!r} on this node; the other nodes are unknown: {gone.message}",
+            f"no worker {error.worker!r} on this node, and llmc cannot look for it on the other nodes: {gone.message}",
             hint=gone.hint,
         )
     return error if found is None else NotFound(found[0], hint=found[1])

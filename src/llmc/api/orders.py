@@ -52,7 +52,7 @@ def answer(project: Project, name: str, text: str, seen: str = "") -> tuple[str,
             return _receipt(command, workers.answer(project, worker, text))
         from llmc.api import fleet  # most roots work alone
 
-        show(f"node {node} delivers it")
+        show(f"waiting for node {node} to deliver the answer")
         return _receipt(command, fleet.answer(project, node, worker, text, seen))
 
     return command, guarded(command, act)

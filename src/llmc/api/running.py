@@ -149,7 +149,7 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
     is_auto = control.is_auto(project)
     if is_auto is None and project.daemon_runs():
         raise Refused(
-            f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Run the command again."
+            f"cannot tell whether the daemon (pid {pid}) is in auto mode", hint="Run the command again."
         )
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
         again = "Run `llmc down`, then run this command again."
@@ -162,7 +162,7 @@ def _change_over(project: Project, tell: Tell) -> None:
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before stopping a daemon for one that cannot start
     pid = holder(project.root.lock("daemon"))
-    tell(f"stopping the daemon ({pid}), which is running without auto mode; its agents keep running")
+    tell(f"stopping the daemon (pid {pid}), which is running without auto mode; its agents keep running")
     control.hand_over(project)
 
 
@@ -215,7 +215,7 @@ def _try_client(project: Project, tell: Tell, *, asked: bool) -> None:
                 tell(f"  | {shortened(printable(line), 120)}")
         raise
     for text in tried.cannot_see if tried else ():
-        tell(f"canary: warning: cannot observe {text}")
+        tell(f"warning: the canary could not observe {text}")
 
 
 def _start_the_missing(project: Project) -> Up:

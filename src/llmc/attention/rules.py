@@ -32,7 +32,7 @@ WORDS = {
     "permission": "asks for permission",
     "limit": "usage limit",
     "api": "API error",
-    "dialog": "a dialog was open; waiting for your message",
+    "dialog": "stopped at a dialog, which is closed now; waiting for your message",
 }
 #: what to do first, by the cause of a failure
 FIRST = {
@@ -487,7 +487,7 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     cause, why = text(auto.get("parked_cause")), text(auto.get("parked_reason"))
     since = number(auto.get("parked_since_unix")) or facts.now
     when = f"until {facts.clock(until)}" if until > facts.now else "until a retry succeeds"
-    said = f"the fleet is parked {when} ({cause}): {why}"
+    said = f"auto mode is parked {when} ({cause}): {why}"
     if cause == "budget":
         yield Item("budget:day", "budget", "waiting", "budget", since, said, "llmc usage --by day")
     else:

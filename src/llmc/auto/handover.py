@@ -29,7 +29,7 @@ def take_over(run: Run, project: Project, record: WorkerRecord, claim: Claim) ->
         return False
     if commit:
         complete_landed(project, source, claim, commit)
-        run.say(f"{record.name}: task {claim.task} was completed by another machine: {commit[:12]}")
+        run.say(f"{record.name}: task {claim.task} was completed by another node: {commit[:12]}")
         run.on_change()
     return not commit
 

@@ -44,14 +44,14 @@ def fleet() -> None:
 def init(project: Project, as_json: bool) -> None:
     """Set up the database and join the fleet
 
-    Run this command again after an upgrade of llmc to update the tables.
+    After upgrading llmc, run this command again to update the tables.
 
     \b
     Example:
       llmc fleet init
     """
     done = service.init(project)
-    what = f"applied {done.migrations} migrations" if done.migrations else "the tables are up to date"
+    what = "set up the tables" if done.migrations else "the tables are up to date"
     if not as_json:
         say(f"{done.database}: {what}")
     say_or_json(f"node {done.node.name} joined the fleet", _joined(done), as_json)
@@ -181,7 +181,7 @@ def leave(project: Project, node: str, as_json: bool) -> None:
 
     \b
     Example:
-      llmc fleet drain && llmc fleet leave
+      llmc fleet leave server-2
     """
     found = service.leave(project, node)
     say_or_json(f"node {found.name} left the fleet", plain(found), as_json)

@@ -55,7 +55,7 @@ def warn(found: Troubles) -> None:
     """Warn of a damaged store, of safe mode, and of goals that could not be read."""
     mode = found.safe_mode
     if found.damage:
-        note(paint(f"{found.damage}. ", "red", err=True) + "Nothing was changed.")
+        note(paint(f"{found.damage}. ", "red", err=True) + "Restore a good copy of the file.")
     elif mode is not None:
         note(
             paint(f"safe mode: {mode.reason}. ", "red", err=True)

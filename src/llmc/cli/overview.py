@@ -150,7 +150,7 @@ def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
     done = f"{_many(auto['workers'], 'worker')}, {_many(auto['tasks_completed'], 'task')} completed"
     if not auto["running"]:
-        return f"Auto Mode: not running ({UP_AUTO}); {done}"
+        return f"Auto Mode: not running (to start it: {UP_AUTO}); {done}"
     counts = f"{done}, {_many(auto['errors'], 'error')}"
     until = auto["parked_until_unix"]
     if until is None:

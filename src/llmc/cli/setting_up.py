@@ -78,7 +78,7 @@ def init(
     say(f"source: {project.source} (branch {project.config.repo.default_branch})")
     if tools is not None and tools.presets:
         names, hosts = ", ".join(tools.presets), ", ".join(tools.hosts)
-        say(f"tools: {names} (sandbox.presets, for contained agents; downloads from {hosts})")
+        say(f"tools for contained agents: {names} (sandbox.presets; downloads from {hosts})")
     _tell(made.lacks)
     if trusted is False:
         note("warning: Claude Code does not trust the root yet; run `llmc init --trust`")

@@ -126,7 +126,10 @@ def typed(project: Project) -> "Typed":
             return Exit.USAGE, f"cannot parse the command: {error}"
         given = shlex.split(line)
         if given and given[0] in _SERVERS and _SERVERS[given[0]].isdisjoint(given):
-            return Exit.REFUSED, f"this runs until you stop it; run it in the background: {line} --detach"
+            return (
+                Exit.REFUSED,
+                f"this command runs until you stop it; to run it in the background: {line} --detach",
+            )
         done = proc.run_bounded(
             words,
             cwd=Path.cwd(),

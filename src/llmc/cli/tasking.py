@@ -209,9 +209,9 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     "--from-files",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Import the open tasks of a directory of task files",
+    help="Import the open tasks from this directory of task files",
 )
-@click.option("--watch", is_flag=True, help="With --from-files: keep importing files as they appear")
+@click.option("--watch", is_flag=True, help="With --from-files, keep importing files as they appear")
 @json_option
 @pass_project
 def import_(
@@ -219,8 +219,8 @@ def import_(
 ) -> None:
     """Import tasks from Markdown files or task files
 
-    Markdown files are imported all or none; from a directory, all *.md files. `after: NAME` can name another
-    imported file. A task file is imported once, however often the command runs.
+    Imports all Markdown files or, if one is invalid, none of them. From a directory, imports all *.md files. `after: NAME`
+    can refer to another imported file. Running the command again does not import the same task file twice.
 
     \b
     Examples:
@@ -230,7 +230,9 @@ def import_(
     if bool(paths) == bool(from_files):
         raise UsageError("pass either Markdown files or --from-files", hint="Run: llmc tasks import plan/")
     if watch and not from_files:
-        raise UsageError("--watch needs --from-files", hint="Run: llmc tasks import --from-files DIR --watch")
+        raise UsageError(
+            "--watch requires --from-files", hint="Run: llmc tasks import --from-files DIR --watch"
+        )
     if from_files and watch:
         for added in service.follow_files(project, from_files):
             _say_imported(added, as_json)
@@ -254,9 +256,9 @@ def _say_imported(made: list[Task], as_json: bool) -> None:
 @json_option
 @pass_project
 def export(project: Project, directory: Path, as_json: bool) -> None:
-    """Write all tasks into a new directory, as task files
+    """Export all tasks to a new directory as task files
 
-    Import them elsewhere with `llmc tasks import --from-files`.
+    To import them elsewhere, use `llmc tasks import --from-files`.
 
     \b
     Example:
@@ -264,7 +266,9 @@ def export(project: Project, directory: Path, as_json: bool) -> None:
     """
     tasks = service.export(project, directory)
     body = {"directory": str(directory), "tasks": len(tasks)}
-    say_or_json(f"wrote {len(tasks)} tasks to {directory}", body, as_json)
+    say_or_json(
+        f"exported {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} to {directory}", body, as_json
+    )
 
 
 @tasks.command("show")

@@ -169,7 +169,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
 @since_option
 @click.option("--worker", "-w", type=WORKER, help="Show only this worker's events")
-@click.option("--fleet", is_flag=True, help="Show the main events of all nodes of the fleet")
+@click.option("--fleet", is_flag=True, help="Show the main events of all nodes in the fleet")
 @json_option
 @click.pass_context
 def events(
@@ -177,8 +177,9 @@ def events(
 ) -> int:
     """Show the event log
 
-    Oldest events come first. With --json, prints one object per line. With --fleet, shows what the digest needs of all
-    nodes; a worker is NODE/NAME, and times are those of the database's clock. A node sends its events every 10 seconds.
+    Oldest events come first. With --json, prints one object per line. With --fleet, shows the events that the digest uses,
+    from all nodes, with workers as NODE/NAME and times from the database's clock. Each node sends its events every 10
+    seconds.
 
     \b
     Example:

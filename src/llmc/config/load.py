@@ -285,8 +285,8 @@ def opened_places(config: Config, root: Path) -> Found:
 
 def _overlap(place: str, kept: str, what: str) -> str:
     if kept == place or kept.startswith(place.rstrip("/") + "/"):
-        return f"contains {what} ({kept}); name a directory that does not"
-    return f"is in {what} ({kept}); name a directory outside" if place.startswith(f"{kept}/") else ""
+        return f"must not contain {what} ({kept})"
+    return f"must be outside {what} ({kept})" if place.startswith(f"{kept}/") else ""
 
 
 def _fitted(config: Config, data: dict[str, Any]) -> Config:
@@ -342,7 +342,7 @@ def _missing_places(config: Config) -> list[str]:
     """What a contained program is to see, and is not there."""
     named = (("read", config.sandbox.read), ("write", config.sandbox.write))
     return [
-        f"sandbox.{kind} names {place}, which does not exist. Fix: create it, or remove it with `llmc config edit`"
+        f"sandbox.{kind} names {place}, which does not exist. Fix: create it, or remove the entry with `llmc config edit`"
         for kind, places in named
         for place in places
         if not os.path.exists(os.path.expanduser(place))

@@ -244,7 +244,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     sandbox: Annotated[
         Sandbox,
         option(
-            "Contain agents in their worktrees: always (on), never (off), or where the machine can (auto)"
+            "Contain agents in their worktrees: always (on), never (off), or if the machine supports it (auto)"
         ),
     ] = "auto"
     self_review: SelfReview = SelfReview()
@@ -269,18 +269,22 @@ class Contained(Table, frozen=True, kw_only=True):
     presets: Annotated[
         tuple[Literal["auto"] | PresetName, ...],
         option(
-            'Tool chains to provide with caches and settings; "auto" means those of the repository',
+            'Tool chains that contained agents and checks can use; "auto" means those that the repository uses',
             parse=as_array,
         ),
     ] = ("auto",)
     read: Annotated[
         tuple[Place, ...],
-        option("Files and directories to show, read-only; ~ is allowed", example=["~/.m2/settings.xml"]),
+        option(
+            "Files and directories that contained agents and checks can read; ~ is allowed",
+            example=["~/.m2/settings.xml"],
+        ),
     ] = ()
     write: Annotated[
         tuple[Place, ...],
         option(
-            "Directories to share for writing; what is written there can harm you", example=["/srv/fixtures"]
+            "Directories that contained agents and checks can write to; do not trust what they write there",
+            example=["/srv/fixtures"],
         ),
     ] = ()
     hosts: Annotated[
@@ -577,7 +581,7 @@ class Fleet(Table, frozen=True, kw_only=True):
     remote: Annotated[
         str,
         option(
-            "Git remote on which all nodes land: a path or a URL without a password; empty means repo.source",
+            "Git remote that all nodes push to: a path or a URL without a password; empty means repo.source",
             example="git@example.com:project.git",
             check=check_remote,
         ),
@@ -589,7 +593,7 @@ class Fleet(Table, frozen=True, kw_only=True):
     fence_ref: Annotated[
         str,
         option(
-            "Git ref that moves with each landing of the fleet; a branch, if the host allows nothing else",
+            "Git ref on the remote that moves with each landing; use a branch if the host allows only branches",
             check=check_branch_name,
             min_length=1,
         ),

@@ -44,28 +44,28 @@ check_env_name = _must_match(
 )
 check_env_pattern = _must_match(
     r"[A-Za-z_][A-Za-z0-9_]*\*?",
-    "must be the name of an environment variable, or the first part of one and *",
+    "must be the name of an environment variable, or the start of one followed by *",
 )
 check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
 #: the message does not repeat the value, which may be a secret
 check_webhook = _must_match(r"(https?://[!-~]+)?", "a webhook must be an http:// or https:// URL")
 
 check_database = _must_match(
-    r"(postgres(ql)?://[!-~]+)?", "a database must be a postgresql:// URL, without spaces"
+    r"(postgres(ql)?://[!-~]+)?", "a database must be a postgresql:// URL without spaces"
 )
 check_node = _must_match(
     r"([a-z0-9][a-z0-9.-]{0,62})?",
-    "a node name may contain only lowercase letters, digits, dots and dashes, and has at most 63 characters",
+    "a node name must start with a lowercase letter or a digit, contain only lowercase letters, digits, dots and dashes, and have at most 63 characters",
 )
 check_remote = _must_match(
     r"(?!-)(?!https?://[^/]*@)[^\x00-\x20\x7f]*",
-    "a git remote must be a path or a URL, without spaces, user or password; git's credential helpers have the password",
+    "a git remote must be a path or a URL without spaces; an https:// URL must not contain a user name or password (use a git credential helper)",
 )
 
 
 check_place = _must_match(
     r"(/|~(?=/|$))(?!.*(^|/)\.\.(/|$))[^\x00]*",
-    "must be an absolute path, or one that starts with ~/, without `..`",
+    "must be an absolute path or start with ~/, and must not contain `..`",
 )
 
 

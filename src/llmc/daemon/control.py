@@ -157,7 +157,7 @@ def stop(
         return True
     if not force:
         raise LlmcError(
-            f"the daemon ({daemon.pid}) did not stop within {timeout_s:g} s",
+            f"the daemon (pid {daemon.pid}) did not stop within {timeout_s:g} s",
             hint="Kill it with `llmc down --force`.",
         )
     processes.send(daemon, signal.SIGKILL)

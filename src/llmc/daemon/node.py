@@ -121,12 +121,12 @@ class Node:
         self._answers()
         self._heed(pulse)
         if not pulse.state:
-            self._run.drain(f"node {self._own.node} was removed from the fleet, or runs elsewhere")
+            self._run.drain(f"node {self._own.node} was removed from the fleet or is running elsewhere")
         elif pulse.state == "draining":
             self._run.drain(f"node {self._own.node} is draining")
         if pulse.expired:
             for task, node in self._tasks.expire():
-                self._run.say(f"task {task} is free again: node {node} did not renew its lease")
+                self._run.say(f"task {task} is free again: node {node} was out of contact for too long")
         self._list_questions(state, pulse)
         if pulse.answers:
             self._start(self._delivering, self._deliver)
@@ -143,7 +143,9 @@ class Node:
         project, known = self._current(), {due.task for due in self._project.store.read().auto.due}
         if project.config.auto.post_accept_command:
             for due in post_accept.take_over(project, {*pulse.due, *pulse.lost} - known):
-                self._run.say(f"task {due.task}: its post-accept command runs here; {due.worker} landed it")
+                self._run.say(
+                    f"running the post-accept command for task {due.task}, which {due.worker} landed"
+                )
             if pulse.due or pulse.lost:
                 self._start(self._commands, self._run_post_accepts)
         else:
@@ -153,7 +155,7 @@ class Node:
 
     def _tell_lost(self, lost: Collection[TaskKey]) -> None:
         tasks = ", ".join(map(str, lost))
-        text = f"nothing lands: the post-accept command of task {tasks} has not finished, its node is gone, and this node has none"
+        text = f"nothing can land: the post-accept command for task {tasks} did not finish because its node is gone, and this node has no post-accept command"
         about = {"kind": "post_accept", "severity": "blocked", "who": self._own.node, "text": text}
         item = {**about, "next": "llmc config set auto.post_accept_command COMMAND"}
         raising.sync(self._project, (COMMAND,), {COMMAND: item} if lost else {})

@@ -87,13 +87,17 @@ class Database:
                 with db.transaction():
                     return work(cursor)
         except psycopg.errors.TransactionRollback as error:
-            raise _Met(f"the database did not settle a conflict: {error.sqlstate}") from None
+            raise _Met(
+                f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {error.sqlstate})"
+            ) from None
         except psycopg.errors.UniqueViolation as error:
-            raise Refused(f"this is in the fleet's database already: {error.diag.message_detail}") from None
+            raise Refused(
+                f"the entry already exists in the fleet's database: {error.diag.message_detail}"
+            ) from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise LlmcError(
-                f"the database refuses this to the user of {self.address}: {error.diag.message_primary}",
-                hint="Grant the role select, insert, update and delete on the tables of schema llmc.",
+                f"the fleet's database denied access to the user of {self.address}: {error.diag.message_primary}",
+                hint="Grant that user select, insert, update and delete on all tables in schema llmc, then run the command again.",
             ) from None
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise self._gone(error) from None
@@ -179,7 +183,8 @@ class Database:
             version = db.info.server_version // 10000
             db.close()
             raise Refused(
-                f"{self.address} is PostgreSQL {version}", hint=f"Use PostgreSQL {LEAST_SERVER} or newer."
+                f"{self.address} runs PostgreSQL {version}, but llmc needs PostgreSQL {LEAST_SERVER} or newer",
+                hint="Upgrade the server, or use another one: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
             )
         return db
 
@@ -214,12 +219,16 @@ class Database:
         found = self._version(db)
         if found > VERSION:
             raise WrongSchema(
-                f"the fleet's database has version {found}, but this llmc knows versions up to {VERSION}",
+                f"the fleet's database has schema version {found}, but this llmc supports versions up to {VERSION}",
                 hint="Upgrade llmc on this node.",
             )
         if found < VERSION:
-            is_new = "is not set up" if not found else f"has version {found}, but this llmc needs {VERSION}"
-            raise WrongSchema(f"the fleet's database {is_new}", hint="Set it up: llmc fleet init")
+            is_new = (
+                "is not set up" if not found else f"has schema version {found}, but this llmc needs {VERSION}"
+            )
+            raise WrongSchema(
+                f"the fleet's database {is_new}", hint="To create or upgrade the tables: llmc fleet init"
+            )
 
     def _version(self, db: "Connection[dict[str, Any]]") -> int:
         import psycopg
@@ -340,7 +349,8 @@ def driver() -> None:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise LlmcError(
-            "the fleet needs the PostgreSQL driver", hint="Install it: pip install 'llmc[fleet]'"
+            "the PostgreSQL driver, which the fleet needs, is not installed",
+            hint="Install it: pip install 'llmc[fleet]'",
         ) from error
 
 

@@ -57,7 +57,7 @@ class Landings:
         def work(rows: "Rows") -> None:
             if entry.task is not None and not fetched(rows.execute(statements.HOLDS_TASK, values)):
                 raise ClaimLost(
-                    f"{entry.worker} no longer has task {task}: another node may have it; nothing landed",
+                    f"nothing landed: {entry.worker} no longer has task {task} (another node may have claimed it)",
                     hint=f"To see which node has it: llmc tasks show {task}",
                 )
             rows.execute(statements.ENTER_LANDING, values)
@@ -100,9 +100,9 @@ class Landings:
                 if stopping():
                     raise ShuttingDown
                 if monotonic() >= end:
-                    is_running = f"{place.command} has not finished" if place.command else ""
+                    is_running = f"cannot land yet: {place.command} has not finished" if place.command else ""
                     raise LockTimeout(
-                        is_running or "another node has been landing for too long",
+                        is_running or "timed out waiting for another node to finish landing",
                         hint="Run the command again later. To check that the other nodes are running: llmc fleet nodes",
                     )
                 if not place.kept:  # this process slept, and was passed over

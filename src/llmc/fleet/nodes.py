@@ -119,7 +119,7 @@ def _refuse_other_repository(own: Membership, address: str, first: Collection[st
     elif not {row["first_commit"] for row in known} & set(first):
         there = known[0]["address"]
         raise Refused(
-            f"{address} is another repository than the fleet's: it has no history in common with {there}",
+            f"{address} is not the fleet's repository: it shares no history with {there}",
             hint=f"Use a root of the fleet's repository: llmc init --source {there} --target DIR",
         )
 
@@ -130,10 +130,10 @@ def _name_taken(own: Membership) -> Refused:
     if other and other[0]["instance"] == own.instance:
         return Refused(
             f"node {own.node} is running in a copy of this root: {where}",
-            hint=f"Stop the daemon there, or make this root another node: llmc config set fleet.node NAME, after removing {own.place.partition(':')[2]}/.llmc/root-id",
+            hint=f"Stop the daemon there. To make this root a separate node instead, delete {own.place.partition(':')[2]}/.llmc/root-id, then run: llmc config set fleet.node NAME",
         )
     return Refused(
-        f"the name {own.node} belongs to another root: {where}",
+        f"the node name {own.node} belongs to another root: {where}",
         hint=f"Choose another name: llmc config set fleet.node NAME. If that root is gone: llmc fleet leave {own.node}",
     )
 
@@ -165,8 +165,8 @@ def leave(project: InFleet, name: str) -> Node:
     node = find(own, name or own.node)
     if node.state in ("up", "draining"):
         raise Refused(
-            f"node {node.name} is running in {node.place}",
-            hint=f"Let it finish first: llmc fleet drain {node.name}",
+            f"cannot remove node {node.name} from the fleet: it is running in {node.place}",
+            hint=f"Run `llmc fleet drain {node.name}` and wait until the node has stopped, then run `llmc fleet leave` again.",
         )
     ends = (
         statements.EXPIRE_NODE,
@@ -278,7 +278,7 @@ class Beating:
             return
         known = own.database.rows(statements.NODE, {"node": own.node})
         if not known:
-            raise Refused(f"node {own.node} has not joined the fleet", hint="Join it: llmc fleet join")
+            raise Refused(f"node {own.node} has not joined the fleet", hint="Join the fleet: llmc fleet join")
         raise _name_taken(own)
 
     def beat(self, life: Life) -> Pulse:

@@ -173,9 +173,9 @@ def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[s
     if len(found) > 1:
         named = [f"{node.name}/{name}" if word == worker else word for word in command]
         places = ", ".join(node.name for node in found)
-        return f"{name} is not on this node, but on {places}", f"Name one: llmc {shlex.join(named)}"
+        return f"{name} is not on this node, but on {places}", f"Name the node: llmc {shlex.join(named)}"
     if name not in node.workers and node.workers:
-        return f"node {of} has no worker {name!r}", f"It has {', '.join(node.workers)}."
+        return f"node {of} has no worker {name!r}", f"Workers on that node: {', '.join(node.workers)}"
     state = "" if node.state == "up" else f"; that node is {node.state}"
     typed = ["llmc", *(name if word == worker else word for word in command)]
     said = f"{name} is on node {node.name} ({node.place}), not on this node{state}"

@@ -289,7 +289,7 @@ with gone as (
 )
 insert into llmc.entry (node, worker, list, task, action, claim, details)
 select node, substr(owner, length(node) + 2), list, id, 'released', claim::text,
-    json_build_object('cause', 'node', 'reason', 'node ' || node || ' did not renew its lease') from gone
+    json_build_object('cause', 'node', 'reason', 'node ' || node || ' was out of contact for too long') from gone
 returning list, task, node"""
 
 # Entries

@@ -140,7 +140,7 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
         if view.goal.status.is_over:
             raise Refused(
                 f"cannot change goal {goal_id}: it is {view.goal.status}",
-                hint="To create a new goal: llmc goal create",
+                hint="To create a new goal: llmc goal create --title ...",
             )
         now = now_unix()
         event = view.goal.event("goal.updated", now, {"fields": sorted(fields), "actor": HUMAN})

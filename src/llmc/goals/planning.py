@@ -349,5 +349,5 @@ def _check_is_open(view: GoalView) -> None:
     if view.goal.status.is_over:
         raise Refused(
             f"cannot replan goal {view.goal.goal_id}: it is {view.goal.status}",
-            hint="To create a new goal: llmc goal create",
+            hint="To create a new goal: llmc goal create --title ...",
         )

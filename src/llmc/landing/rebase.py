@@ -149,7 +149,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(
-                f"cannot finish the rebase of {name}: it made a commit during validation",
+                f"cannot finish the rebase of {name}: the worker made a commit during validation",
                 hint="Run the command again to validate the new commit.",
             )
         blamed = failed is not None and not isinstance(failed, BaseFails)

@@ -93,7 +93,7 @@ class RemoteLanding:
             if answer := self._meaning(offer, outcome):
                 return answer
             seen = fence.look(root, self.remote)
-        return self._waits(offer, f"the fence of {self.remote.address} kept moving")
+        return self._waits(offer, f"{self.remote.address} kept changing during the push")
 
     def _enter(self, offer: ways.Offer) -> None:
         with fault_step("remote.enter"):
@@ -126,7 +126,7 @@ class RemoteLanding:
                 assert_never(outcome)
 
     def _waits(self, offer: ways.Offer, why: str) -> ways.Waits:
-        return ways.Waits(offer.commit, f"an answer: {why}")
+        return ways.Waits(offer.commit, f"the remote ({why})")
 
 
 def take_over(project: Project, task: TaskKey, claim: str) -> str:

@@ -296,7 +296,7 @@ class _Steps:
         if isinstance(answer, ways.Waits):
             raise LlmcError(
                 f"the revert {self.journal.revert[:12]} has not landed yet: it is waiting for {answer.about}",
-                hint="The daemon tries again. To try it now: llmc undo",
+                hint="The daemon will try again. To try now: llmc undo",
             )
         return self.journal
 

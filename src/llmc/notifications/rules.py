@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 #: every kind with its description; [notify].on selects among them
 KINDS: dict[str, str] = {
     "auto_failed": "auto mode stopped because of a failure",
-    "fleet_parked": "the fleet is parked because of a usage limit or an API outage",
+    "fleet_parked": "auto mode is parked because of a usage limit or an API outage",
     "budget_reached": "the budget for a task, the day or the run is used up",
     "task_quarantined": "a task is quarantined because it failed three times or cannot be done as written",
     "worker_error": "one of your workers has an error, or its agent crashed",

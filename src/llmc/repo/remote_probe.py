@@ -91,7 +91,7 @@ def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> N
     lease = f"--force-with-lease={mine}:{one}"
     said = fence.send(root, remote, "--atomic", lease, f"{other}:{mine}", f"{one}:{mine}-beside")
     if not said.ok:
-        raise NotUsable(remote, "two refs cannot move in one atomic push", said.text)
+        raise NotUsable(remote, "the remote rejected an atomic push of two refs", said.text)
 
 
 def _moves_all_or_none(root: Path, remote: Remote, mine: str, other: str) -> str:

@@ -97,7 +97,7 @@ def send(project: Project, name: str, general: str = "", seen: str = "") -> Rece
     shown = review.look(project, record)
     if seen and seen != request(project, shown, talk.drafts, general).key:
         raise Refused(
-            f"the request to {name} is not the one you saw; nothing was sent",
+            f"nothing was sent: the request to {name} has changed since you saw it",
             hint="Review the diff again, then send your comments.",
         )
     prompt_id = submit.new_prompt_id("reject")

@@ -117,7 +117,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
             child.wait(2)  # reap it, whether it is the daemon or a wrapper
     if process.is_alive:
         raise LlmcError(
-            f"the daemon ({process.pid}) is still running after SIGKILL",
+            f"the daemon (pid {process.pid}) is still running after SIGKILL",
             hint=f"Run `ps -o pid,stat,wchan {process.pid}` to see what it is waiting for. Once it has exited, run `llmc overseer` again.",
         )
 

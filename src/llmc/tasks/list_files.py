@@ -24,7 +24,9 @@ def take_in(source: TaskSource, directory: Path) -> list[Task]:
     on a file that is not there yet waits for that file.
     """
     if not directory.is_dir():
-        raise NotFound(f"no directory {directory}", hint="Pass a directory of task files, such as 1.json.")
+        raise NotFound(
+            f"no directory {directory}", hint="Pass a directory that contains task files such as 1.json."
+        )
     found = task_files(directory).listing().tasks
     known = {task.pool_key: task.id for task in source.listing().tasks.values() if task.pool_key}
     made: dict[TaskId, TaskId] = {
@@ -65,7 +67,9 @@ def follow(source: TaskSource, directory: Path) -> Iterator[list[Task]]:
 def export(source: TaskSource, directory: Path) -> list[Task]:
     """Write all tasks of the list into an empty directory, as task files with their own ids. Claims stay behind."""
     if directory.exists() and any(directory.iterdir()):
-        raise Refused(f"{directory} is not empty", hint="Pass a new directory.")
+        raise Refused(
+            f"cannot export to {directory}: the directory is not empty", hint="Pass a new or empty directory."
+        )
     tasks = list(source.listing().tasks.values())
     files = task_files(directory)
     for task in tasks:

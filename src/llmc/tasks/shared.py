@@ -387,7 +387,7 @@ class SharedTasks(TaskSource):
 
     def _stale(self, claim: Claim) -> ClaimLost:
         return ClaimLost(
-            f"{claim.worker} no longer has task {claim.task.id}: its lease ran out",
+            f"{claim.worker} no longer has task {claim.task.id}: this node was out of contact with the fleet's database for too long",
             hint=f"To see which node has it: llmc tasks show {claim.task.id}",
         )
 
@@ -577,7 +577,7 @@ class SharedTasks(TaskSource):
 
     @property
     def how_to_unblock(self) -> str:
-        return "mark the missing task done or remove the dependency: llmc tasks done ID"
+        return "mark the missing task, or one task of the cycle, as done: llmc tasks done ID"
 
     @property
     def agents_write_here(self) -> bool:

@@ -83,7 +83,9 @@ def _bring_in(
     own = [(key, made) for key, made in books.made.items() if made.worker == record.name]
     known = next((key for key, made in own if made.event == event.id), None)
     if record.contained and sum(books.kept_back(key) == claims.PROPOSED for key, _ in own) >= MOST_PROPOSED:
-        source.note(f"{MOST_PROPOSED} tasks of {record.name} are waiting for approval; llmc takes no more")
+        source.note(
+            f"{MOST_PROPOSED} tasks proposed by {record.name} are waiting for approval; llmc ignores further proposals"
+        )
         return None
     try:
         if known is not None:  # told before a crash

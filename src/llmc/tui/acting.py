@@ -93,7 +93,7 @@ class Acting(Reviewing):
         entry = self.store.entry
         free = entry is not None and entry.row is not None and entry.row.status in ("idle", "no_changes")
         chosen = name if name and free else None
-        title = f"task for {chosen}:" if chosen else "task for the next idle worker, or a new one:"
+        title = f"task for {chosen}:" if chosen else "task for the next idle worker, or for a new worker:"
         key = f"task {chosen or ''}"
         self._open_form(
             title,

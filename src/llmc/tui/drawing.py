@@ -281,18 +281,18 @@ def _about_node(node: OtherNode, there: There | None, now: float, width: int, br
         "client": node.client or "unknown",
         "workers": f"{node.workers}, {node.busy} busy",
     }
-    commands = {"open its screen": node.command}
+    commands = {"To open its screen from here": node.command}
     lines = []
     if there is not None:
         lines = plain_lines(
             there.sentence or f"{there.who}: {there.status}", width, f"bold {brush.theme.text}"
         )
-        commands = {"next": there.next, "attach": there.attach}
+        commands = {"Next command, from here": there.next, "To attach from here": there.attach}
         if there.question:
             lines += [Text(""), Text("Press A to answer", style=brush.theme.muted)]
     for name, command in commands.items():
         if command:
-            lines += [Text(""), Text(f"{name}, from here:", style=brush.theme.muted)]
+            lines += [Text(""), Text(f"{name}:", style=brush.theme.muted)]
             lines += plain_lines(command, width, brush.theme.text)
     told = [f"{name:<8} {value}" for name, value in facts.items()]
     return [*lines, Text(""), *(one for text in told for one in plain_lines(text, width, brush.theme.muted))]

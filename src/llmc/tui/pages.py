@@ -23,7 +23,7 @@ TITLES = {
     "help": "Keys",
     "log": "This session's commands",
     "commit": "Landed commit",
-    "node": "Another node; y copies the command",
+    "node": "Another node (press y to copy the command)",
 }
 
 

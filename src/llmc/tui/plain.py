@@ -12,7 +12,7 @@ from llmc.api.views import Fleet
 from llmc.base import proc
 from llmc.tui.typed import Typed
 
-HELP = "Type the number of an item, a command such as `accept adam`, `list` or `quit`."
+HELP = "Type the number of an item, `list`, `quit`, or a command such as `accept adam`."
 
 
 class Need(Struct, frozen=True):

@@ -51,7 +51,9 @@ def message(project: Project, worker: str, form: Form) -> Order:
 def answer(project: Project, worker: str, form: Form) -> Order:
     """Only the question that the browser showed."""
     if form.get("asked") and form["asked"] != workers.question(project, worker).key:
-        raise Refused(f"{worker} asks another question now", hint="Read it, then answer again.")
+        raise Refused(
+            f"{worker} is now asking a different question", hint="Read the new question, then answer it."
+        )
     return Order(worker, *orders.answer(project, worker, _text(form)))
 
 
@@ -93,8 +95,8 @@ def undo(project: Project, form: Form) -> Order:
     target = acceptance.undo_target(project)
     if form.get("commit", "") != target.commit:
         raise UsageError(
-            f"the last change is {target.commit[:9]} from {target.worker} now, not {form.get('commit', '')[:9]}",
-            hint="Only the last change can be undone. Reload the page.",
+            f"cannot undo {form.get('commit', '')[:9]}: the last landed change is {target.commit[:9]} from {target.worker}",
+            hint="Only the last landed change can be undone. Reload the page.",
         )
     return _of_command(*orders.undo(project, target))
 
@@ -193,7 +195,7 @@ def requeue_task(project: Project, form: Form) -> Order:
     task_id = _text(form, "task")
     words = ("tasks", "requeue", task_id)
     return _simple(
-        f"task {task_id}", words, lambda: f"task {tasks.requeue(project, task_id).id} is open again"
+        f"task {task_id}", words, lambda: f"task {tasks.requeue(project, task_id).id} is pending again"
     )
 
 

@@ -69,7 +69,9 @@ class Guard:
             unreadable = None
         except LlmcError:  # where the file is concerns nobody who is not signed in
             browser = None
-            unreadable = access.Refusal(503, "cannot read who is signed in: run `llmc web --link` to see why")
+            unreadable = access.Refusal(
+                503, "cannot read the list of signed-in browsers; run `llmc web --link` to see why"
+            )
         asked = access.Asked(
             method=scope.get("method", "GET"),
             path=scope["path"],
@@ -84,7 +86,7 @@ class Guard:
         names = [name for name, _ in scope["headers"]]
         doubled = names.count(b"host") != 1 or names.count(b"origin") > 1
         refusal = (
-            access.Refusal(400, "one Host header is needed")
+            access.Refusal(400, "the request must have exactly one Host header and at most one Origin header")
             if doubled
             else access.refusal(asked, self._hosts, read_only=self._read_only)
         )

@@ -48,7 +48,10 @@ class Jobs:
             if running is not None:
                 if running.command == command:
                     return running
-                raise Refused(f"{about} is busy: {running.command}", hint="Wait until it has ended.")
+                raise Refused(
+                    f"{about} is busy: {running.command}",
+                    hint="Wait until that command has finished, then try again.",
+                )
             job = Job(about, worker, command, by)
             self._jobs[job.id] = job
             ended = [one.id for one in self._jobs.values() if one.said is not None]
@@ -74,8 +77,8 @@ class Jobs:
         found = self._jobs.get(job_id)
         if found is None:
             raise NotFound(
-                f"no job {job_id[:20]!r}: the server was started again since, or the job is old",
-                hint="Run `llmc events` to see what came of it.",
+                f"no job {job_id[:20]!r}: the job is too old, or the server was restarted",
+                hint="Run `llmc events` to see the result.",
             )
         return found
 

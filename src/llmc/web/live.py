@@ -88,7 +88,8 @@ class Live:
                 await self._first.wait()
         except TimeoutError as error:
             raise LlmcError(
-                f"{self.project.root.path.name} does not answer", hint="Run `llmc doctor` there."
+                f"timed out reading the state of {self.project.root.path.name}",
+                hint="Run `llmc doctor` in that root.",
             ) from error
 
     async def expect(self, worker: str) -> None:

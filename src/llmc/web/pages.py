@@ -70,14 +70,17 @@ class Card(Struct, frozen=True):
 
 def fleet_of(live: Live) -> Fleet:
     if live.fleet is None:
-        raise NotFound(live.trouble or "the state of this root cannot be read", hint="Run `llmc doctor`.")
+        raise NotFound(live.trouble or "cannot read the state of this root", hint="Run `llmc doctor`.")
     return live.fleet
 
 
 def row_of(live: Live, worker: str) -> Row:
     row = fleet_of(live).rows.get(worker)
     if row is None:
-        raise NotFound(f"no worker {worker[:60]!r}", hint="It may have been removed: llmc trash list")
+        raise NotFound(
+            f"no worker {worker[:60]!r}",
+            hint="If the worker was removed, its work is in the trash: llmc trash list",
+        )
     return row
 
 
@@ -164,7 +167,7 @@ def review(live: Live, name: str, query: Query) -> Page:
     row_of(live, name)
     since = access.whole(query.get("since") or "0")
     if since is None:
-        raise UsageError(f"since is not the number of a round: {query['since'][:20]!r}")
+        raise UsageError(f"`since` must be the number of a round, not {query['since'][:20]!r}")
     view = "split" if query.get("view") == "split" else "unified"
     #: the commit whose diff the browser shows already; a stream sends no diff
     drawn = query.get("drawn", "")

@@ -290,7 +290,7 @@ class Site:
         worker, verb = request.path_params["worker"], request.path_params["verb"]
         make = acts.OF_WORKER.get(verb)
         if make is None:
-            raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(acts.OF_WORKER)}")
+            raise NotFound(f"no action {verb[:20]!r}", hint=f"Actions: {', '.join(acts.OF_WORKER)}")
         pages.row_of(await self.live(request), worker)
         return await self._order(request, lambda project, form: make(project, worker, form), worker)
 
@@ -306,7 +306,7 @@ class Site:
     def _refuse_if_read_only(self) -> None:
         """For pages that only serve a change; the door refuses every change."""
         if self.read_only:
-            raise Refused("this page is read-only")
+            raise Refused("this server is read-only")
 
     # Comments of a review.
 
@@ -317,7 +317,7 @@ class Site:
         context = await self.in_thread(pages.review(live, worker, request.query_params).context)
         files = context["page"].files
         if number >= len(files):
-            raise NotFound("the change has fewer files now", hint="Reload the page.")
+            raise NotFound("this file is no longer in the diff", hint="Reload the page.")
         shown = {
             **self._shared(live, "review", request.scope["home"]),
             **context,
@@ -347,10 +347,14 @@ class Site:
             shown = commenting.page(live.project, worker)
             file = next((one for one in shown.files if file_key(one.path) == form.get("path")), None)
             if form.get("path") and file is None:
-                raise NotFound(f"the change has no file {form['path'][:80]!r} now", hint="Reload the page.")
+                raise NotFound(
+                    "cannot save the comment: the file is no longer in the diff", hint="Reload the page."
+                )
             row = number_of(form, "row") if form.get("row") else None
             if file is not None and row is not None and row >= len(file.rows):
-                raise NotFound("the file has fewer lines now", hint="Reload the page.")
+                raise NotFound(
+                    "cannot save the comment: the line is no longer in the diff", hint="Reload the page."
+                )
             return commenting.add(live.project, worker, file, row, form.get("text", ""), save_of(form))
 
         comment = await self.in_thread(save)
@@ -394,7 +398,9 @@ class Site:
             files = commenting.page(live.project, worker).files
             number = number_of(request.path_params, "number")
             if number >= len(files) or file_key(files[number].path) != form.get("path"):
-                raise NotFound("the change is another one now", hint="Reload the page.")
+                raise NotFound(
+                    "cannot mark the file as viewed: the diff has changed", hint="Reload the page."
+                )
             commenting.mark_viewed(live.project, worker, files[number], is_viewed=form.get("viewed") == "yes")
 
         await self.in_thread(mark)
@@ -507,7 +513,7 @@ class Site:
             request,
             500,
             f"unexpected error: {type(error).__name__}",
-            "The output of `llmc web` has the details.",
+            "For details, see the output of `llmc web`.",
         )
 
 
@@ -520,7 +526,7 @@ def _verb(
 ) -> Callable[[Project, acts.Form], acts.Order]:
     verb = request.path_params["verb"]
     if verb not in known:
-        raise NotFound(f"no order {verb[:20]!r}", hint=f"Orders: {', '.join(known)}")
+        raise NotFound(f"no action {verb[:20]!r}", hint=f"Actions: {', '.join(known)}")
     return known[verb]
 
 

@@ -69,4 +69,4 @@ def test_an_answer_goes_to_the_question_that_was_shown(here: Project, far: Membe
     asks(far, SECOND)
     late = act(lambda step: None)
     assert (late.tone, answers.waiting(far)) == (BAD, [])
-    assert "far/auto-1 asks another question now" in late.outcome
+    assert "far/auto-1 is now asking a different question" in late.outcome

@@ -32,7 +32,7 @@ def test_migrations_are_applied_once_and_in_order(database: str) -> None:
     db = Database(database)
     with pytest.raises(WrongSchema, match="is not set up") as refused:
         db.rows("select 1")
-    assert refused.value.hint == "Set it up: llmc fleet init"
+    assert refused.value.hint == "To create or upgrade the tables: llmc fleet init"
     assert db.migrate() == VERSION
     assert db.migrate() == 0
     assert db.rows("select array_agg(number order by number) as all from llmc.migration") == [
@@ -48,7 +48,9 @@ def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
     first.rows("insert into llmc.migration (number) values (%(n)s)", {"n": VERSION + 1})
     first.close()
     later = Database(database)
-    with pytest.raises(WrongSchema, match=f"has version {VERSION + 1}, but this llmc knows") as refused:
+    with pytest.raises(
+        WrongSchema, match=f"has schema version {VERSION + 1}, but this llmc supports"
+    ) as refused:
         later.rows("select 1")
     assert refused.value.hint == "Upgrade llmc on this node."
     with pytest.raises(WrongSchema):
@@ -167,7 +169,7 @@ def test_what_the_role_may_not_do_is_said(database: str) -> None:
     reader = Database(database.replace("llmc@", "reader@"))
     with pytest.raises(LlmcError, match="permission denied for table node") as refused:
         reader.rows("select * from llmc.node")
-    assert "Grant the role" in refused.value.hint
+    assert "Grant that user" in refused.value.hint
     for one in (owner, reader):
         one.close()
 

@@ -104,7 +104,7 @@ def test_a_node_that_did_not_join_does_not_start(member: OpenNode) -> None:
     one.database.rows(statements.LEAVE, {"node": "one"})
     with pytest.raises(Refused, match="has not joined") as refused:
         Beating(one, "plan").start()
-    assert refused.value.hint == "Join it: llmc fleet join"
+    assert refused.value.hint == "Join the fleet: llmc fleet join"
 
 
 def test_what_the_other_nodes_used_is_summed_up(member: OpenNode) -> None:

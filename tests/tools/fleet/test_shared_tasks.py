@@ -65,7 +65,7 @@ def test_a_stale_holder_changes_nothing(open_shared: OpenShared, database: str) 
     took(one, "auto-2")  # the node is back, and has another task
     assert int(current.id) > int(stale.id)
     assert not one.renew(stale.id)
-    with pytest.raises(ClaimLost, match="its lease ran out"):
+    with pytest.raises(ClaimLost, match="out of contact with the fleet"):
         one.about_to_land(stale, "c0ffee")
     with pytest.raises(ClaimLost):
         one.finish(stale, "c0ffee")

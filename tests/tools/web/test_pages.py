@@ -112,7 +112,7 @@ def test_a_goal_and_a_plan_item_are_explained(hostile: Web) -> None:
         ("/w/nobody/take", "no worker"),
         ("/w/nobody/review/files/0", "no worker"),
         ("/w/w1?tab=x", "no tab"),
-        ("/w/w1/review/files/99", "fewer files"),
+        ("/w/w1/review/files/99", "no longer in the diff"),
         ("/w/w1/review?since=7", "no review round 7"),
         ("/jobs/nojob", "no job"),
         ("/r/nowhere/", "no root"),
@@ -199,7 +199,7 @@ def test_a_removed_worker_is_told_with_where_it_is(web: Web) -> None:
     live.fleet = replace(live.fleet, rows={})
     page = pages.Page("worker", lambda: {"row": pages.row_of(live, "w1")}, ("worker_head",))
     assert (
-        "no worker 'w1'. It may have been removed: llmc trash list"
+        "no worker 'w1'. If the worker was removed, its work is in the trash: llmc trash list"
         in Read(web.place.site._made_parts(live, page)["health"]).text
     )
 

@@ -106,8 +106,8 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
     found = digest(failed, 0.0, 9.0, digest_waits.Facts(items=attention(state, facts)))
     text = render_digest(found, 80, plain, str)
     assert "Waiting for you (3)" in text
-    assert "1 accepted by hand, 3 waiting for you." in text
-    assert ended_notice(found, text).title == "Auto mode ended: 1 accepted by hand, 3 waiting for you"
+    assert "1 accepted by hand, 3 items waiting for you." in text
+    assert ended_notice(found, text).title == "Auto mode ended: 1 accepted by hand, 3 items waiting for you"
 
 
 def test_hostile_text_draws_nothing() -> None:

@@ -381,7 +381,7 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
     """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
     plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
     text = render(plain_daemon, NOW, 80, plain)
-    assert "Auto Mode: not running (llmc up --auto --detach)" in text
+    assert "Auto Mode: not running (to start it: llmc up --auto --detach)" in text
     assert "auto-1  [idle]  9s  llmc up --auto --detach" in text
 
 

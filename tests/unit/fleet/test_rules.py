@@ -94,7 +94,10 @@ def test_a_worker_of_another_node_is_where_it_is() -> None:
 
 def test_a_worker_that_several_nodes_have_must_be_named_with_its_node() -> None:
     said = where("auto-2", ["attach", "auto-2"], [HERE, THERE, node("third", "auto-2")])
-    assert said == ("auto-2 is not on this node, but on there, third", "Name one: llmc attach there/auto-2")
+    assert said == (
+        "auto-2 is not on this node, but on there, third",
+        "Name the node: llmc attach there/auto-2",
+    )
 
 
 def test_what_no_node_has_is_not_made_up() -> None:
@@ -107,7 +110,7 @@ def test_what_no_node_has_is_not_made_up() -> None:
     )
     assert where("there/clara", ["attach", "there/clara"], nodes) == (
         "node there has no worker 'clara'",
-        "It has auto-1, auto-2, baker.",
+        "Workers on that node: auto-1, auto-2, baker",
     )
 
 

@@ -114,7 +114,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     assert _next(view, status=S.DONE) == ("nothing; the work is done", None)
     paused = replaced(view, goal=replace(view.goal, status=GoalStatus.PAUSED))
     assert f"llmc goal resume {view.goal.goal_id}" in _next(paused)[0]
-    assert "policy does not allow pool adam" in _next(view, agent_id="adam")[0]
+    assert "policy does not let goals use adam" in _next(view, agent_id="adam")[0]
 
 
 @pytest.mark.req("3-130")

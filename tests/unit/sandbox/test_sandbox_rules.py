@@ -190,13 +190,13 @@ def test_checks_follow_the_agents_unless_configured(defaults: str, checks: str, 
         ('read = ["data"]', "must be an absolute path"),
         ('read = ["~other/x"]', "must be an absolute path"),
         ('write = ["/srv/../home/p/llmc"]', "must be an absolute path"),
-        ('read = ["/"]', '"/" contains the root (/home/p/llmc)'),
-        ('read = ["/home/p"]', '"/home/p" contains the root (/home/p/llmc)'),
-        ('read = ["~"]', '"~" contains the root (/home/p/llmc)'),
-        ('write = ["/home/p/llmc/"]', "contains the root"),
-        ('write = ["/srv/data", "/home/p/llmc/.llmc/overseer"]', "is in the root (/home/p/llmc)"),
-        ('write = ["/home/p/src"]', "contains the source repository (/home/p/src/project)"),
-        ('write = ["/home/p/src/project/build"]', "is in the source repository"),
+        ('read = ["/"]', '"/" must not contain the root (/home/p/llmc)'),
+        ('read = ["/home/p"]', '"/home/p" must not contain the root (/home/p/llmc)'),
+        ('read = ["~"]', '"~" must not contain the root (/home/p/llmc)'),
+        ('write = ["/home/p/llmc/"]', "must not contain the root"),
+        ('write = ["/srv/data", "/home/p/llmc/.llmc/overseer"]', "must be outside the root (/home/p/llmc)"),
+        ('write = ["/home/p/src"]', "must not contain the source repository (/home/p/src/project)"),
+        ('write = ["/home/p/src/project/build"]', "must be outside the source repository"),
         ('presets = ["gradle"]', "expected"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_link_into_the_root_is_refused_too(tmp_path: Path) -> None:
     text = f'[repo]\nsource = "/s"\n[sandbox]\nread = ["{tmp_path}/link"]\n'
     config, (problem,) = check_text(text, "config.toml", root)
     assert config is None
-    assert "is in the root" in problem.message
+    assert "must be outside the root" in problem.message
 
 
 def test_other_places_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ CHECKS = (
     Check("trust", "programs", "Claude Code would stop at its trust dialog", look=_trust,
         judge=lambda _, seen: (Finding(text, "run `llmc init --trust` in the source repository") for text in seen),
         needs=("config",)),
-    Check("sandbox", "containment", "agents or checks are to be contained, and this machine cannot", look=_sandbox,
+    Check("sandbox", "containment", "agents or checks must be contained, but this machine cannot contain them", look=_sandbox,
         judge=lambda _, seen: (Finding(one.text, one.fix) for one in seen), needs=("config",)),
     Check("canary", "programs", "the last canary failed", judge=_canary),
     Check("canary_left", "programs", "a canary was killed, and its session is still running",

@@ -29,7 +29,7 @@ def _task_problems(at: Sight) -> list[str]:
 
 
 def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
-    fix = "run `llmc tasks list` for details, then fix the task list; auto mode does not start until then"
+    fix = "run `llmc tasks list` for details and fix the task list; auto mode will not start until it is fixed"
     for text in seen:
         yield Finding(text, fix, subject=text)
 

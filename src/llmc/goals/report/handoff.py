@@ -205,7 +205,7 @@ def _state(
 ) -> list[str]:
     goal = view.goal
     done = sum(leaf.status is NodeStatus.DONE for leaf in leaves)
-    progress = f"{percent.get('', 0)}%: {done} of {len(leaves)} plan items done."
+    progress = f"{percent.get('', 0)}% ({done} of {len(leaves)} plan items done)."
     facts = [
         f"Goal {code(goal.goal_id)}, {goal.status}, priority {goal.priority}. Progress: {progress}",
         f"Created {_when(goal.created_at)}, last changed {_when(goal.updated_at)}."

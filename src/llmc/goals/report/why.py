@@ -127,7 +127,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         rest = f"; to resume it: {word}" if view.goal.status is GoalStatus.PAUSED else ""
         return Next(f"nothing while the goal is {view.goal.status}{rest}")
     if not may_touch(assignment, policy):
-        return Next(f"nothing; overseer.goals.policy does not allow pool {assignment.agent_id}")
+        return Next(f"nothing; overseer.goals.policy does not let goals use {assignment.agent_id}")
     if assignment.status is S.BLOCKED:
         answer = f'waiting for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)

@@ -276,7 +276,7 @@ def summary(report: Digest) -> str:
     if report.total_spend.cost is not None:
         parts.append(money(report.total_spend.cost))
     if report.waits:
-        parts.append(f"{len(report.waits)} waiting for you")
+        parts.append(f"{counted(len(report.waits), 'item')} waiting for you")
     return ", ".join(parts) or "Nothing landed"
 
 

@@ -229,14 +229,14 @@ def _unregistered(expected: Identity, seen: Seen) -> Failure | None:
         return None
     return Failure(
         FailureKind.IDENTITY,
-        f"the daemon ({expected.pid}) is running, but daemon.json is missing or unreadable",
+        f"the daemon (pid {expected.pid}) is running, but daemon.json is missing or unreadable",
     )
 
 
 def _hung(expected: Identity, seen: Seen, settings: Overseer) -> Failure | None:
     if seen.beat_age_s <= settings.heartbeat_timeout_secs:
         return None
-    text = f"the daemon ({expected.pid}) is hung: no heartbeat for {seen.beat_age_s:.0f} s"
+    text = f"the daemon (pid {expected.pid}) is hung: no heartbeat for {seen.beat_age_s:.0f} s"
     return Failure(FailureKind.HEARTBEAT, text)
 
 

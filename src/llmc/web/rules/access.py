@@ -62,7 +62,7 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
         )
     writes = asked.websocket or asked.method not in _SAFE
     if asked.origin is None and writes:
-        return Refusal(403, "requests that change something must have an Origin header")
+        return Refusal(403, "missing Origin header")
     if asked.origin is not None and not _is_ours(asked.origin, asked.host):
         return Refusal(403, f"requests from {_shown(asked.origin)} are refused")
     if asked.embedded:

@@ -164,7 +164,7 @@ function lost(how) {
   for (const one of document.querySelectorAll("#health p.lost")) {
     one.hidden = how === "";
     if (how === "signed out") one.textContent = "This browser was signed out. Run llmc web --link for a new link.";
-    else if (how && !was) one.textContent = `Connection lost ${new Date().toTimeString().slice(0, 5)}, trying again.`;
+    else if (how && !was) one.textContent = `Connection lost at ${new Date().toTimeString().slice(0, 5)}; reconnecting.`;
   }
   if (!how) for (const form of document.querySelectorAll("form[data-drafts]")) saveDraft(form);
 }
