@@ -91,14 +91,15 @@ def run(
     timeout_s: float = 30,
     check: bool = True,
     within: Sequence[str] = (),
+    inherits: Sequence[int] = (),
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
-    `within`: a program that runs it, such as bubblewrap, which no message names.
+    `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
     """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
-    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin)
+    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
@@ -154,7 +155,11 @@ def run_bounded(
 
 
 def _start(
-    args: list[str], cwd: Path | str | None, env: Mapping[str, str], stdin: int
+    args: list[str],
+    cwd: Path | str | None,
+    env: Mapping[str, str],
+    stdin: int,
+    inherits: Sequence[int] = (),
 ) -> "tuple[Child, _LateInterrupt]":
     """Start a program in its own group, with pipes for its output."""
     interrupt = _LateInterrupt()
@@ -168,6 +173,7 @@ def _start(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=inherits,
             )
     except OSError as error:
         raise _not_started(args, cwd, error) from error

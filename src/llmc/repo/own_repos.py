@@ -7,18 +7,23 @@ anything in the clone, and `give` before git runs in the worktree, so that both 
 """
 
 import os
+import shlex
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 
 from llmc.base import locks
+from llmc.base.errors import ToolFailed
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.processes import wait_until
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.repo import git, own_large_files
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.sandbox import probe, rules
+from llmc.sandbox import probe, programs, rules
+from llmc.sandbox.rules import Mount, View
 
 #: what git keeps for one worktree beside these is moved with the worktree
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
@@ -64,15 +69,29 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
-def box(root: Path, name: str) -> list[str]:
-    """What llmc's git runs in: it reads everything, and writes only what the agent writes, and llmc's files of it."""
-    own = path_of(root, name)
-    places = [str(root / root_layout.WORKTREES / name), str(own), str(git.kept_apart(own))]
-    bubblewrap = probe.bubblewrap()
-    if bubblewrap is None:  # no agent is contained any more
-        return []
-    binds = [word for place in places if os.path.isdir(place) for word in ("--bind", place, place)]
-    return [bubblewrap, *rules.ALL_READ_ONLY, *binds, "--"]
+def box(root: Path, name: str) -> AbstractContextManager[git.Within]:
+    """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
+    if probe.bubblewrap() is None:  # no agent is contained any more
+        return nullcontext(git.NO_BOX)
+    own, worktree = path_of(root, name), root / root_layout.WORKTREES / name
+    home = os.environ.get("HOME", "")
+    writable, fixed = for_agents(own, root)
+    places = [
+        *(Mount(path, True) for path in [*writable, str(worktree), str(git.kept_apart(own))]),
+        *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
+        *map(Mount, programs.of(("git", "git-lfs"), (home, str(root)))),
+        *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
+    ]
+    seen = (place for place in places if os.path.exists(place.source or place.path))
+    system = probe.system_mounts(rules.ETC_OF_GIT)
+    return probe.box(View((*system, *seen), empty=("/tmp",), links=probe.system_links()))
+
+
+@cache
+def _ignores(home: str) -> str:
+    """What the user's git ignores everywhere, such as the files of an editor: of their settings, git in a box has only this."""
+    usual = os.path.join(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/ignore")
+    return git.config_get(Path("/"), "core.excludesFile", "--path") or usual
 
 
 #: git says so while `git worktree add` makes another worker's entry, which has no commit for a moment
@@ -102,7 +121,10 @@ def take(root: Path, name: str) -> str:
     own = path_of(root, name)
     if odd := odd_file(root, name):
         return f"{odd} is not a plain file"
-    wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    try:
+        wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    except ToolFailed as error:
+        return error.message
     of = {TAKEN + name: "HEAD", branch_of(name): branch_of(name)}
     moves = [
         f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
@@ -131,11 +153,19 @@ def fetch(root: Path, own: Path, *moves: str) -> str:
 
 def _fetch(root: Path, own: Path, *moves: str) -> str:
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
-    command = [*settings, "fetch", *_QUIET, "--update-head-ok", str(own), *moves]
-    done = git.git(root, *command, check=False, timeout_s=600)
+    with box(root, own.name) as (words, descriptors):
+        served = [f"--upload-pack={_contained(words, 'git', 'upload-pack')}"] if words else []
+        command = [*settings, "fetch", *_QUIET, "--update-head-ok", *served, str(own), *moves]
+        done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors)
     return (
         "" if done.ok else " ".join(done.stderr.split())[:500] or f"git fetch exited with {done.returncode}"
     )
+
+
+def _contained(words: Sequence[str], *command: str) -> str:
+    """A command in the box, for a shell. The box itself gets no more variables: inside, they are in /proc/1/environ."""
+    given = [f"{name}={value}" for name, value in git.env_in_box().items()]
+    return shlex.join(["env", "-i", *given, *words, *command])
 
 
 def give(root: Path, name: str, base: str) -> None:
