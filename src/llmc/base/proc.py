@@ -92,10 +92,12 @@ def run(
     check: bool = True,
     within: Sequence[str] = (),
     inherits: Sequence[int] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
     `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
+    `meanwhile` is called while it runs, and may raise, which ends it.
     """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
@@ -103,7 +105,7 @@ def run(
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
-            stdout, stderr = process.communicate(input, timeout=timeout_s)
+            stdout, stderr = _communicate(process, input, timeout_s, meanwhile)
         except BaseException as error:
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
@@ -116,6 +118,22 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
+
+
+def _communicate(
+    process: Child, input: bytes | None, timeout_s: float, meanwhile: Callable[[], None] | None
+) -> tuple[bytes, bytes]:
+    if meanwhile is None:
+        return process.communicate(input, timeout=timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return process.communicate(input, timeout=min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            meanwhile()
+            if time.monotonic() >= deadline:
+                raise
+            input = None  # it has been given
 
 
 def run_bounded(

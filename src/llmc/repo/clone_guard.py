@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, json_row, private_dir, read_given, write_atomic
 from llmc.config import root_layout
@@ -198,12 +198,7 @@ class CloneGuard:
         from llmc.repo import own_repos  # most workers are not contained
 
         name = os.path.basename(top)
-        if odd := own_repos.odd_file(Path(self._root), name):
-            raise ToolFailed(
-                *(["git", "-C", top], None, ""),
-                message=f"cannot read the repository of {name}: {odd} is not a plain file",
-                hint=f"Run `llmc reset {name}`, which moves it to the trash.",
-            )
+        own_repos.refuse_odd_files(Path(self._root), name)
         self._fixed(f"{place}/commondir", own_repos.COMMON)
         self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
         self._settings(f"{place}/config", Place.INNER)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -67,9 +67,9 @@ _ASK_US = (
 )
 
 
-#: the words before git's, and the descriptors that it inherits
-Within = tuple[Sequence[str], Sequence[int]]
-NO_BOX: Within = ((), ())
+#: the words before git's, the descriptors that it inherits, and what raises where git would wait for an agent
+Within = tuple[Sequence[str], Sequence[int], Callable[[], None] | None]
+NO_BOX: Within = ((), (), None)
 
 
 class Guard(Protocol):
@@ -102,17 +102,19 @@ def git(
     hooks: bool = False,
     asks_for_large_files: bool = False,
     inherits: Sequence[int] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> proc.Done:
     """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write.
 
-    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`: descriptors that stay open.
+    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`: as in
+    base/proc.py.
     """
     guarded = look_first(repo, *args)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
     if guarded and not asks_for_large_files:  # before any URL in an agent's .lfsconfig
         settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]
-    with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors):
+    with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors, look):
         more = (_AS_IT_IS if guarded else {}) | (env or {})
         source = guarded.source if guarded else ""
         return proc.run(
@@ -122,6 +124,7 @@ def git(
             timeout_s=timeout_s,
             within=box,
             inherits=(*inherits, *descriptors),
+            meanwhile=look or meanwhile,
             env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
         )
 

@@ -9,8 +9,8 @@ anything in the clone, and `give` before git runs in the worktree, so that both 
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -69,10 +69,12 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
-def box(root: Path, name: str) -> AbstractContextManager[git.Within]:
+@contextmanager
+def box(root: Path, name: str) -> Iterator[git.Within]:
     """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
     if probe.bubblewrap() is None:  # no agent is contained any more
-        return nullcontext(git.NO_BOX)
+        yield git.NO_BOX
+        return
     own, worktree = path_of(root, name), root / root_layout.WORKTREES / name
     home = os.environ.get("HOME", "")
     writable, fixed = for_agents(own, root)
@@ -84,7 +86,9 @@ def box(root: Path, name: str) -> AbstractContextManager[git.Within]:
     ]
     seen = (place for place in places if os.path.exists(place.source or place.path))
     system = probe.system_mounts(rules.ETC_OF_GIT)
-    return probe.box(View((*system, *seen), empty=("/tmp",), links=probe.system_links()))
+    view = View((*system, *seen), empty=("/tmp",), links=probe.system_links())
+    with probe.box(view) as (words, descriptors):
+        yield words, descriptors, lambda: refuse_odd_files(root, name)
 
 
 @cache
@@ -135,10 +139,30 @@ def take(root: Path, name: str) -> str:
     return refusal
 
 
+def refuse_odd_files(root: Path, name: str) -> None:
+    if odd := odd_file(root, name):
+        raise ToolFailed(
+            *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
+            message=f"cannot read the repository of {name}: {odd} is not a plain file",
+            hint=f"Run `llmc reset {name}`, which moves it to the trash.",
+        )
+
+
 def odd_file(root: Path, name: str) -> str:
-    """A pipe or the like where git reads a commit, "" for none: git would wait for it, and with it every command."""
-    found = [path for path in watched(str(root), name) if os.path.lexists(path)]
-    return next((path for path in found if not stat.S_ISREG(os.lstat(path).st_mode)), "")
+    """A pipe or the like where git reads or writes, "" for none: git would wait for it, and with it every command."""
+    own = f"{root}/{root_layout.REPOS}/{name}"
+    files = [
+        *watched(str(root), name),
+        *(f"{own}/{one}" for one in ("index", "logs/HEAD", f"logs/{branch_of(name)}")),
+    ]
+    return next((path for path in files if not _is_plain(path)), "")
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
 def fetch(root: Path, own: Path, *moves: str) -> str:
@@ -153,10 +177,13 @@ def fetch(root: Path, own: Path, *moves: str) -> str:
 
 def _fetch(root: Path, own: Path, *moves: str) -> str:
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
-    with box(root, own.name) as (words, descriptors):
+    with box(root, own.name) as (words, descriptors, look):
         served = [f"--upload-pack={_contained(words, 'git', 'upload-pack')}"] if words else []
         command = [*settings, "fetch", *_QUIET, "--update-head-ok", *served, str(own), *moves]
-        done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors)
+        try:
+            done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors, meanwhile=look)
+        except ToolFailed as error:
+            return error.message
     return (
         "" if done.ok else " ".join(done.stderr.split())[:500] or f"git fetch exited with {done.returncode}"
     )

@@ -3,15 +3,19 @@
 import os
 import socket
 import subprocess
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from llmc.base.errors import ToolFailed
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
 from llmc.repo import git, own_repos, provision, setup
 from llmc.repo.project import Project
+from llmc.sandbox import probe
+from llmc.sandbox.rules import View
 from tests.support.contained import needs_bubblewrap
 from tests.support.git_http import IN_URL, served
 from tests.support.repos import (
@@ -155,7 +159,7 @@ def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, 
     if text is not None:
         head.write_text(text)
     guard = git.guards[str(project.root.path)]
-    with guard.box(str(worktree.path)) as (words, _):
+    with guard.box(str(worktree.path)) as (words, *_):
         assert words
     assert git.tree_of(project.root.path, project.base)
     assert "refused:w1" in project.store.read().attention
@@ -172,6 +176,7 @@ def reset(project: Project) -> list[str]:
     return provision.furnish(project, record)
 
 
+@pytest.mark.soak
 def test_submodules_come_without_a_network(
     project: Project, source: Repo, worktree: Worktree, tmp_path: Path
 ) -> None:
@@ -207,3 +212,27 @@ def test_a_submodule_of_a_host_comes_too(source: Repo, tmp_path: Path) -> None:
     assert (place / "lib/lib.c").read_text() == "1\n"
     assert "lib: submodule deep/inner is missing: fatal: transport 'file' not allowed" in "".join(heard)
     assert not server.seen_in_argv
+
+
+EMPTY_COMMIT = ["commit", "--quiet", "--allow-empty", "-m", "x"]
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "logs/HEAD"])
+def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Break: no `meanwhile` in `git` (repo/git.py): git waits for a writer, and with it every command in this root."""
+    pipe, real = own_repos.path_of(project.root.path, "w1") / name, probe.box
+
+    def late(view: View) -> AbstractContextManager[tuple[list[str], tuple[int, ...]]]:
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        return real(view)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(probe, "box", late)
+        with pytest.raises(ToolFailed, match="is not a plain file") as raised:
+            git.git(worktree.path, *EMPTY_COMMIT, timeout_s=20, env=git.OWN_IDENTITY)
+    assert raised.value.hint == "Run `llmc reset w1`, which moves it to the trash."
+    reset(project)
+    assert git.tree_state(worktree.path).clean
