@@ -400,12 +400,23 @@ def llmc_file(worktree: Path, name: str) -> Path:
     """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
     if (own := own_repo(worktree)) is None:
         return git_dir(worktree) / name
-    return kept_apart(own) / name
+    return (for_git(own) if name.startswith(_INDEXES) else kept_apart(own)) / name
+
+
+#: how the names of files begin that git itself writes: an index for a moment
+_INDEXES = ("llmc-pin", "llmc-staged")
 
 
 def kept_apart(own: Path) -> Path:
     """llmc's directory beside the repository of a contained worker."""
     place = own.with_name(f".{own.name}.llmc")
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def for_git(own: Path) -> Path:
+    """What of it git in a box may write; the files beside it are read and written outside."""
+    place = kept_apart(own) / "for-git"
     place.mkdir(mode=0o700, exist_ok=True)
     return place
 
@@ -455,7 +466,7 @@ def outside_the_box(worktree: Path) -> tuple[Path, list[str], dict[str, str]]:
         return worktree, [], {}
     root = own.parents[2]
     quoted = str(own / "objects").replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
-    options = [f"--git-dir={root}/.git", f"--work-tree={worktree}"]
+    options = ["-C", str(worktree), f"--git-dir={root}/.git", f"--work-tree={worktree}"]
     return root, options, {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 

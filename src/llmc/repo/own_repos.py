@@ -79,7 +79,7 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
     home = os.environ.get("HOME", "")
     writable, fixed = for_agents(own, root)
     places = [
-        *(Mount(path, True) for path in [*writable, str(worktree), str(git.kept_apart(own))]),
+        *(Mount(path, True) for path in [*writable, str(worktree), str(git.for_git(own))]),
         *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
         *map(Mount, programs.of(("git", "git-lfs"), (home, str(root)))),
         *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),

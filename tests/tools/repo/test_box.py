@@ -12,7 +12,7 @@ from llmc.base.errors import ToolFailed
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
-from llmc.repo import git, own_repos, provision, setup
+from llmc.repo import git, own_repos, provision, setup, trash
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 from llmc.sandbox.rules import View
@@ -69,6 +69,8 @@ def test_a_program_of_git_reaches_no_further_than_the_agent(
     _, other = add_worker(project, "w2")
     places = [home / "secret", source.path / "a.txt", other.path / "a.txt", project.root.config]
     fixed = [own / "config", own / "hooks/x", own / "commondir", worktree.path / ".git"]
+    said = git.kept_apart(own) / "llmc-said"
+    said.touch()
     with socket.socket(socket.AF_UNIX) as local, socket.socket() as port:
         local.bind(str(tmp_path / "socket"))
         port.bind(("127.0.0.1", 0))
@@ -83,12 +85,14 @@ def test_a_program_of_git_reaches_no_further_than_the_agent(
                     f"test -e {tmp_path}/socket && echo SEEN; test -e /run/user && echo SEEN",
                     f"bash -c 'echo > /dev/tcp/127.0.0.1/{port.getsockname()[1]}' && echo SEEN",
                     f"env; cat /proc/1/environ; kill -0 {pid} && echo SEEN; test -e /proc/{pid} && echo SEEN",
+                    f"test -e {said} && echo SEEN; echo x > {said}",
                     "unshare -Ur true && echo SEEN; echo x > /proc/sys/kernel/core_pattern && echo SEEN",
                     f"touch {worktree.path}/made {own}/made && echo WROTE",
                 ]
             ),
         )
     assert "SEEN" not in done.stdout
+    assert said.read_text() == ""
     assert "WROTE" in done.stdout
     assert (worktree.path / "made").exists()
 
@@ -113,6 +117,24 @@ def test_what_the_user_ignores_everywhere_is_ignored(
     worktree.write(".idea/x", "x\n")
     worktree.write("new", "x\n")
     assert git.tree_state(worktree.path).untracked == ("new",)
+
+
+def test_a_person_s_diff_program_shows_uncommitted_work(worktree: Worktree, tmp_path: Path) -> None:
+    """Break: run it in the worktree, where git does not see the program; or without the worker's own objects."""
+    program = tmp_path / "differ"
+    program.write_text('#!/bin/sh\necho "$1 differs"\n')
+    program.chmod(0o755)
+    worktree.write("new.txt", "mine\n")
+    worktree.write(".gitattributes", "a.txt -diff\n")
+    worktree.write("a.txt", "b\n")
+    tree, _ = trash.files_as_tree(worktree.path, worktree.head())
+    place, words, env = git.outside_the_box(worktree.path)
+    what = [worktree.head(), tree, "--"]
+    plain = git.git(place, *words, "diff", *what, env=env).stdout
+    assert "+mine" in plain
+    assert "Binary files a/a.txt and b/a.txt differ" in plain
+    said = git.git(place, *words, "diff", "--ext-diff", *what, env=env | {"GIT_EXTERNAL_DIFF": str(program)})
+    assert "new.txt differs" in said.stdout
 
 
 def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree, tmp_path: Path) -> None:
