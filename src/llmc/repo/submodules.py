@@ -8,7 +8,6 @@ In the worktree of a contained worker, git has no network. So llmc fetches a sub
 """
 
 from collections.abc import Mapping
-from hashlib import sha1
 from pathlib import Path
 
 from msgspec import Struct
@@ -144,6 +143,8 @@ class _Update(Struct, frozen=True):
 
     def _fetch(self, superproject: Path, module: Submodule, theirs: Path | None, url: str) -> Done | None:
         """From the source's own copy, else from its URL if that is followed; None if there is neither."""
+        from hashlib import sha1  # takes 4 ms, and only submodules need it
+
         done: Done | None = None
         places: list[Path | str] = [*([theirs] if theirs else []), *([url] if url else [])]
         for place in places:
@@ -187,12 +188,12 @@ def _absolute(url: str, source: str) -> str:
     """A relative URL means a place beside the superproject's."""
     if not url.startswith(("./", "../")):
         return url
-    base = source.rstrip("/")
+    base, mark = source.rstrip("/"), "/"
     while url.startswith(("./", "../")):
         if url.startswith("../"):
-            base = base[: max(base.rfind("/"), base.rfind(":"))]
+            base, mark, _ = base.rpartition("/" if "/" in base else ":")
         url = url.partition("/")[2]
-    return f"{base}/{url}"
+    return f"{base}{mark}{url}"
 
 
 def _bring(near: Path, source: Path | str, commit: str) -> Done:
@@ -203,7 +204,8 @@ def _bring(near: Path, source: Path | str, commit: str) -> Done:
     env = {} if isinstance(source, Path) else {"GIT_PROTOCOL_FROM_USER": "0"}
     fetch = ["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--", str(source)]
     done = Done([], 1, "", "")
-    for wanted in ("+refs/*:refs/*", commit):  # a commit that no branch has can be asked for by its name
+    # A commit that no branch has can be asked for by its name.
+    for wanted in ("+refs/heads/*:refs/heads/*", f"+{commit}:refs/llmc/{commit}"):
         if git.has_commit(near, commit):
             return Done([], 0, "", "")
         done = git.git(near, *fetch, wanted, check=False, timeout_s=1800, env=env)
