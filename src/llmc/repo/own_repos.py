@@ -27,6 +27,8 @@ from llmc.sandbox.rules import Mount, View
 
 #: what git keeps for one worktree beside these is moved with the worktree
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
+#: directories of submodules and large files
+_OF_THEIR_OWN = ("modules", "lfs")
 #: how the names of llmc's own files begin
 OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
@@ -88,7 +90,7 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
     system = probe.system_mounts(rules.ETC_OF_GIT)
     view = View((*system, *seen), empty=("/tmp",), links=probe.system_links())
     with probe.box(view) as (words, descriptors):
-        yield words, descriptors, lambda: refuse_odd_files(root, name)
+        yield words, descriptors, lambda: refuse_odd_files(root, name, odd_in(own))
 
 
 @cache
@@ -139,8 +141,8 @@ def take(root: Path, name: str) -> str:
     return refusal
 
 
-def refuse_odd_files(root: Path, name: str) -> None:
-    if odd := odd_file(root, name):
+def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
+    if odd := odd or odd_file(root, name):
         raise ToolFailed(
             *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
             message=f"cannot read the repository of {name}: {odd} is not a plain file",
@@ -156,6 +158,21 @@ def odd_file(root: Path, name: str) -> str:
         *(f"{own}/{one}" for one in ("index", "logs/HEAD", f"logs/{branch_of(name)}")),
     ]
     return next((path for path in files if not _is_plain(path)), "")
+
+
+def odd_in(place: Path | str) -> str:
+    """The same for every file of a repository, for a git that takes longer. An agent's own objects are few."""
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _OF_THEIR_OWN and (found := odd_in(entry.path)):
+                        return found
+                elif not entry.is_file(follow_symlinks=False):
+                    return entry.path
+    except OSError:
+        pass  # it is gone
+    return ""
 
 
 def _is_plain(path: str) -> bool:
