@@ -31,8 +31,9 @@ def end(project: Project, shown: Review, *, seen: bool) -> bool:
 
 def diff(shown: Review, *options: str, env: dict[str, str] | None = None) -> str:
     """The change as git prints it, with these options of `git diff`."""
-    args = ["diff", *options, shown.base, shown.result, "--"]
-    return git.git(shown.worktree, *args, timeout_s=300, env=env).stdout
+    place, words, more = git.outside_the_box(shown.worktree)
+    args = [*words, "diff", *options, shown.base, shown.result, "--"]
+    return git.git(place, *args, timeout_s=300, env=more | (env or {})).stdout
 
 
 def commit_text(project: Project, commit: str) -> str:
@@ -42,17 +43,19 @@ def commit_text(project: Project, commit: str) -> str:
 
 def open_difftool(shown: Review, command: str) -> None:
     """Show it in an external program, and wait for that."""
-    args = ["difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]
-    argv = ["git", "-C", str(shown.worktree), *args]
-    git.look_first(shown.worktree)
-    code = proc.run_attached(argv, env=proc.command_env())
+    place, words, more = git.outside_the_box(shown.worktree)
+    args = [*words, "difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]
+    argv = ["git", "-C", str(place), *args]
+    git.look_first(place)
+    code = proc.run_attached(argv, env=proc.command_env() | more)
     if code:
         raise ToolFailed(argv, code, "")
 
 
 def pager(shown: Review, env: dict[str, str]) -> str:
     """The command that git would page with; "" for none."""
-    return git.git(shown.worktree, "var", "GIT_PAGER", env=env).stdout.strip()
+    place, words, _ = git.outside_the_box(shown.worktree)
+    return git.git(place, *words, "var", "GIT_PAGER", env=env).stdout.strip()
 
 
 def reviewed_last(project: Project) -> str | None:

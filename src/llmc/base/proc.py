@@ -91,18 +91,21 @@ def run(
     timeout_s: float = 30,
     check: bool = True,
     within: Sequence[str] = (),
+    inherits: Sequence[int] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
-    `within`: a program that runs it, such as bubblewrap, which no message names.
+    `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
+    `meanwhile` is called while it runs, and may raise, which ends it.
     """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
-    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin)
+    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
-            stdout, stderr = process.communicate(input, timeout=timeout_s)
+            stdout, stderr = _communicate(process, input, timeout_s, meanwhile)
         except BaseException as error:
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
@@ -115,6 +118,22 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
+
+
+def _communicate(
+    process: Child, input: bytes | None, timeout_s: float, meanwhile: Callable[[], None] | None
+) -> tuple[bytes, bytes]:
+    if meanwhile is None:
+        return process.communicate(input, timeout=timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return process.communicate(input, timeout=min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            meanwhile()
+            if time.monotonic() >= deadline:
+                raise
+            input = None  # it has been given
 
 
 def run_bounded(
@@ -154,7 +173,11 @@ def run_bounded(
 
 
 def _start(
-    args: list[str], cwd: Path | str | None, env: Mapping[str, str], stdin: int
+    args: list[str],
+    cwd: Path | str | None,
+    env: Mapping[str, str],
+    stdin: int,
+    inherits: Sequence[int] = (),
 ) -> "tuple[Child, _LateInterrupt]":
     """Start a program in its own group, with pipes for its output."""
     interrupt = _LateInterrupt()
@@ -168,6 +191,7 @@ def _start(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=inherits,
             )
     except OSError as error:
         raise _not_started(args, cwd, error) from error

@@ -37,6 +37,8 @@ BIN = ".llmc/bin"
 #: of contained workers: the git directory, and the home of the client
 REPOS = ".llmc/repos"
 HOMES = ".llmc/home"
+#: for contained workers: the submodules of the default branch, as bare repositories
+SUBMODULES = ".llmc/submodules"
 #: of contained programs, by worktree: what their tools download and build
 CACHES = ".llmc/cache"
 SLOTS = ".llmc/slots"

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, json_row, private_dir, read_given, write_atomic
 from llmc.config import root_layout
@@ -42,6 +42,8 @@ from llmc.repo.rules.clone_config import (
 
 #: a file that changed this recently may change again within the same tick of the file system's clock
 RACY_NS = 20_000_000
+#: characters of a path that a URL has in another way
+_IN_URL = {ord(one): f"%{ord(one):02X}" for one in "%?#"}
 #: git writes this into the settings of each new repository
 _FIRST = "core.repositoryformatversion"
 #: an agent active this long before a file was written may have written it
@@ -72,6 +74,7 @@ class CloneGuard:
         self.base = base
         self._root = root
         self._git = f"{root}/.git"
+        self.large_files = f"file://{self._git.translate(_IN_URL)}"
         self._fine: dict[str, Stamp | None] = {}
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
         #: a finding could not be reported yet, by this process or, at the first check, perhaps another
@@ -95,8 +98,8 @@ class CloneGuard:
             if self._behind and locks.may_take(locks.Rank.STATE):
                 self._catch_up()
 
-    def box(self, repo: str) -> list[str]:
-        """git follows links, and an agent may make some in its worktree and in its repository: there git writes only these."""
+    def box(self, repo: str) -> AbstractContextManager[git.Within]:
+        """git obeys settings and follows links, and an agent may write both in its worktree and in its repository."""
         for folder in (root_layout.WORKTREES, root_layout.REPOS):
             inside, place, rest = repo.partition(f"{self._root}/{folder}/")
             name = rest.partition("/")[0]
@@ -108,7 +111,7 @@ class CloneGuard:
                 from llmc.repo import own_repos  # most workers are not contained
 
                 return own_repos.box(Path(self._root), name)
-        return []
+        return nullcontext(git.NO_BOX)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -195,12 +198,7 @@ class CloneGuard:
         from llmc.repo import own_repos  # most workers are not contained
 
         name = os.path.basename(top)
-        if odd := own_repos.odd_file(Path(self._root), name):
-            raise ToolFailed(
-                *(["git", "-C", top], None, ""),
-                message=f"cannot read the repository of {name}: {odd} is not a plain file",
-                hint=f"Run `llmc reset {name}`, which moves it to the trash.",
-            )
+        own_repos.refuse_odd_files(Path(self._root), name)
         self._fixed(f"{place}/commondir", own_repos.COMMON)
         self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
         self._settings(f"{place}/config", Place.INNER)

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from llmc.base.errors import ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
 from llmc.config import root_layout
+from llmc.sandbox.variables import passed_on
 
 
 class Divergence(Struct, frozen=True):
@@ -65,17 +67,24 @@ _ASK_US = (
 )
 
 
+#: the words before git's, the descriptors that it inherits, and what raises where git would wait for an agent
+Within = tuple[Sequence[str], Sequence[int], Callable[[], None] | None]
+NO_BOX: Within = ((), (), None)
+
+
 class Guard(Protocol):
     """Checks a root's clone before git reads its settings (repo/clone_guard.py)."""
 
     #: where accepted work lands, as in config.toml; and the ref that work starts from
     source: str
     base: str
+    #: the clone, as a URL for git-lfs
+    large_files: str
 
     def look(self, repo: str) -> None: ...
 
-    def box(self, repo: str) -> list[str]:
-        """What git runs in where a contained agent writes; empty elsewhere."""
+    def box(self, repo: str) -> AbstractContextManager[Within]:
+        """What git runs in where a contained agent writes."""
         ...
 
 
@@ -91,25 +100,42 @@ def git(
     timeout_s: float = 60,
     env: dict[str, str] | None = None,
     hooks: bool = False,
+    asks_for_large_files: bool = False,
+    inherits: Sequence[int] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> proc.Done:
-    """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write."""
+    """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write.
+
+    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`: as in
+    base/proc.py.
+    """
     guarded = look_first(repo, *args)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
-    return proc.run(
-        ["git", "-C", str(repo), *args],
-        check=check,
-        input=input,
-        timeout_s=timeout_s,
-        within=guarded.box(str(repo)) if guarded else (),
-        env=proc.clean_env(
-            {
-                **access(guarded.source if guarded else "", settings),
-                **(_AS_IT_IS if guarded else {}),
-                **(env or {}),
-            }
-        ),
-    )
+    if guarded and not asks_for_large_files:  # before any URL in an agent's .lfsconfig
+        settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]
+    with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors, look):
+        more = (_AS_IT_IS if guarded else {}) | (env or {})
+        source = guarded.source if guarded else ""
+        return proc.run(
+            ["git", "-C", str(repo), *args],
+            check=check,
+            input=input,
+            timeout_s=timeout_s,
+            within=box,
+            inherits=(*inherits, *descriptors),
+            meanwhile=look or meanwhile,
+            env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
+        )
+
+
+def env_in_box(
+    settings: Sequence[tuple[str, str]] = (), more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment where a contained agent writes: no password, and of the user's variables only the usual."""
+    # The user's own list of safe directories is not visible there.
+    given = access("", [*settings, ("safe.directory", "*")]) | {**(more or {})}
+    return passed_on(proc.clean_env(given), ("LC_ALL", "GIT_*"))
 
 
 def look_first(repo: Path, *args: str) -> Guard | None:
@@ -374,12 +400,23 @@ def llmc_file(worktree: Path, name: str) -> Path:
     """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
     if (own := own_repo(worktree)) is None:
         return git_dir(worktree) / name
-    return kept_apart(own) / name
+    return (for_git(own) if name.startswith(_INDEXES) else kept_apart(own)) / name
+
+
+#: how the names of files begin that git itself writes: an index for a moment
+_INDEXES = ("llmc-pin", "llmc-staged")
 
 
 def kept_apart(own: Path) -> Path:
     """llmc's directory beside the repository of a contained worker."""
     place = own.with_name(f".{own.name}.llmc")
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def for_git(own: Path) -> Path:
+    """What of it git in a box may write; the files beside it are read and written outside."""
+    place = kept_apart(own) / "for-git"
     place.mkdir(mode=0o700, exist_ok=True)
     return place
 
@@ -396,7 +433,7 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
     git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
     """
     if (apart := own_repo(worktree)) is not None:
-        return apart == repo / root_layout.REPOS / worktree.name
+        return apart.parent == repo / root_layout.REPOS and os.path.lexists(apart / "HEAD")
     try:
         own = worktree / _target(worktree / ".git")
         os.stat(own / "HEAD")
@@ -408,13 +445,29 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
 
 
 def own_repo(worktree: Path) -> Path | None:
-    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree."""
+    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree.
+
+    Its agent can change nothing that is looked at here: this decides whether git runs in a box.
+    """
+    own = worktree.parent.parent / root_layout.REPOS / worktree.name
     try:
-        place = Path(_target(worktree / ".git"))
-        is_own = place.parts[-3:-1] == tuple(root_layout.REPOS.split("/")) and (place / "HEAD").exists()
+        is_own = _target(worktree / ".git") == str(own) and own.is_dir()
     except (OSError, UnicodeDecodeError):
         return None
-    return place if is_own else None
+    return own if is_own else None
+
+
+def outside_the_box(worktree: Path) -> tuple[Path, list[str], dict[str, str]]:
+    """Where git shows a worktree's commits with the user's own settings and programs: place, options, and environment.
+
+    For a contained worker that is the clone: it has no settings of the agent. What is only in the worker's repository is read too.
+    """
+    if (own := own_repo(worktree)) is None:
+        return worktree, [], {}
+    root = own.parents[2]
+    quoted = str(own / "objects").replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
+    options = ["-C", str(worktree), f"--git-dir={root}/.git", f"--work-tree={worktree}"]
+    return root, options, {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
 def _target(pointer: Path) -> str:
@@ -581,6 +634,6 @@ def own_user(repo: Path) -> dict[str, str]:
     return {key: value.strip() for key, _, value in found if value.strip()}
 
 
-def config_get(repo: Path, key: str) -> str | None:
-    done = git(repo, "config", "--get", key, check=False)
+def config_get(repo: Path, key: str, *kind: str) -> str | None:
+    done = git(repo, "config", *kind, "--get", key, check=False)
     return done.stdout.strip() or None if done.ok else None

@@ -11,6 +11,12 @@ GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc
 NOT_INSTALLED = f"{MISSING}. {GET_IT}"
 
 
+#: as `git lfs install` writes them
+_FILTERS = {
+    "clean": "git-lfs clean -- %f",
+    "smudge": "git-lfs smudge -- %f",
+    "process": "git-lfs filter-process",
+}
 #: by commit
 _used: dict[str, bool] = {}
 
@@ -30,9 +36,8 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     if own is not None:
         set_up(own)
     left = _pointers(worktree)
-    if left and own is not None:  # it reads the clone's store as well, and has no other remote
-        git.git(project.root.path, "lfs", "fetch", "origin", project.base, check=False, timeout_s=3600)
     if left:
+        _fetch(project, git.head(worktree))
         git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
         left = _pointers(worktree)
     own_objects.unshare(
@@ -45,24 +50,40 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     return [f"{why}. Run `git lfs pull` in {project.source}, then `llmc up --detach` again"]
 
 
+def _fetch(project: Project, commit: str) -> None:
+    """Fetch a commit's large files into the clone's store: from where the default branch says, not the commit.
+
+    An agent writes `.lfsconfig`, and git-lfs has the user's keys.
+    """
+    root = project.root.path
+    url = git.config_get(root, "lfs.url", "--blob", f"{project.base}:.lfsconfig")
+    where = ["-c", f"lfs.url={url}"] if url else []
+    fetch = [*where, "lfs", "fetch", "origin", commit]
+    git.git(root, *fetch, check=False, timeout_s=3600, asks_for_large_files=True)
+
+
 def is_installed() -> bool:
     import shutil  # saves 2 ms in most commands
 
     return shutil.which("git-lfs") is not None
 
 
-def set_up(root: Path) -> None:
-    """git's LFS filters, in the root's clone only; empty without git-lfs, because the user's own would fail."""
-    command = "git-lfs filter-process" if is_installed() else ""
-    have = git.git(root, "config", "--local", "--get", "filter.lfs.process", check=False)
-    if have.ok and have.stdout.strip() == command:
+def set_up(repository: Path) -> None:
+    """git's LFS filters, in the clone or a worker's repository; empty without git-lfs, because the user's own would fail.
+
+    As a plain file: git in a worker's repository cannot write its settings.
+    """
+    inside = repository / ".git"
+    file = str((inside if inside.is_dir() else repository) / "config")
+    there = is_installed()
+    wanted = {f"filter.lfs.{key}": value if there else "" for key, value in _FILTERS.items()}
+    wanted["filter.lfs.required"] = "true" if there else "false"
+    config = ["config", "--file", file]
+    have = git.git(Path("/"), *config, "--get", "filter.lfs.process", check=False)
+    if have.ok and have.stdout.strip() == wanted["filter.lfs.process"]:
         return
-    if command:
-        git.git(root, "lfs", "install", "--local", "--force", "--skip-repo")
-        return
-    git.git(root, "config", "filter.lfs.required", "false")
-    for key in ("clean", "smudge", "process"):
-        git.git(root, "config", f"filter.lfs.{key}", "")
+    for key, value in wanted.items():
+        git.git(Path("/"), *config, key, value)
 
 
 def send(project: Project, ref: str, to: str) -> None:
@@ -70,7 +91,7 @@ def send(project: Project, ref: str, to: str) -> None:
     if not (project.root.path / ".git/lfs/objects").is_dir():
         return
     where = f"file://{Path(to).resolve()}" if Path(to).is_dir() else to
-    git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600)
+    git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600, asks_for_large_files=True)
     own_objects.unshare(project.root.path / ".git", below="lfs/objects")
 
 

@@ -7,21 +7,28 @@ anything in the clone, and `give` before git runs in the worktree, so that both 
 """
 
 import os
+import shlex
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from llmc.base import locks
+from llmc.base.errors import ToolFailed
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.processes import wait_until
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.repo import git, own_large_files
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.sandbox import probe, rules
+from llmc.sandbox import probe, programs, rules
+from llmc.sandbox.rules import Mount, View
 
 #: what git keeps for one worktree beside these is moved with the worktree
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
+#: directories of submodules and large files
+_OF_THEIR_OWN = ("modules", "lfs")
 #: how the names of llmc's own files begin
 OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
@@ -64,15 +71,33 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
-def box(root: Path, name: str) -> list[str]:
-    """What llmc's git runs in: it reads everything, and writes only what the agent writes, and llmc's files of it."""
-    own = path_of(root, name)
-    places = [str(root / root_layout.WORKTREES / name), str(own), str(git.kept_apart(own))]
-    bubblewrap = probe.bubblewrap()
-    if bubblewrap is None:  # no agent is contained any more
-        return []
-    binds = [word for place in places if os.path.isdir(place) for word in ("--bind", place, place)]
-    return [bubblewrap, *rules.ALL_READ_ONLY, *binds, "--"]
+@contextmanager
+def box(root: Path, name: str) -> Iterator[git.Within]:
+    """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
+    if probe.bubblewrap() is None:  # no agent is contained any more
+        yield git.NO_BOX
+        return
+    own, worktree = path_of(root, name), root / root_layout.WORKTREES / name
+    home = os.environ.get("HOME", "")
+    writable, fixed = for_agents(own, root)
+    places = [
+        *(Mount(path, True) for path in [*writable, str(worktree), str(git.for_git(own))]),
+        *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
+        *map(Mount, programs.of(("git", "git-lfs"), (home, str(root)))),
+        *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
+    ]
+    seen = (place for place in places if os.path.exists(place.source or place.path))
+    system = probe.system_mounts(rules.ETC_OF_GIT)
+    view = View((*system, *seen), empty=("/tmp",), links=probe.system_links())
+    with probe.box(view) as (words, descriptors):
+        yield words, descriptors, lambda: refuse_odd_files(root, name, odd_in(own))
+
+
+@cache
+def _ignores(home: str) -> str:
+    """What the user's git ignores everywhere, such as the files of an editor: of their settings, git in a box has only this."""
+    usual = os.path.join(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/ignore")
+    return git.config_get(Path("/"), "core.excludesFile", "--path") or usual
 
 
 #: git says so while `git worktree add` makes another worker's entry, which has no commit for a moment
@@ -102,7 +127,10 @@ def take(root: Path, name: str) -> str:
     own = path_of(root, name)
     if odd := odd_file(root, name):
         return f"{odd} is not a plain file"
-    wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    try:
+        wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    except ToolFailed as error:
+        return error.message
     of = {TAKEN + name: "HEAD", branch_of(name): branch_of(name)}
     moves = [
         f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
@@ -113,10 +141,45 @@ def take(root: Path, name: str) -> str:
     return refusal
 
 
+def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
+    if odd := odd or odd_file(root, name):
+        raise ToolFailed(
+            *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
+            message=f"cannot read the repository of {name}: {odd} is not a plain file",
+            hint=f"Run `llmc reset {name}`, which moves it to the trash.",
+        )
+
+
 def odd_file(root: Path, name: str) -> str:
-    """A pipe or the like where git reads a commit, "" for none: git would wait for it, and with it every command."""
-    found = [path for path in watched(str(root), name) if os.path.lexists(path)]
-    return next((path for path in found if not stat.S_ISREG(os.lstat(path).st_mode)), "")
+    """A pipe or the like where git reads or writes, "" for none: git would wait for it, and with it every command."""
+    own = f"{root}/{root_layout.REPOS}/{name}"
+    files = [
+        *watched(str(root), name),
+        *(f"{own}/{one}" for one in ("index", "logs/HEAD", f"logs/{branch_of(name)}")),
+    ]
+    return next((path for path in files if not _is_plain(path)), "")
+
+
+def odd_in(place: Path | str) -> str:
+    """The same for every file of a repository, for a git that takes longer. An agent's own objects are few."""
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _OF_THEIR_OWN and (found := odd_in(entry.path)):
+                        return found
+                elif not entry.is_file(follow_symlinks=False):
+                    return entry.path
+    except OSError:
+        pass  # it is gone
+    return ""
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
 def fetch(root: Path, own: Path, *moves: str) -> str:
@@ -131,11 +194,22 @@ def fetch(root: Path, own: Path, *moves: str) -> str:
 
 def _fetch(root: Path, own: Path, *moves: str) -> str:
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
-    command = [*settings, "fetch", *_QUIET, "--update-head-ok", str(own), *moves]
-    done = git.git(root, *command, check=False, timeout_s=600)
+    with box(root, own.name) as (words, descriptors, look):
+        served = [f"--upload-pack={_contained(words, 'git', 'upload-pack')}"] if words else []
+        command = [*settings, "fetch", *_QUIET, "--update-head-ok", *served, str(own), *moves]
+        try:
+            done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors, meanwhile=look)
+        except ToolFailed as error:
+            return error.message
     return (
         "" if done.ok else " ".join(done.stderr.split())[:500] or f"git fetch exited with {done.returncode}"
     )
+
+
+def _contained(words: Sequence[str], *command: str) -> str:
+    """A command in the box, for a shell. The box itself gets no more variables: inside, they are in /proc/1/environ."""
+    given = [f"{name}={value}" for name, value in git.env_in_box().items()]
+    return shlex.join(["env", "-i", *given, *words, *command])
 
 
 def give(root: Path, name: str, base: str) -> None:

@@ -2,6 +2,9 @@
 
 git forbids submodules from a local path by default. llmc allows only the source's own submodule repositories. An agent writes
 `.gitmodules`, and llmc's git has the user's keys: it fetches from the URLs of the default branch, and from no other.
+
+In the worktree of a contained worker, git has no network. So llmc fetches a submodule into a repository of its own
+(`.llmc/submodules`), where no agent writes, and git in the worktree takes it from there.
 """
 
 from collections.abc import Mapping
@@ -9,8 +12,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base import urls
 from llmc.base.errors import Refused
+from llmc.base.files import private_dir
 from llmc.base.proc import Done
+from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, trash
@@ -29,7 +35,11 @@ def update(project: Project, worktree: Path) -> list[str]:
     if not (worktree / ".gitmodules").exists():
         return []
     base = git.resolve(project.root.path, project.base)
-    return _update(project.root, worktree.name, worktree, _store(project), base)
+    kept = None
+    if git.own_repo(worktree) is not None:
+        kept = private_dir(project.root.path / root_layout.SUBMODULES)
+    source = urls.split(project.source).address
+    return _Update(project.root, worktree.name, kept).run(worktree, _store(project), base, source)
 
 
 def pin_changes(
@@ -99,40 +109,107 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
             )
 
 
-def _update(
-    root: Root, worker: str, superproject: Path, store: Path | None, reviewed: str | None
-) -> list[str]:
-    """`reviewed`: the commit of the superproject whose URLs are followed; None: the source's own copies only."""
-    problems: list[str] = []
-    followed = _urls(superproject, "--blob", f"{reviewed}:.gitmodules") if reviewed else {}
-    asked = _urls(superproject, "--file", ".gitmodules")
-    for module in _listed(superproject):
-        place = superproject / module.path
-        if not _is_at(place, module.commit):
-            _keep_ignored(root, worker, place, module, store)
-            is_followed = module.name in followed and followed[module.name] == asked.get(module.name)
-            done = _fetch(superproject, module, store, is_followed=is_followed)
-            if done is None:
-                problems.append(
-                    f"submodule {module.path} is missing: its URL is not on the default branch. To use it, run `git submodule add` in the source repository"
-                )
-                continue
-            if not done.ok:
-                said = (done.stderr or done.stdout).strip()
-                reason = said[max(0, said.find("fatal: ")) :]
-                reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
-                problems.append(
-                    f"submodule {module.path} is missing: {reason}. "
-                    "Run `git submodule update --init` in the source repository, then `llmc up --detach` again"
-                )
-                continue
-            git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
-        if (place / ".gitmodules").exists():
-            inner = store / module.name / "modules" if store else None
-            known = module.commit if reviewed and _pins(superproject, reviewed, module) else None
-            found = _update(root, worker, place, inner, known)
-            problems += [f"{module.path}: {problem}" for problem in found]
-    return problems
+class _Update(Struct, frozen=True):
+    root: Root
+    worker: str
+    #: where llmc keeps submodules for contained workers; None: git in the worktree has a network
+    kept: Path | None
+
+    def run(self, superproject: Path, store: Path | None, reviewed: str | None, source: str) -> list[str]:
+        """`reviewed`: the commit of the superproject whose URLs are followed; None: the source's own copies only.
+
+        `source`: what a relative URL is relative to.
+        """
+        problems: list[str] = []
+        followed = _urls(superproject, "--blob", f"{reviewed}:.gitmodules") if reviewed else {}
+        asked = _urls(superproject, "--file", ".gitmodules")
+        for module in _listed(superproject):
+            place = superproject / module.path
+            url = asked.get(module.name, "")
+            url = _absolute(url, source) if url == followed.get(module.name) else ""
+            theirs = store / module.name if store else None
+            if not _is_at(place, module.commit):
+                done = self._fetch(superproject, module, theirs if theirs and theirs.is_dir() else None, url)
+                if done is None or not done.ok:
+                    problems.append(_problem(module, done))
+                    continue
+                git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
+            if (place / ".gitmodules").exists():
+                inner = theirs / "modules" if theirs else None
+                known = module.commit if reviewed and _pins(superproject, reviewed, module) else None
+                found = self.run(place, inner, known, url)
+                problems += [f"{module.path}: {problem}" for problem in found]
+        return problems
+
+    def _fetch(self, superproject: Path, module: Submodule, theirs: Path | None, url: str) -> Done | None:
+        """From the source's own copy, else from its URL if that is followed; None if there is neither."""
+        from hashlib import sha1  # takes 4 ms, and only submodules need it
+
+        done: Done | None = None
+        places: list[Path | str] = [*([theirs] if theirs else []), *([url] if url else [])]
+        for place in places:
+            near = place if isinstance(place, Path) else None
+            if self.kept is not None:
+                near = self.kept / sha1(str(place).encode("utf-8", "surrogateescape")).hexdigest()
+                done = _bring(near, place, module.commit)
+                if not done.ok:
+                    continue
+            self._keep_ignored(superproject / module.path, module, near)
+            done = _check_out(superproject, module, near)
+            if done.ok:
+                break
+        return done
+
+    def _keep_ignored(self, place: Path, module: Submodule, near: Path | None) -> None:
+        """Pin ignored files that checking out another commit of a submodule would overwrite."""
+        if not (place / ".git").exists():
+            return
+        if not git.has_commit(place, module.commit) and near is not None:
+            git.git(place, "fetch", "--quiet", "--no-tags", str(near), module.commit, check=False)
+        if git.has_commit(place, module.commit):
+            blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
+            if blocked:
+                trash.pin(self.root, place, self.worker, "submodule", ignored=sorted(blocked))
+
+
+def _problem(module: Submodule, done: Done | None) -> str:
+    if done is None:
+        return f"submodule {module.path} is missing: its URL is not on the default branch. To use it, run `git submodule add` in the source repository"
+    said = (done.stderr or done.stdout).strip()
+    reason = said[max(0, said.find("fatal: ")) :]
+    reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
+    return (
+        f"submodule {module.path} is missing: {reason}. "
+        "Run `git submodule update --init` in the source repository, then `llmc up --detach` again"
+    )
+
+
+def _absolute(url: str, source: str) -> str:
+    """A relative URL means a place beside the superproject's."""
+    if not url.startswith(("./", "../")):
+        return url
+    base, mark = source.rstrip("/"), "/"
+    while url.startswith(("./", "../")):
+        if url.startswith("../"):
+            base, mark, _ = base.rpartition("/" if "/" in base else ":")
+        url = url.partition("/")[2]
+    return f"{base}{mark}{url}"
+
+
+def _bring(near: Path, source: Path | str, commit: str) -> Done:
+    """Fetch a submodule into llmc's own repository of it. Of URLs, git allows the same as for any submodule."""
+    if not (near / "HEAD").exists():
+        git.git(near.parent, "init", "--quiet", "--bare", "--template=", str(near))
+        git.git(near, "config", "uploadpack.allowAnySHA1InWant", "true")
+    env = {} if isinstance(source, Path) else {"GIT_PROTOCOL_FROM_USER": "0"}
+    fetch = ["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--", str(source)]
+    done = Done([], 1, "", "")
+    # A commit that no branch has can be asked for by its name.
+    for wanted in ("+refs/heads/*:refs/heads/*", f"+{commit}:refs/llmc/{commit}"):
+        if git.has_commit(near, commit):
+            return Done([], 0, "", "")
+        done = git.git(near, *fetch, wanted, check=False, timeout_s=1800, env=env)
+    return done
 
 
 def _pins(superproject: Path, commit: str, module: Submodule) -> bool:
@@ -149,38 +226,19 @@ def _urls(superproject: Path, *where: str) -> dict[str, str]:
     return {key[len("submodule.") : -len(".url")]: url for key, _, url in found}
 
 
-def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store: Path | None) -> None:
-    """Pin ignored files that checking out another commit of a submodule would overwrite."""
-    if not (place / ".git").exists():
-        return
-    if not git.has_commit(place, module.commit) and store is not None:
-        git.git(
-            place, *["fetch", "--quiet", "--no-tags", str(store / module.name), module.commit], check=False
-        )
-    if git.has_commit(place, module.commit):
-        blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
-        if blocked:
-            trash.pin(root, place, worker, "submodule", ignored=sorted(blocked))
-
-
-def _fetch(superproject: Path, module: Submodule, store: Path | None, *, is_followed: bool) -> Done | None:
-    """From the source's own copy, else from its URL if that is followed; None if there is neither."""
-    command = ["submodule", "update", "--init", "--quiet", "--", module.path]
-    own = store / module.name if store else None
-    if own is not None and own.is_dir():
+def _check_out(superproject: Path, module: Submodule, near: Path | None) -> Done:
+    """At the commit of the superproject; from a repository on this machine, else from its URL."""
+    settings: list[str] = []
+    if near is not None:
         from urllib.parse import quote  # slow to import, and only submodules need it
 
         # As a URL git copies the objects; with a path it would hard-link the user's.
-        allowed = [
-            "-c",
-            "protocol.file.allow=always",
-            "-c",
-            f"submodule.{module.name}.url=file://{quote(str(own))}",
-        ]
-        done = git.git(superproject, *allowed, *command, check=False, timeout_s=1800)
-        if done.ok or not is_followed:
-            return done
-    return git.git(superproject, *command, check=False, timeout_s=1800) if is_followed else None
+        address = f"submodule.{module.name}.url=file://{quote(str(near))}"
+        # git writes none of these two into the settings then, which are read-only for a contained worker.
+        settings = ["-c", "protocol.file.allow=always", "-c", address]
+        settings += ["-c", f"submodule.{module.name}.update=checkout"]
+    command = ["submodule", "update", "--init", "--quiet", "--", module.path]
+    return git.git(superproject, *settings, *command, check=False, timeout_s=1800)
 
 
 def _is_at(place: Path, commit: str) -> bool:

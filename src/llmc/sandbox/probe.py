@@ -4,6 +4,8 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -74,18 +76,35 @@ def sandbox(
 
     Without `network` it reaches nothing; without a terminal it cannot get one either.
     """
-    program = rules.call_filter(platform.machine())
-    if program is None:
-        raise LlmcError(f"cannot contain the agent on {platform.machine()}")
     argv = [bubblewrap() or "bwrap", *rules.arguments(view), *([] if has_terminal else ["--new-session"])]
-    found: dict[str, object] = {"argv": argv, "filter": program.hex(), "pid_file": pid_file}
+    found: dict[str, object] = {"argv": argv, "filter": call_filter().hex(), "pid_file": pid_file}
     return found if network is None else {**found, "network": for_holder(network)}
 
 
-def system_mounts() -> tuple[rules.Mount, ...]:
+@contextmanager
+def box(view: rules.View) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """The words before a command that runs without a holder or a network, and the descriptors that it must inherit."""
+    ours, theirs = os.pipe()
+    try:
+        os.write(theirs, call_filter())  # small: it fits into the pipe
+        os.close(theirs)
+        yield [bubblewrap() or "bwrap", *rules.arguments(view), "--seccomp", str(ours), "--"], (ours,)
+    finally:
+        os.close(ours)
+
+
+def call_filter() -> bytes:
+    """The filter of system calls for this machine."""
+    program = rules.call_filter(platform.machine())
+    if program is None:
+        raise LlmcError(f"cannot contain a program on {platform.machine()}")
+    return program
+
+
+def system_mounts(etc: Iterable[str] = rules.ETC) -> tuple[rules.Mount, ...]:
     """The system's own directories and files, read-only."""
     found = [path for path in rules.SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
-    files = [*(f"/etc/{name}" for name in rules.ETC), *rules.KERNEL]
+    files = [*(f"/etc/{name}" for name in etc), *rules.KERNEL]
     found += [path for path in files if os.path.exists(path)]
     return tuple(map(rules.Mount, found))
 

@@ -8,13 +8,14 @@ import pytest
 
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
-from llmc.landing import fast_forward
+from llmc.landing import fast_forward, slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, provision, setup, submodules
 from llmc.repo.copied_files import literal_pattern
 from llmc.repo.project import Project
 from llmc.repo.serena import _read_list, named
 from llmc.workers.nuke import nuke_worker
+from tests.support.contained import needs_bubblewrap
 from tests.support.repos import (
     Repo,
     Worktree,
@@ -28,6 +29,7 @@ from tests.support.repos import (
     snapshot,
     tree,
 )
+from tests.support.webhook import Webhook
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 6\n"
 
@@ -202,6 +204,32 @@ def test_an_lfs_file_the_source_lacks_is_said_and_stops_nothing(project: Project
     (said,) = incomplete(project)
     assert "a.bin: still LFS pointers" in said
     assert furnish(project, record) == []
+
+
+@needs_lfs
+@pytest.mark.parametrize("contained", [False, pytest.param(True, marks=needs_bubblewrap)])
+def test_no_host_of_an_agent_is_asked_for_a_large_file(
+    project: Project, source: Repo, tmp_path: Path, contained: bool
+) -> None:
+    """git-lfs has the user's keys. Break: no `lfs.url` in `git` (repo/git.py)."""
+    lfs_source(source)
+    record, worktree = add_worker(project)
+    provision.settle_repository(project, record, contained=contained)
+    with Webhook() as host:
+        for name in ("url", "pushurl"):
+            run_git(worktree.path, "config", "--file", ".lfsconfig", f"lfs.{name}", f"{host.url}/x")
+        run_git(worktree.path, "config", "--file", ".lfsconfig", "remote.origin.lfsurl", f"{host.url}/x")
+        worktree.git("add", ".lfsconfig")
+        worktree.commit("b.bin", POINTER.format(oid="0" * 64))
+        (said,) = furnish(project, record)
+        assert "b.bin: still LFS pointers" in said
+        git.git(worktree.path, "checkout", "--force", "HEAD", "--", ".")
+        one = slots.slot(project.root, 1)
+        slots.check_out(project, one, worktree.head())
+        assert (one.path / "b.bin").exists()
+        assert (one.path / "a.bin").read_text() == "large\n"
+        reset(project, record)
+        assert host.got == []
 
 
 @pytest.mark.req("2-003")

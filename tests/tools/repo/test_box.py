@@ -1,0 +1,272 @@
+"""The box of llmc's git where a contained agent writes. A won race there runs a program: here, an alias of git."""
+
+import os
+import socket
+import subprocess
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from llmc.base.errors import ToolFailed
+from llmc.base.proc import Done
+from llmc.config.edit import set_value
+from llmc.config.model import Worker
+from llmc.repo import git, own_repos, provision, setup, trash
+from llmc.repo.project import Project
+from llmc.sandbox import probe
+from llmc.sandbox.rules import View
+from tests.support.contained import needs_bubblewrap
+from tests.support.git_http import IN_URL, served
+from tests.support.repos import (
+    Repo,
+    Worktree,
+    add_worker,
+    advance,
+    make_library,
+    make_project,
+    project_at,
+    run_git,
+)
+
+pytestmark = needs_bubblewrap
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repo:
+    made = Repo(tmp_path / "source")
+    made.commit("a.txt", "a\n")
+    return made
+
+
+@pytest.fixture
+def project(source: Repo, tmp_path: Path) -> Project:
+    return make_project(str(source.path), tmp_path / "root")
+
+
+@pytest.fixture
+def worktree(project: Project) -> Worktree:
+    record, made = add_worker(project)
+    provision.settle_repository(project, record, contained=True)
+    return made
+
+
+def runs(worktree: Worktree, script: str) -> Done:
+    """A program that llmc's git runs in the worktree."""
+    worktree.write("script", script)
+    return git.git(worktree.path, "-c", "alias.run=!sh script", "run", check=False)
+
+
+def test_a_program_of_git_reaches_no_further_than_the_agent(
+    project: Project, source: Repo, worktree: Worktree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: any part of `box` in repo/own_repos.py, or `env_in_box` in repo/git.py."""
+    home, own = tmp_path / "home", own_repos.path_of(project.root.path, "w1")
+    home.mkdir()
+    (home / "secret").write_text("SEEN\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("A_TOKEN", "SEEN")
+    _, other = add_worker(project, "w2")
+    places = [home / "secret", source.path / "a.txt", other.path / "a.txt", project.root.config]
+    fixed = [own / "config", own / "hooks/x", own / "commondir", worktree.path / ".git"]
+    said = git.kept_apart(own) / "llmc-said"
+    said.touch()
+    with socket.socket(socket.AF_UNIX) as local, socket.socket() as port:
+        local.bind(str(tmp_path / "socket"))
+        port.bind(("127.0.0.1", 0))
+        port.listen()
+        pid = os.getpid()
+        done = runs(
+            worktree,
+            "\n".join(
+                [
+                    f"for f in {' '.join(map(str, places))}; do test -e $f && echo SEEN; done",
+                    f"for f in {' '.join(map(str, fixed))}; do (echo x > $f) && echo SEEN; done",
+                    f"test -e {tmp_path}/socket && echo SEEN; test -e /run/user && echo SEEN",
+                    f"bash -c 'echo > /dev/tcp/127.0.0.1/{port.getsockname()[1]}' && echo SEEN",
+                    f"env; cat /proc/1/environ; kill -0 {pid} && echo SEEN; test -e /proc/{pid} && echo SEEN",
+                    f"test -e {said} && echo SEEN; echo x > {said}",
+                    "unshare -Ur true && echo SEEN; echo x > /proc/sys/kernel/core_pattern && echo SEEN",
+                    f"touch {worktree.path}/made {own}/made && echo WROTE",
+                ]
+            ),
+        )
+    assert "SEEN" not in done.stdout
+    assert said.read_text() == ""
+    assert "WROTE" in done.stdout
+    assert (worktree.path / "made").exists()
+
+
+def test_no_password_of_the_source_is_there(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: `access` with the source for a git that is in a box."""
+    guard = git.guards[str(project.root.path)]
+    monkeypatch.setattr(guard, "source", "https://me:SEEN@127.0.0.1/x.git")
+    assert "SEEN" not in runs(worktree, "env").stdout
+    assert "SEEN" in git.git(project.root.path, "-c", "alias.run=!env", "run").stdout
+
+
+def test_what_the_user_ignores_everywhere_is_ignored(
+    worktree: Worktree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: no `_ignores` in repo/own_repos.py: the files of an editor would make the worktree dirty."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "ignored").write_text(".idea/\n")
+    (tmp_path / ".gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path}/ignored\n")
+    worktree.write(".idea/x", "x\n")
+    worktree.write("new", "x\n")
+    assert git.tree_state(worktree.path).untracked == ("new",)
+
+
+def test_a_person_s_diff_program_shows_uncommitted_work(worktree: Worktree, tmp_path: Path) -> None:
+    """Break: run it in the worktree, where git does not see the program; or without the worker's own objects."""
+    program = tmp_path / "differ"
+    program.write_text('#!/bin/sh\necho "$1 differs"\n')
+    program.chmod(0o755)
+    worktree.write("new.txt", "mine\n")
+    worktree.write(".gitattributes", "a.txt -diff\n")
+    worktree.write("a.txt", "b\n")
+    tree, _ = trash.files_as_tree(worktree.path, worktree.head())
+    place, words, env = git.outside_the_box(worktree.path)
+    what = [worktree.head(), tree, "--"]
+    plain = git.git(place, *words, "diff", *what, env=env).stdout
+    assert "+mine" in plain
+    assert "Binary files a/a.txt and b/a.txt differ" in plain
+    said = git.git(place, *words, "diff", "--ext-diff", *what, env=env | {"GIT_EXTERNAL_DIFF": str(program)})
+    assert "new.txt differs" in said.stdout
+
+
+def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree, tmp_path: Path) -> None:
+    """What another repository has must not come into the clone, which the agent reads.
+
+    Break: no box around `upload-pack` in `_fetch` (repo/own_repos.py).
+    """
+    private, own = Repo(tmp_path / "private"), own_repos.path_of(project.root.path, "w1")
+    secret = private.commit("secret.txt", "secret\n")
+    heads = private.path / ".git/refs/heads"
+    (heads / "w1").write_text(f"{secret}\n")
+    for place, target in ((own / "refs/heads/llmc", heads), (own / "objects", private.path / ".git/objects")):
+        place.rename(tmp_path / f"old-{place.name}")
+        place.symlink_to(target)
+    own_repos.take(project.root.path, "w1")
+    found = subprocess.run(
+        ["git", "-C", str(project.root.path), "cat-file", "-e", secret], capture_output=True
+    )
+    assert found.returncode != 0
+    assert run_git(project.root.path, "for-each-ref", "--contains", "HEAD")
+
+
+def test_only_its_own_repository_counts(project: Project, worktree: Worktree) -> None:
+    """Break: accept any `.llmc/repos/<x>` in `own_repo` (repo/git.py)."""
+    record, other = add_worker(project, "w2")
+    provision.settle_repository(project, record, contained=True)
+    own = own_repos.path_of(project.root.path, "w1")
+    assert git.own_repo(worktree.path) == own
+    (worktree.path / ".git").write_text((other.path / ".git").read_text())
+    assert git.own_repo(worktree.path) is None
+    assert not git.is_worktree_of(worktree.path, project.root.path)
+    (worktree.path / ".git").write_text(f"gitdir: {worktree.path}/.llmc/repos/w1\n")
+    assert git.own_repo(worktree.path) is None
+
+
+@pytest.mark.parametrize("text", [None, "nonsense\n"])
+def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, text: str | None) -> None:
+    """An agent could take it away, so that git runs without a box, and put it back; or stop every command of others.
+
+    Break: ask for HEAD in `own_repo` (repo/git.py); or no `except` in `take` (repo/own_repos.py).
+    """
+    head = own_repos.path_of(project.root.path, "w1") / "HEAD"
+    head.unlink()
+    if text is not None:
+        head.write_text(text)
+    guard = git.guards[str(project.root.path)]
+    with guard.box(str(worktree.path)) as (words, *_):
+        assert words
+    assert git.tree_of(project.root.path, project.base)
+    assert "refused:w1" in project.store.read().attention
+    record = project.store.worker("w1")
+    provision.reset_in_place(project, record, provision.refresh_base(project), "test")
+    assert git.tree_state(worktree.path).clean
+    assert git.tree_of(project.root.path, project.base)
+    assert "refused:w1" not in project.store.read().attention
+
+
+def reset(project: Project) -> list[str]:
+    record = project.store.worker("w1")
+    provision.reset_in_place(project, record, provision.refresh_base(project), "test")
+    return provision.furnish(project, record)
+
+
+@pytest.mark.soak
+def test_submodules_come_without_a_network(
+    project: Project, source: Repo, worktree: Worktree, tmp_path: Path
+) -> None:
+    """Break: no `_bring` in repo/submodules.py: git in the worktree sees neither the source nor a host."""
+    library = make_library(source, tmp_path)
+    assert reset(project) == []
+    assert (worktree.path / "lib/deep/inner/inner.c").read_text() == "1\n"
+    (worktree.path / "lib/build").write_text("of the agent\n")
+    (own_repos.path_of(project.root.path, "w1") / "modules/lib/info/exclude").write_text("build\n")
+    library.commit("build", "of the library\n")
+    advance(source, library, "2\n")
+    assert reset(project) == []
+    assert (worktree.path / "lib/lib.c").read_text() == "2\n"
+    assert git.tree_state(worktree.path).clean
+    kept = run_git(worktree.path / "lib", "for-each-ref", "--format=%(refname)", "refs/llmc/trash")
+    assert run_git(worktree.path / "lib", "show", f"{kept}:build") == "of the agent"
+
+
+def test_a_submodule_of_a_host_comes_too(source: Repo, tmp_path: Path) -> None:
+    """Its URL is relative to that of the superproject, and has the same password."""
+    make_library(source, tmp_path)
+    run_git(source.path, "config", "--file", ".gitmodules", "submodule.lib.url", "../lib.git")
+    source.git("commit", "-q", "-a", "-m", "Beside")
+    for name in ("source", "lib"):
+        run_git(tmp_path, "clone", "-q", "--bare", str(tmp_path / name), str(tmp_path / f"web/{name}.git"))
+    with served(tmp_path / "web") as server:
+        project = make_project(f"http://{IN_URL}@{server.address}/source.git", tmp_path / "root")
+        set_value(project.root.config, "defaults.sandbox", "on")
+        heard: list[str] = []
+        record = setup.add_worker(project_at(project.root.path), "w1", Worker(), heard.append)
+    place = Path(record.worktree_path)
+    assert git.own_repo(place)
+    assert (place / "lib/lib.c").read_text() == "1\n"
+    assert "lib: submodule deep/inner is missing: fatal: transport 'file' not allowed" in "".join(heard)
+    assert not server.seen_in_argv
+
+
+EMPTY_COMMIT = ["commit", "--quiet", "--allow-empty", "-m", "x"]
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "logs/HEAD"])
+def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Break: no `meanwhile` in `git` (repo/git.py): git waits for a writer, and with it every command in this root."""
+    pipe, real = own_repos.path_of(project.root.path, "w1") / name, probe.box
+
+    def late(view: View) -> AbstractContextManager[tuple[list[str], tuple[int, ...]]]:
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        return real(view)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(probe, "box", late)
+        with pytest.raises(ToolFailed, match="is not a plain file") as raised:
+            git.git(worktree.path, *EMPTY_COMMIT, timeout_s=20, env=git.OWN_IDENTITY)
+    assert raised.value.hint == "Run `llmc reset w1`, which moves it to the trash."
+    reset(project)
+    assert git.tree_state(worktree.path).clean
+
+
+def test_a_pipe_among_the_objects_is_not_waited_for(project: Project, worktree: Worktree) -> None:
+    """Break: no `odd_in` in repo/own_repos.py: every command in this root waits for the fetch, ten minutes."""
+    tip = worktree.commit("b.txt", "b\n")
+    tree = git.tree_of(worktree.path, tip)
+    pipe = own_repos.path_of(project.root.path, "w1") / "objects" / tree[:2] / tree[2:]
+    pipe.unlink()
+    os.mkfifo(pipe)
+    assert own_repos.take(project.root.path, "w1").endswith(f"{pipe} is not a plain file")
+    reset(project)
+    assert git.tree_state(worktree.path).clean
