@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
@@ -12,7 +13,7 @@ from llmc.base.proc import Done
 from llmc.base.text import some_files
 from llmc.config import root_layout
 from llmc.records.worker import WorkerRecord
-from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
+from llmc.repo import copied_files, git, lfs, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
@@ -104,7 +105,10 @@ def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[s
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
     missing += copied_files.copy_files(project, place, worktree)
-    missing += serena.settle(project, place, worktree)
+    if project.config.repo.serena:
+        from llmc.repo import serena  # most repositories do not use it
+
+        missing += serena.settle(project, place, worktree)
     return _say_once(project, place, worktree, missing)
 
 
@@ -316,8 +320,10 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
 def _rewrite(worktree: Path, names: Sequence[str]) -> None:
     """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
-        if (worktree / name).is_file():
-            (worktree / name).unlink()
+        with contextlib.suppress(
+            OSError
+        ):  # a directory, or replaced by a link: git tells what it thinks of it
+            inside.remove(worktree, name)
     index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
     git.git(worktree, *index, input=git.nul_separated(names), check=False, timeout_s=300)
     git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base import inside
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir, remove_tree
@@ -153,7 +154,7 @@ def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
     own = own_repos.path_of(project.root.path, name)
     if folder is not None and own.is_dir():
         try:
-            os.rename(own, private_dir(folder) / ".llmc-git")
+            inside.move(own.parent, own.name, private_dir(folder), ".llmc-git")
         except OSError as error:
             raise explain(error, f"cannot move {own} to {folder}") from error
 
