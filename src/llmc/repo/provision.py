@@ -93,8 +93,9 @@ def settle_repository(project: Project, record: WorkerRecord, *, contained: bool
     is_apart = git.own_repo(worktree) is not None
     if is_apart == contained or not git.is_worktree_of(worktree, project.root.path):
         return
-    from llmc.repo import apart  # most workers are not contained
+    from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
+    embedded_submodules.embed(project, record)
     move = apart.move_apart if contained else apart.move_back
     move(project, record, refresh_base(project))
 
@@ -192,8 +193,10 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     worktree = Path(record.worktree_path)
     link(project, record)
     if has_refused_commits(project, record):
-        from llmc.repo import apart  # most workers are not contained
+        from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
+        with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash with the repository
+            embedded_submodules.embed(project, record)
         apart.start_over(project, record, refresh_base(project))
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
