@@ -88,10 +88,10 @@ def replace_in(
         raise
 
 
-def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
-    """The beginning of an untrusted text file; "" if it is gone, a link, or not text."""
+def read_text(path: Path, most: int = 2 * 1024 * 1024, *, folder: int | None = None) -> str:
+    """The beginning of an untrusted text file; "" if it is gone, a link, or not text. `folder`: the path starts there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, "rb") as file:
             data = file.read(most) or b""
     except OSError:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llmc.base.files import MOST_FILE, open_given, replace_in, unique
+from llmc.base import files
 
 #: without O_PATH a directory must be readable too
 _OPEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -74,20 +74,27 @@ def _is_there(name: str, folder: int) -> bool:
     return True
 
 
-def read(top: Path, name: str, most: int = MOST_FILE) -> bytes:
+def read(top: Path, name: str, most: int = files.MOST_FILE) -> bytes:
     """The beginning of a regular file."""
-    with folder_of(top, name) as (folder, last), open_given(Path(last), folder) as file:
+    with folder_of(top, name) as (folder, last), files.open_given(Path(last), folder) as file:
         return file.read(most)
+
+
+def read_text(top: Path, name: str) -> str:
+    """The beginning of a text file; "" if it is gone, behind a link, or not text."""
+    with contextlib.suppress(OSError), folder_of(top, name) as (folder, last):
+        return files.read_text(Path(last), folder=folder)
+    return ""
 
 
 def write(top: Path, name: str, data: bytes) -> None:
     """Replace a file, or create it with its directories: a crash leaves the old or the new content."""
     with folder_of(top, name, make=True) as (folder, last):
-        replace_in(last, f".{last}{unique()}.tmp", data, 0o600, folder=folder)
+        files.replace_in(last, f".{last}{files.unique()}.tmp", data, 0o600, folder=folder)
 
 
 def walk(top: Path, name: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """As os.walk: each directory at and below `name`, by its name below `top`, with what it contains."""
     with folder_of(top, name) as (above, last):
-        for place, folders, files, _ in os.fwalk(last, dir_fd=above):
-            yield os.path.join(os.path.dirname(name), place), folders, files
+        for place, folders, names, _ in os.fwalk(last, dir_fd=above):
+            yield os.path.join(os.path.dirname(name), place), folders, names

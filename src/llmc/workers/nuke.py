@@ -13,7 +13,7 @@ from msgspec import Struct
 from llmc.base import inside
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, private_dir, remove_tree
+from llmc.base.files import explain, private_dir, read_text, remove_tree
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, own_repos, provision, serena, trash, worktrees
@@ -115,9 +115,8 @@ def _unfinished(worktree: Path) -> list[str]:
     named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
     own += [done.stdout.strip() for done in named if done.ok]
     for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
-        with contextlib.suppress(OSError):
-            own.append(path.read_text().strip())
-    return [commit for commit in own if git.resolve(worktree, commit)]
+        own.append(read_text(path).strip())
+    return [commit for commit in own if commit and git.resolve(worktree, commit)]
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:

@@ -11,8 +11,10 @@ import pytest
 from llmc.base import inside
 from llmc.base.files import remove_tree
 from llmc.config.edit import set_value
-from llmc.repo import copied_files, provision, serena, setup, trash, worktrees
+from llmc.landing.prompts import conflict_prompt
+from llmc.repo import copied_files, git, provision, serena, setup, trash, worktrees
 from llmc.repo.project import Project
+from llmc.sessions.rules import decide
 from tests.support.repos import Mold, Repo, add_worker, make_project, project_at, worker_of
 from tests.support.swapped import never_elsewhere
 
@@ -114,6 +116,21 @@ def test_a_file_that_is_written_again(worktree: Path, elsewhere: Path) -> None:
         lambda: filled(worktree / "tracked", "note.txt"),
         lambda: provision._rewrite(worktree, ["tracked/note.txt"]),
     )
+
+
+def test_a_conflict_shows_no_file_elsewhere(project: Project, worktree: Path, elsewhere: Path) -> None:
+    """Break: `read_text(worktree / name)` in landing/prompts.py: the agent is shown the user's file."""
+    record, repo = worker_of(project)
+    (elsewhere / "note.txt").write_text("<<<<<<< ours\nof the user\n=======\nx\n>>>>>>> theirs\n")
+    blob = repo.git("rev-parse", "HEAD:tracked/note.txt")
+    rows = "".join(f"100644 {blob} {stage}\ttracked/note.txt\n" for stage in (1, 2, 3))
+    git.git(worktree, "update-index", "--force-remove", "tracked/note.txt")
+    git.git(worktree, "update-index", "--index-info", input=rows.encode())
+    (worktree / "tracked").rename(worktree / "away")
+    (worktree / "tracked").symlink_to(elsewhere)
+    text, paths = conflict_prompt(project, record, decide.NO_BRANCH)
+    assert paths == ("tracked/note.txt",)
+    assert "of the user" not in text
 
 
 def test_a_file_that_is_copied(project: Project, worktree: Path, elsewhere: Path) -> None:
