@@ -5,9 +5,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+from llmc import launch
 from llmc.agents.protocol import Agent, Kind, Reader
 from llmc.base.errors import UsageError
-from llmc.base.processes import Process, environment, marked_among_all, strayed
+from llmc.base.processes import Process, command_of, environment, marked_among_all, strayed
 from llmc.config.model import AgentName
 
 AGENTS: tuple[str, ...] = get_args(AgentName)
@@ -46,4 +47,6 @@ def tool_children(instance: str) -> list[Process]:
     marks = {kind_of(name).child_mark for name in AGENTS}
     ours, everyone = marked_among_all("LLMC_INSTANCE", instance) if instance else ([], {})
     tools = [process for process in ours if marks & environment(process.pid).keys()]
-    return list(dict.fromkeys([*tools, *strayed(set(ours) - set(tools), everyone)]))
+    # The holder of a contained agent adopts nobody, and its proxy has a session of its own.
+    agent = [one for one in ours if one not in tools and launch.__file__ not in command_of(one.pid)]
+    return list(dict.fromkeys([*tools, *strayed(agent, everyone)]))

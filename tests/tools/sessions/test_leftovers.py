@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc import launch
 from llmc.base import processes
 from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Repo
@@ -68,6 +69,28 @@ def test_one_that_cleared_its_environment(project: Project) -> None:
     finally:
         os.killpg(agent.pid, 9)
         agent.wait()
+
+
+def test_the_proxy_of_a_contained_agent_is_none() -> None:
+    """Also where bubblewrap's own processes cannot be read. Break: leave the holder among those that adopt."""
+    instance = os.urandom(6).hex()
+    script = "import subprocess; subprocess.run(['/bin/sleep', '305'], env={}, start_new_session=True)"
+    env = {"PATH": os.environ["PATH"], "LLMC_INSTANCE": instance}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, launch.__file__], env=env, start_new_session=True
+    )
+    try:
+        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+        wait_until(lambda: children.read_text() != "" and is_in_its_own_session(int(children.read_text())))
+        assert leftovers.of(instance) == []
+    finally:
+        for pid in [*map(int, children.read_text().split()), holder.pid]:
+            os.kill(pid, 9)
+        holder.wait()
+
+
+def is_in_its_own_session(pid: int) -> bool:
+    return os.getsid(pid) == pid
 
 
 @needs_bubblewrap
