@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.base.processes import is_alive
+from llmc.base.processes import Process, ancestors, identify, is_alive
 from llmc.repo.own_repos import path_of
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import Fleet, in_soak
@@ -323,3 +323,38 @@ def drain(master: int) -> None:
     with suppress(OSError):  # the end of a terminal is an error
         while os.read(master, 65536):
             pass
+
+
+#: clears its environment, leaves its session, and loses its parent: no mark finds it
+HIDES = "(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x > hidden.txt; sleep 0.02; done' &)"
+
+
+def in_the_box(fleet: Fleet, worker: str) -> list[Process]:
+    """Every process beside and below a worker's agent: all have bubblewrap's process 1 as an ancestor."""
+    _, agent = held_by(fleet, worker)
+    first = ancestors(agent)[0]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    found = [identify(pid) for pid in pids if first in ancestors(pid)]
+    return [process for process in found if process is not None]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["reset", "down", "nuke", "kill"])
+def test_nothing_that_it_hid_lives_on(scripted: Fleet, how: str) -> None:
+    """Break: no `strayed` in agents/kinds.py: it writes into the worktree of the next task."""
+    scripted.set_up("adam", config=CONTAINED)
+    scripted.up()
+    scripted.llmc("start", "--prompt", f"@sh {HIDES}\n@say hidden")
+    hidden = scripted.worktree("adam") / "hidden.txt"
+    wait_until(hidden.exists)
+    scripted.wait("adam", "needs_input")
+    before = in_the_box(scripted, "adam")
+    assert len(before) >= 2  # the agent, and what it hid
+    pane, agent = held_by(scripted)
+    if how == "kill":
+        os.kill(pane, signal.SIGKILL)
+        scripted.wait("adam", "offline")
+    else:
+        scripted.llmc(*{"down": ["down"], "nuke": ["nuke", "adam", "--yes"]}.get(how, [how, "adam"]))
+    assert [process for process in before if process.is_alive and process.pid != agent] == []
+    assert hidden.exists() == (how in ("down", "kill"))

@@ -5,9 +5,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+from llmc import launch
 from llmc.agents.protocol import Agent, Kind, Reader
 from llmc.base.errors import UsageError
-from llmc.base.processes import Process, environment, marked
+from llmc.base.processes import Process, command_of, environment, marked_among_all, strayed
 from llmc.config.model import AgentName
 
 AGENTS: tuple[str, ...] = get_args(AgentName)
@@ -39,10 +40,13 @@ def agent_named(choice: str, command: str, private: Path) -> Agent:
 
 
 def tool_children(instance: str) -> list[Process]:
-    """The running processes that one launch of an agent started, without the agent itself.
+    """The running processes that one launch of an agent started, without the agent itself and its helpers.
 
     For any kind of agent: a pane without a worker says only which launch it belongs to.
     """
     marks = {kind_of(name).child_mark for name in AGENTS}
-    ours = marked("LLMC_INSTANCE", instance) if instance else []
-    return [process for process in ours if marks & environment(process.pid).keys()]
+    ours, everyone = marked_among_all("LLMC_INSTANCE", instance) if instance else ([], {})
+    tools = [process for process in ours if marks & environment(process.pid).keys()]
+    # The holder of a contained agent adopts nobody, and its proxy has a session of its own.
+    agent = [one for one in ours if one not in tools and launch.__file__ not in command_of(one.pid)]
+    return list(dict.fromkeys([*tools, *strayed(agent, everyone)]))

@@ -44,7 +44,7 @@ def write_atomic(
     try:
         if alone or temp_name:
             temp.unlink(missing_ok=True)
-        _replace(path, temp, data, mode)
+        replace_in(path, temp, data, mode)
     except OSError as error:
         raise explain(error, f"cannot write {path}") from error
 
@@ -52,7 +52,7 @@ def write_atomic(
 def rewrite(path: Path, data: bytes) -> None:
     """The same for a file of the user: a link stays a link, and the file keeps its mode. Raises OSError."""
     target = Path(os.path.realpath(path))
-    _replace(target, target.with_name(f".{target.name}{unique()}.tmp"), data, None)
+    replace_in(target, target.with_name(f".{target.name}{unique()}.tmp"), data, None)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the new file stays after a power cut
@@ -65,31 +65,33 @@ def unique() -> str:
     return f".{os.getpid()}.{os.urandom(4).hex()}"
 
 
-def _replace(path: Path, temp: Path, data: bytes, mode: int | None) -> None:
+def replace_in(
+    path: Path | str, temp: Path | str, data: bytes, mode: int | None, *, folder: int | None = None
+) -> None:
+    """Write a temp file and rename it; without a mode it keeps that of the file. `folder`: both paths start there."""
     try:
-        fd = os.open(
-            temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if mode is None else mode
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(temp, flags, 0o600 if mode is None else mode, dir_fd=folder)
         try:
             if mode is None:
-                os.fchmod(fd, stat.S_IMODE(os.stat(path).st_mode))
+                os.fchmod(fd, stat.S_IMODE(os.stat(path, dir_fd=folder).st_mode))
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(temp, path)
+        os.replace(temp, path, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         with contextlib.suppress(OSError):
-            temp.unlink()
+            os.unlink(temp, dir_fd=folder)
         raise
 
 
-def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
-    """The beginning of an untrusted text file; "" if it is gone, a link, or not text."""
+def read_text(path: Path, most: int = 2 * 1024 * 1024, *, folder: int | None = None) -> str:
+    """The beginning of an untrusted text file; "" if it is gone, a link, or not text. `folder`: the path starts there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, "rb") as file:
             data = file.read(most) or b""
     except OSError:
@@ -194,13 +196,41 @@ def explain(error: OSError, what: str) -> LlmcError:
 
 
 def remove_tree(path: Path) -> None:
-    """Also removes read-only directories, as some tools' caches have."""
+    """Also removes read-only directories, as some tools' caches have. Follows no link, wherever one appears meanwhile."""
     import shutil  # saves 5 ms in most commands
 
-    if path.is_symlink() or not path.is_dir():
-        path.unlink()
+    above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.lstat(path.name, dir_fd=above).st_mode):
+            os.unlink(path.name, dir_fd=above)
+            return
+        _allow_all(path.name, above)
+        shutil.rmtree(path.name, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def _allow_all(name: str, above: int) -> None:
+    """Let the owner read and change a directory, and those in it."""
+    with contextlib.suppress(OSError):
+        _allow(name, above)
+        here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        try:
+            with os.scandir(here) as entries:
+                inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            for folder in inner:
+                _allow_all(folder, here)
+        finally:
+            os.close(here)
+
+
+def _allow(name: str, above: int) -> None:
+    """Without following a link, which Linux can only do by an open file."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
         return
-    for place, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(place, 0o700)
-    shutil.rmtree(path)
+    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)

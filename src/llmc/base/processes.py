@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from llmc import hook_client
@@ -12,6 +12,10 @@ from llmc.hook_client import PORTABLE, Kin
 
 if PORTABLE:
     from llmc.base import portable
+
+
+#: the kernel's name of the program that contains others
+BUBBLEWRAP = "bwrap"
 
 
 class Process(NamedTuple):
@@ -40,17 +44,58 @@ def start_of(pid: int) -> str | None:
     return None if found is None or found[0] == "Z" else found[1]
 
 
+class Seen(NamedTuple):
+    """A running process among all others."""
+
+    parent: int
+    session: int
+    ticks: str
+
+
 def marked(name: str, value: str) -> list[Process]:
     """Our processes started with this environment variable, and their descendants."""
+    return marked_among_all(name, value)[0]
+
+
+def marked_among_all(name: str, value: str) -> tuple[list[Process], dict[int, Seen]]:
+    """These, and everyone who was running then."""
     wanted = f"{name}={value}".encode()
-    found = []
+    found, everyone = [], {}
     for pid in _pids():
-        if pid == os.getpid():
+        one = _seen(pid)  # first, so that a later owner of the pid is not signalled
+        if one is None:
             continue
-        process = identify(pid)  # first, so that a later owner of the pid is not signalled
-        if process is not None and wanted in (environ(pid) or ()):
-            found.append(process)
-    return found
+        everyone[pid] = one
+        if pid != os.getpid() and wanted in (environ(pid) or ()):
+            found.append(Process(pid, one.ticks))
+    return found, everyone
+
+
+def _seen(pid: int) -> Seen | None:
+    """None for a process that is gone or a zombie; without /proc, without its parent and session."""
+    if PORTABLE:
+        ticks = start_of(pid)
+        return Seen(0, 0, ticks) if ticks is not None else None
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return Seen(int(fields[1]), int(fields[3]), fields[19].decode()) if fields and fields[0] != b"Z" else None
+
+
+def strayed(held: Iterable[Process], everyone: Mapping[int, Seen]) -> list[Process]:
+    """What left the session of a program and still descends from it, whatever environment it has.
+
+    `held`: the processes that carry the program's mark. It starts each command in a session of its own, and its helpers in
+    its own session. It adopts orphans; inside bubblewrap, process 1 does. Without /proc nothing is found.
+    """
+    own = {process.pid for process in held if process.pid in everyone}
+    tops = {pid for pid in own if everyone[pid].parent not in own}
+    sessions = {everyone[pid].session for pid in tops}
+    boxes = {pid for pid in own if name_of(pid) == BUBBLEWRAP}
+    first = {pid for pid in boxes if everyone[pid].parent in boxes}
+    adopt = first | {pid for pid in own if everyone[pid].parent in first} if boxes else tops
+    found = {pid for pid, one in everyone.items() if one.parent in adopt and one.session not in sessions}
+    while more := {pid for pid, one in everyone.items() if one.parent in found} - found:
+        found |= more
+    return [Process(pid, everyone[pid].ticks) for pid in sorted(found)]
 
 
 def environment(pid: int) -> dict[str, str]:

@@ -19,6 +19,7 @@ from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
+from llmc.base.files import read_text
 from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
@@ -197,11 +198,11 @@ def task_of_transcript(transcript: Transcript) -> tuple[str, str]:
 
 def _rebase(name: str, worktree: Path) -> Rebase | None:
     """What git recorded when the rebase started; None if llmc did not start it."""
-    before, onto = git.git_paths(worktree, "rebase-merge/orig-head", "rebase-merge/onto")
-    try:
-        found = Rebase(before.read_text().strip(), onto.read_text().strip(), git.conflicted_files(worktree))
-    except OSError:
+    paths = git.git_paths(worktree, "rebase-merge/orig-head", "rebase-merge/onto")
+    before, onto = (read_text(path).strip() for path in paths)
+    if not before or not onto:
         return None  # an `am`
+    found = Rebase(before, onto, git.conflicted_files(worktree))
     pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
     return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
 

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmc.base import inside
 from llmc.base.files import read_text
 from llmc.landing.review import Review
 from llmc.landing.rules import quoted
@@ -142,7 +143,7 @@ def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> 
     files: list[dict[str, object]] = []
     markers: list[int] = []
     for conflict in found:
-        texts = [read_text(worktree / name) for name in conflict.files]
+        texts = [inside.read_text(worktree, name) for name in conflict.files]
         excerpts = [region for text in texts for region in conflicts.regions(text)]
         shown, room = conflicts.bounded(excerpts, room)
         markers.append(sum(map(conflicts.marker_count, texts)))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.files import explain, json_record, write_atomic
 from llmc.config import root_layout
 from llmc.repo import git, trash
@@ -77,7 +78,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=place.name, reason="copy", ref=ref)
     for name in stale:
-        before[name] = _copy(source / name, worktree / name, aside=manifest.with_name("llmc-copying"))
+        before[name] = _copy(source, worktree, name, aside=manifest.with_name("llmc-copying"))
     write_atomic(manifest, json.dumps(before).encode())
     return problems
 
@@ -126,18 +127,19 @@ def _changed_here(target: Path, copied: list[int] | None) -> bool:
     return os.path.lexists(target) and copied != _stamp(target)
 
 
-def _copy(source: Path, target: Path, aside: Path) -> list[int]:
+def _copy(source: Path, worktree: Path, name: str, aside: Path) -> list[int]:
     """Copy a file, or the link itself, with its time, atomically."""
     import shutil  # saves 2 ms in most commands
 
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         aside.unlink(missing_ok=True)
-        shutil.copy2(source, aside, follow_symlinks=False)
-        os.replace(aside, target)
+        shutil.copy2(source / name, aside, follow_symlinks=False)
+        stamp = _stamp(aside)
+        with inside.folder_of(worktree, name, make=True) as (folder, last):
+            os.replace(aside, last, dst_dir_fd=folder)
     except OSError as error:
-        raise explain(error, f"cannot copy {source} to {target}") from error
-    return _stamp(target)
+        raise explain(error, f"cannot copy {source / name} to {worktree / name}") from error
+    return stamp
 
 
 def _stamp(path: Path) -> list[int]:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
@@ -12,7 +13,7 @@ from llmc.base.proc import Done
 from llmc.base.text import some_files
 from llmc.config import root_layout
 from llmc.records.worker import WorkerRecord
-from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
+from llmc.repo import copied_files, git, lfs, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
@@ -92,8 +93,9 @@ def settle_repository(project: Project, record: WorkerRecord, *, contained: bool
     is_apart = git.own_repo(worktree) is not None
     if is_apart == contained or not git.is_worktree_of(worktree, project.root.path):
         return
-    from llmc.repo import apart  # most workers are not contained
+    from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
+    embedded_submodules.embed(project, record)
     move = apart.move_apart if contained else apart.move_back
     move(project, record, refresh_base(project))
 
@@ -104,7 +106,10 @@ def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[s
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
     missing += copied_files.copy_files(project, place, worktree)
-    missing += serena.settle(project, place, worktree)
+    if project.config.repo.serena:
+        from llmc.repo import serena  # most repositories do not use it
+
+        missing += serena.settle(project, place, worktree)
     return _say_once(project, place, worktree, missing)
 
 
@@ -188,8 +193,10 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     worktree = Path(record.worktree_path)
     link(project, record)
     if has_refused_commits(project, record):
-        from llmc.repo import apart  # most workers are not contained
+        from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
+        with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash with the repository
+            embedded_submodules.embed(project, record)
         apart.start_over(project, record, refresh_base(project))
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
@@ -316,8 +323,10 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
 def _rewrite(worktree: Path, names: Sequence[str]) -> None:
     """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
-        if (worktree / name).is_file():
-            (worktree / name).unlink()
+        with contextlib.suppress(
+            OSError
+        ):  # a directory, or replaced by a link: git tells what it thinks of it
+            inside.remove(worktree, name)
     index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
     git.git(worktree, *index, input=git.nul_separated(names), check=False, timeout_s=300)
     git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base import inside
 from llmc.base.errors import LlmcError
-from llmc.base.files import read_text, write_atomic
+from llmc.base.files import explain, read_text, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.base.text import pattern
 from llmc.repo import git
@@ -27,8 +28,8 @@ _FILES = (".serena/project.local.yml", ".serena/project.yml")
 
 
 def settle(project: Project, place: Place, worktree: Path) -> list[str]:
-    """With [repo].serena: a project per worker, registered with Serena; returns problems."""
-    if not project.config.repo.serena or not place.has_branch:
+    """A project per worker, registered with Serena; returns problems."""
+    if not place.has_branch:
         return []  # no worker uses a slot
     theirs = Path(project.source) / ".serena/project.yml"
     # A tracked file must not change; Serena prefers the local one beside it.
@@ -37,13 +38,18 @@ def settle(project: Project, place: Place, worktree: Path) -> list[str]:
     target = worktree / name
     if target.parent.is_symlink() or target.is_symlink():
         return [f"{target} is a symbolic link, so llmc did not set up a Serena project for the worktree"]
-    have = target.read_text() if target.is_file() else ""
+    try:
+        have = inside.read(worktree, name).decode() if os.path.lexists(target) else ""
+    except (OSError, UnicodeDecodeError) as error:
+        return [f"cannot read {target}, so llmc did not set up a Serena project for the worktree: {error}"]
     start = have or (theirs.read_text() if theirs.is_file() and not tracked else "")
     wanted = named(start, _unique_name(project, place, worktree))
     exclude(project, [name])
     if have != wanted:
-        target.parent.mkdir(exist_ok=True)
-        write_atomic(target, wanted.encode())
+        try:
+            inside.write(worktree, name, wanted.encode())
+        except OSError as error:
+            raise explain(error, f"cannot write {target}") from error
     return _change_list(lambda found: found.with_path(str(worktree)))
 
 

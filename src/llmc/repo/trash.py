@@ -1,13 +1,13 @@
 """The trash: what a reset would remove is pinned under a trash ref first."""
 
 import contextlib
-import itertools
 import os
 import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, private_dir, unique
 from llmc.base.text import pattern
@@ -63,7 +63,8 @@ def pin(
     if commit is None or others or ignored or not state.clean:
         commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
     _keep(root, worktree, ref, commit, worker)
-    take_out(worktree, dict.fromkeys([*(unfit if move_out else ()), *too_much]), folder_of(root, ref))
+    gone = dict.fromkeys([*(unfit if move_out else ()), *too_much])
+    take_out(worktree, gone, folder_of(root, ref), top=_top(root, worktree))
     return ref
 
 
@@ -116,10 +117,15 @@ def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: st
     names = git.untracked_files(worktree)
     if names:
         kept = _pin_files(root, worktree, worker, why, kept, names)
+    top = _top(root, worktree)
     for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(worktree / name)
-        _remove_empty(worktree, os.path.dirname(name))
+        place = _below(top, worktree, name)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                inside.remove(top, place)
+        except OSError as error:
+            raise explain(error, f"cannot remove {worktree / name}") from error
+        _remove_empty(top, worktree, os.path.dirname(name))
     return _sweep(root, worktree, worker, why, kept, places)
 
 
@@ -139,7 +145,7 @@ def _pin_files(
     if tree != known:
         commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
     _keep(root, worktree, ref, commit, worker)
-    take_out(worktree, unfit, folder_of(root, ref))
+    take_out(worktree, unfit, folder_of(root, ref), top=_top(root, worktree))
     return ref
 
 
@@ -147,37 +153,53 @@ def _sweep(
     root: Root, worktree: Path, worker: str, why: str, kept: str | None, places: Iterable[str]
 ) -> str | None:
     """Remove directories without files. A damaged `.git` in one, which git does not list, goes to the trash."""
-    left = [name for place in places if place.endswith("/") for name in _odd(worktree, place.rstrip("/"))]
+    top = _top(root, worktree)
+    left = [
+        name for place in places if place.endswith("/") for name in _odd(top, worktree, place.rstrip("/"))
+    ]
     ignored = set(git.ignored_of(worktree, left)) if left else set()
     damaged = [name for name in left if name.endswith("/.git") and name not in ignored]
     if damaged:
         kept = kept or pin_commit(root, worker, why, git.head(worktree))
-        take_out(worktree, damaged, folder_of(root, kept))
+        take_out(worktree, damaged, folder_of(root, kept), top=top)
     for name in left:
         if name not in ignored:
-            _remove_empty(worktree, os.path.dirname(name) if name in damaged else name)
+            _remove_empty(top, worktree, os.path.dirname(name) if name in damaged else name)
     return kept
 
 
-def _odd(worktree: Path, place: str) -> list[str]:
+def _odd(top: Path, worktree: Path, place: str) -> list[str]:
     """Empty directories in a directory, and anything named `.git`."""
     found = []
-    for folder, folders, files in os.walk(worktree / place):
-        name = os.path.relpath(folder, worktree)
-        if ".git" in (*folders, *files):
-            found.append(f"{name}/.git")
-            folders[:] = [inner for inner in folders if inner != ".git"]
-        elif not folders and not files:
-            found.append(name)
+    with contextlib.suppress(OSError):  # gone, or replaced by a link, which the next look finds
+        for folder, folders, files in inside.walk(top, _below(top, worktree, place)):
+            name = os.path.relpath(top / folder, worktree)
+            if ".git" in (*folders, *files):
+                found.append(f"{name}/.git")
+                folders[:] = [inner for inner in folders if inner != ".git"]
+            elif not folders and not files:
+                found.append(name)
     return found
 
 
-def _remove_empty(worktree: Path, name: str) -> None:
+def _remove_empty(top: Path, worktree: Path, name: str) -> None:
     """Remove an empty directory, and parents that become empty."""
     with contextlib.suppress(OSError):
         while name:
-            os.rmdir(worktree / name)
+            inside.remove_folder(top, _below(top, worktree, name))
             name = os.path.dirname(name)
+
+
+def _top(root: Root, place: Path) -> Path:
+    """The worktree or slot that a place is in: an agent can replace a submodule there, but not the worktree itself."""
+    for above in (root.worktrees, root.slots):
+        if place.is_relative_to(above):
+            return above / place.relative_to(above).parts[0]
+    return place
+
+
+def _below(top: Path, place: Path, name: str) -> str:
+    return str(place.relative_to(top) / name)
 
 
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
@@ -359,21 +381,11 @@ def _fits_into_git(worktree: Path, name: str) -> bool:
         return True
 
 
-def take_out(worktree: Path, names: Iterable[str], folder: Path) -> None:
-    """Move files from a worktree to the trash directory, without overwriting."""
+def take_out(place: Path, names: Iterable[str], folder: Path, *, top: Path | None = None) -> None:
+    """Move files to the trash directory, without overwriting. `top`: where `place` is in, if an agent can replace that."""
+    top = top or place
     for name in names:
-        target = _free(private_dir(folder) / name.rstrip("/"))
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(worktree / name, target)
+            inside.move(top, _below(top, place, name), private_dir(folder), name)
         except OSError as error:
-            raise explain(error, f"cannot move {worktree / name} to {folder}") from error
-
-
-def _free(path: Path) -> Path:
-    """This path, or the first free variant of it."""
-    return next(
-        free
-        for n in itertools.count()
-        if not os.path.lexists(free := path.with_name(path.name + f".{n}" * bool(n)))
-    )
+            raise explain(error, f"cannot move {place / name} to {folder}") from error

@@ -4,8 +4,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from llmc.base import processes
+from llmc.base import inside, processes
 from llmc.base.errors import LlmcError, Refused
+from llmc.base.files import explain
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, trash
 from llmc.repo.git_locks import lock_holders
@@ -83,16 +84,21 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     worktree = Path(record.worktree_path)
     own = git.git_dir(worktree)
     refs = own if git.own_repo(worktree) else project.root.path / ".git"
-    places = [own / "index.lock", own / "HEAD.lock", refs / "refs/heads" / f"{record.branch}.lock"]
-    dropped = [str(lock) for lock in places if os.path.lexists(lock) and _drop(record.name, worktree, lock)]
+    places = [(own, "index.lock"), (own, "HEAD.lock"), (refs, f"refs/heads/{record.branch}.lock")]
+    dropped = [
+        str(top / lock)
+        for top, lock in places
+        if os.path.lexists(top / lock) and _drop(record.name, worktree, top, lock)
+    ]
     if dropped:
         with project.store.transaction() as tx:
             tx.emit("lock_removed", worker=record.name, paths=dropped)
     return dropped
 
 
-def _drop(name: str, worktree: Path, lock: Path) -> bool:
+def _drop(name: str, worktree: Path, top: Path, lock_name: str) -> bool:
     """Whether there was a stale lock."""
+    lock = top / lock_name
     before = os.lstat(lock).st_ino
     if processes.wait_until(lambda: not os.path.lexists(lock), LOCK_S, interval_s=0.05):
         return False
@@ -103,13 +109,16 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
             hint="Wait for that command to finish or stop it, then run this command again.",
         )
     try:
-        if os.lstat(lock).st_ino != before:
-            raise Refused(
-                f"a git command in the worktree of {name} holds {lock}", hint="Run the command again."
-            )
-        os.unlink(lock)
+        with inside.folder_of(top, lock_name) as (folder, last):
+            if os.lstat(last, dir_fd=folder).st_ino != before:
+                raise Refused(
+                    f"a git command in the worktree of {name} holds {lock}", hint="Run the command again."
+                )
+            os.unlink(last, dir_fd=folder)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise explain(error, f"cannot remove {lock}") from error
     return True
 
 

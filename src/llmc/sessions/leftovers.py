@@ -48,10 +48,21 @@ def end_launch(project: Project, name: str, instance: str) -> None:
     for _ in range(END_ROUNDS):
         left = of(instance)
         if not left:
-            return
+            break
         end(project, name, left)
-    if left := of(instance):
+    if left := of(instance) or _end_box(instance):
         _refuse(name, left)
+
+
+def _end_box(instance: str) -> list[Process]:
+    """Wait for the end of the box that a contained agent was in, or end it; returns what is left of it.
+
+    Its process 1 ends after all others inside. Until then one of them may write, also one that no mark finds.
+    """
+    ours = processes.marked("LLMC_INSTANCE", instance) if instance else []
+    box = [process for process in ours if processes.name_of(process.pid) == processes.BUBBLEWRAP]
+    processes.wait_until(lambda: not any(process.is_alive for process in box), END_GRACE_S)
+    return processes.end_all(box, grace_s=0)
 
 
 def _refuse(name: str, alive: list[Process]) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base import inside
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, private_dir, remove_tree
+from llmc.base.files import explain, private_dir, read_text, remove_tree
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, own_repos, provision, serena, trash, worktrees
@@ -114,9 +115,8 @@ def _unfinished(worktree: Path) -> list[str]:
     named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
     own += [done.stdout.strip() for done in named if done.ok]
     for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
-        with contextlib.suppress(OSError):
-            own.append(path.read_text().strip())
-    return [commit for commit in own if git.resolve(worktree, commit)]
+        own.append(read_text(path).strip())
+    return [commit for commit in own if commit and git.resolve(worktree, commit)]
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:
@@ -153,7 +153,7 @@ def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
     own = own_repos.path_of(project.root.path, name)
     if folder is not None and own.is_dir():
         try:
-            os.rename(own, private_dir(folder) / ".llmc-git")
+            inside.move(own.parent, own.name, private_dir(folder), ".llmc-git")
         except OSError as error:
             raise explain(error, f"cannot move {own} to {folder}") from error
 

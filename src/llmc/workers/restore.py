@@ -14,7 +14,7 @@ from llmc.base import proc
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, json_row, unique, write_atomic
+from llmc.base.files import explain, json_row, remove_tree, unique, write_atomic
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
@@ -368,16 +368,12 @@ def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
 
 
 def _remove(root: Root, entry: Entry) -> None:
-    import shutil  # saves 2 ms in most commands
-
     if entry.ref and entry.commit:
         git.git(
             root.path, "update-ref", "-d", entry.ref, entry.commit
         )  # not what was added to it in the meantime
     if entry.directory:
-        for place, _, _ in os.walk(entry.directory):
-            os.chmod(place, 0o700)  # caches of tools may have read-only directories
-        shutil.rmtree(entry.directory)
+        remove_tree(entry.directory)
 
 
 def _age_by_clock(root: Root, entry: Entry, now: float) -> float:

@@ -251,6 +251,16 @@ def test_nuke_keeps_commits_that_only_an_operation_names(
     assert not stash.exists()
 
 
+def test_nuke_waits_for_no_pipe_of_an_agent(worker: tuple[WorkerRecord, Worktree]) -> None:
+    """Break: `path.read_text()` in `_unfinished`: it never returns."""
+    _, worktree = worker
+    before = nuke._unfinished(worktree.path)
+    (pipe,) = git.git_paths(worktree.path, "rebase-merge/autostash")
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    assert nuke._unfinished(worktree.path) == before
+
+
 # Locks.
 
 

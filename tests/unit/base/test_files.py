@@ -55,17 +55,17 @@ def test_the_mode_is_the_one_asked_for(tmp_path: Path) -> None:
 
 
 def test_data_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: no fsync in _replace (a power cut then leaves an empty state.json)."""
+    """Break: no fsync in replace_in (a power cut then leaves an empty state.json)."""
     order = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd)))
-    monkeypatch.setattr(os, "replace", lambda a, b: (order.append("rename"), replace(a, b)))
+    monkeypatch.setattr(os, "replace", lambda a, b, **at: (order.append("rename"), replace(a, b, **at)))
     write_atomic(tmp_path / "a", b"x")
     assert order == ["fsync", "rename"]
 
 
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: one os.write in _replace."""
+    """Break: one os.write in replace_in."""
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
     write_atomic(tmp_path / "a", b"0123456789")

@@ -1,0 +1,100 @@
+"""Effects below a directory that an agent writes: no link in a path is followed.
+
+A look before the effect is not enough: in between, a process of the agent may replace a directory with a link, and the
+effect would happen elsewhere. Here each directory is opened from the one above it. What is done in an open directory
+stays in it.
+"""
+
+import contextlib
+import errno
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from llmc.base import files
+
+#: without O_PATH a directory must be readable too
+_OPEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@contextmanager
+def folder_of(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The open directory of what is called `name` below `top`, and its last name; `make`: create what is missing.
+
+    No agent can replace `top` itself. Raises OSError, also where a link is in the way.
+    """
+    *folders, last = _parts(name)
+    at = os.open(top, _OPEN)
+    try:
+        for part in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=at)
+            above, at = at, os.open(part, _OPEN | os.O_NOFOLLOW, dir_fd=at)
+            os.close(above)
+        yield at, last
+    finally:
+        os.close(at)
+
+
+def _parts(name: str) -> list[str]:
+    parts = name.rstrip("/").split("/")
+    if {"", ".", ".."} & {*parts}:
+        raise OSError(errno.EINVAL, "not a plain path", name)
+    return parts
+
+
+def remove(top: Path, name: str) -> None:
+    """Remove a file, or a link itself."""
+    with folder_of(top, name) as (folder, last):
+        os.unlink(last, dir_fd=folder)
+
+
+def remove_folder(top: Path, name: str) -> None:
+    """Remove an empty directory."""
+    with folder_of(top, name) as (folder, last):
+        os.rmdir(last, dir_fd=folder)
+
+
+def move(top: Path, name: str, to: Path, new_name: str) -> None:
+    """Move a file or directory below another one; what is there stays, and the new name gets a number."""
+    with folder_of(top, name) as (old, last), folder_of(to, new_name, make=True) as (new, wanted):
+        names = (wanted + f".{n}" * bool(n) for n in itertools.count())
+        free = next(free for free in names if not _is_there(free, new))
+        os.rename(last, free, src_dir_fd=old, dst_dir_fd=new)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read(top: Path, name: str, most: int = files.MOST_FILE) -> bytes:
+    """The beginning of a regular file."""
+    with folder_of(top, name) as (folder, last), files.open_given(Path(last), folder) as file:
+        return file.read(most)
+
+
+def read_text(top: Path, name: str) -> str:
+    """The beginning of a text file; "" if it is gone, behind a link, or not text."""
+    with contextlib.suppress(OSError), folder_of(top, name) as (folder, last):
+        return files.read_text(Path(last), folder=folder)
+    return ""
+
+
+def write(top: Path, name: str, data: bytes) -> None:
+    """Replace a file, or create it with its directories: a crash leaves the old or the new content."""
+    with folder_of(top, name, make=True) as (folder, last):
+        files.replace_in(last, f".{last}{files.unique()}.tmp", data, 0o600, folder=folder)
+
+
+def walk(top: Path, name: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As os.walk: each directory at and below `name`, by its name below `top`, with what it contains."""
+    with folder_of(top, name) as (above, last):
+        for place, folders, names, _ in os.fwalk(last, dir_fd=above):
+            yield os.path.join(os.path.dirname(name), place), folders, names
