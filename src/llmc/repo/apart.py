@@ -39,11 +39,6 @@ def move_apart(project: Project, record: WorkerRecord, base: str) -> None:
     """Give a linked worktree a repository of its own. No agent runs in it."""
     worktree = Path(record.worktree_path)
     entry = git.git_dir(worktree)
-    if (entry / "modules").exists():
-        raise LlmcError(
-            f"cannot contain {record.name}: its worktree was made without containment and has submodules",
-            hint=f"Run `llmc nuke {record.name}` and `llmc add {record.name}`; its work goes to the trash.",
-        )
     worktrees.drop_dead_locks(project, record)
     with project.repo_lock():
         own = _new_repository(project, record, base, entry)

@@ -14,7 +14,6 @@ from llmc.base.errors import ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
 from llmc.config import root_layout
-from llmc.sandbox.variables import passed_on
 
 
 class Divergence(Struct, frozen=True):
@@ -133,6 +132,8 @@ def env_in_box(
     settings: Sequence[tuple[str, str]] = (), more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment where a contained agent writes: no password, and of the user's variables only the usual."""
+    from llmc.sandbox.variables import passed_on  # most workers are not contained
+
     # The user's own list of safe directories is not visible there.
     given = access("", [*settings, ("safe.directory", "*")]) | {**(more or {})}
     return passed_on(proc.clean_env(given), ("LC_ALL", "GIT_*"))
