@@ -17,6 +17,7 @@ from llmc.repo.project import Project
 from llmc.sandbox import probe
 from llmc.sandbox.rules import View
 from tests.support.contained import needs_bubblewrap
+from tests.support.fleet import in_soak
 from tests.support.git_http import IN_URL, served
 from tests.support.repos import (
     Repo,
@@ -170,7 +171,7 @@ def test_only_its_own_repository_counts(project: Project, worktree: Worktree) ->
     assert git.own_repo(worktree.path) is None
 
 
-@pytest.mark.parametrize("text", [None, "nonsense\n"])
+@pytest.mark.parametrize("text", [None, *in_soak("nonsense\n")])
 def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, text: str | None) -> None:
     """An agent could take it away, so that git runs without a box, and put it back; or stop every command of others.
 
@@ -239,7 +240,7 @@ def test_a_submodule_of_a_host_comes_too(source: Repo, tmp_path: Path) -> None:
 EMPTY_COMMIT = ["commit", "--quiet", "--allow-empty", "-m", "x"]
 
 
-@pytest.mark.parametrize("name", ["HEAD", "index", "logs/HEAD"])
+@pytest.mark.parametrize("name", ["HEAD", *in_soak("index", "logs/HEAD")])
 def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

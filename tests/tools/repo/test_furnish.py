@@ -16,6 +16,7 @@ from llmc.repo.project import Project
 from llmc.repo.serena import _read_list, named
 from llmc.workers.nuke import nuke_worker
 from tests.support.contained import needs_bubblewrap
+from tests.support.fleet import in_soak
 from tests.support.repos import (
     Repo,
     Worktree,
@@ -207,7 +208,7 @@ def test_an_lfs_file_the_source_lacks_is_said_and_stops_nothing(project: Project
 
 
 @needs_lfs
-@pytest.mark.parametrize("contained", [False, pytest.param(True, marks=needs_bubblewrap)])
+@pytest.mark.parametrize("contained", [*in_soak(False), pytest.param(True, marks=needs_bubblewrap)])
 def test_no_host_of_an_agent_is_asked_for_a_large_file(
     project: Project, source: Repo, tmp_path: Path, contained: bool
 ) -> None:
