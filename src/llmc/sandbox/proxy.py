@@ -157,10 +157,18 @@ class Proxy:
             try:
                 client, _ = listener.accept()
             except OSError:  # the client has gone, or there are too many open files
-                self._free.release()
-                time.sleep(0.1)
+                self._pause()
                 continue
-            threading.Thread(target=self._handle, args=(client, target), daemon=True).start()
+            try:
+                threading.Thread(target=self._handle, args=(client, target), daemon=True).start()
+            except RuntimeError:  # there are too many processes, or there is too little memory
+                client.close()
+                self._pause()
+
+    def _pause(self) -> None:
+        """After a connection that cannot be served: its place is free for another."""
+        self._free.release()
+        time.sleep(0.1)
 
     def _handle(self, client: socket.socket, target: Host | None) -> None:
         try:
@@ -171,8 +179,8 @@ class Proxy:
                     self._serve_request(client)
         except Refused as refused:  # a port that was listed when the program started
             self._refusals.add(refused)
-        except (OSError, Failed):
-            pass  # one of the two ends has gone, or nobody listens there
+        except (OSError, Failed, RuntimeError):
+            pass  # one of the two ends has gone, nothing listens there, or there is no thread for the way back
         finally:
             self._free.release()
 
@@ -259,12 +267,16 @@ def main() -> None:
     proxy = Proxy(ListFile(orders["listed"]), refusals, upstream_of(os.environ))
     serving = [
         threading.Thread(
-            target=proxy.serve, args=(socket.socket(fileno=fd), host_of(target) if target else None)
+            target=proxy.serve,
+            args=(socket.socket(fileno=fd), host_of(target) if target else None),
+            daemon=True,  # if one cannot start, the proxy ends, and the holder starts another
         )
         for fd, target in orders["listeners"]
     ]
     for one in serving:
         one.start()
+    for one in serving:
+        one.join()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ def make_home(project: Project, record: WorkerRecord, agent: Agent, environment:
     return agent.home(environment, place, (Path(record.worktree_path), project.root.path))
 
 
-def network(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Network:
+def agent_network(
+    project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]
+) -> Network:
     """What the agent may connect to: its model, and what every contained program may."""
     return containment.network(
         project,

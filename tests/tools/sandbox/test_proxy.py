@@ -386,3 +386,31 @@ def test_any_number_of_hosts_is_counted_in_little_room(side: Side) -> None:
         side.ask(f"CONNECT h{number}.example:443 HTTP/1.1\r\n\r\n".encode()).recv(1)
     wait_until(lambda: side.refused().get(proxy.OTHERS, 0) >= 3)
     assert len(side.refused()) == proxy.MOST_REFUSED + 1
+
+
+class OneClient:
+    """A listener with one client; then it stops the thread that accepts."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._clients = [client]
+
+    def accept(self) -> tuple[socket.socket, None]:
+        return self._clients.pop(), None
+
+
+def test_a_connection_without_a_thread_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And another one has its place. Break: no `except RuntimeError` in `serve`: the listener would be served no more."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    refusals: Any = None
+    made = proxy.Proxy(reaching.ListFile(str(tmp_path / "none")), refusals, None)
+    ours, theirs = socket.socketpair()
+    listener: Any = OneClient(theirs)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with ours, pytest.raises(IndexError):
+        made.serve(listener, None)
+    ours.close()
+    assert theirs.fileno() == -1
+    assert made._free._value == proxy.MOST_CONNECTIONS - 1  # the one that waits for a client
