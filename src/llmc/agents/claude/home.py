@@ -6,10 +6,12 @@ clients in PID namespaces have the same few pids: they would overwrite each othe
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmc.agents.claude.glance import has_own_home
 from llmc.agents.claude.layout import (
     CONFIG_DIR,
     ENDPOINT,
@@ -42,6 +44,8 @@ _QUIET = (
 _CONVERSATION = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jsonl")
 #: the login, which the client renews: the only file that is shared
 _LOGIN = ".credentials.json"
+#: how much of a conversation is copied to another home
+_MOST_CARRIED = 1 << 30
 
 
 def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
@@ -101,7 +105,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def carry(conversation: Path, projects: Path) -> None:
-    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it.
+    """Copy a transcript, with those of its subagents beside it. What an agent may have made besides stays: links, pipes,
+    and more than fits. A link is neither followed nor copied, or the next client would write through it.
 
     With another name, such as `memory`, the directory beside it would replace what the user's own client reads.
     """
@@ -109,10 +114,34 @@ def carry(conversation: Path, projects: Path) -> None:
 
     if not _CONVERSATION.fullmatch(conversation.name):
         return
-    target = private_dir(projects / conversation.parent.name) / conversation.name
-    if os.path.realpath(conversation) != str(conversation) or not conversation.is_file():
-        return
-    shutil.copyfile(conversation, target, follow_symlinks=False)
+    left = _MOST_CARRIED
+
+    def skipped(folder: str, names: list[str]) -> list[str]:
+        nonlocal left
+        found = []
+        for name in names:
+            entry = os.lstat(os.path.join(folder, name))
+            is_copied = stat.S_ISDIR(entry.st_mode) or (stat.S_ISREG(entry.st_mode) and entry.st_size <= left)
+            left -= entry.st_size if is_copied else 0
+            found += [] if is_copied else [name]
+        return found
+
+    folder = projects / conversation.parent.name
     inner = conversation.with_suffix("")
+    if os.path.realpath(conversation) != str(conversation) or skipped(
+        str(conversation.parent), [conversation.name]
+    ):
+        return
+    if has_own_home(projects.parent):
+        _remove_links(folder)
+    shutil.copyfile(conversation, private_dir(folder) / conversation.name)
     if inner.is_dir() and not inner.is_symlink():
-        shutil.copytree(inner, target.with_suffix(""), symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(inner, folder / inner.name, ignore=skipped, dirs_exist_ok=True)
+
+
+def _remove_links(folder: Path) -> None:
+    """What an agent made in its own home: a copy would be written through them."""
+    inside = [Path(place, name) for place, *names in os.walk(folder) for some in names for name in some]
+    for path in (folder, *inside):
+        if path.is_symlink():
+            path.unlink()
