@@ -35,6 +35,10 @@ _READ = (
     *(_SETTINGS, "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
     *("commands", "output-styles", "rules"),
 )
+#: of `.claude.json`, besides flags and counters: who is signed in, the key of a login at the console, and its looks
+_NEEDED = ("oauthAccount", "primaryApiKey", "theme", "editorMode", "lastOnboardingVersion")
+#: what the user answered when the client asked about a key: by the answer, the ends of keys
+_KEY, _KEY_ANSWERS, _KEY_END = "ANTHROPIC_API_KEY", "customApiKeyResponses", 20
 #: for its own sake it connects to hosts that are not listed: news, updates, statistics, plugins
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
@@ -49,14 +53,15 @@ _MOST_CARRIED = 1 << 30
 
 
 def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
-    """Prepare the directory, with the user's `.claude.json` as it is now and trust in these directories only."""
+    """Prepare the directory, with what it needs of the user's `.claude.json` and trust in these directories only."""
     own = own_places(home)
-    data = _read(ClaudeTrust.of(environment).file)
-    data["projects"] = {str(place): dict(TRUST) for place in trusted}
-    data.pop("mcpServers", None)  # their settings have tokens
-    write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
-    found = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
-    mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in found]
+    found = _needed(
+        _read(ClaudeTrust.of(environment).file), _variables(config_dir, environment).get(_KEY, "")
+    )
+    found["projects"] = {str(place): dict(TRUST) for place in trusted}
+    write_atomic(home / USER_CONFIG, json.dumps(found, indent=2).encode())
+    shown = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
+    mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in shown]
     for name in _READ:
         if name.endswith(".json") and not (home / name).exists():
             write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
@@ -64,6 +69,16 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     # The client refuses to run as root with permissions skipped, unless it is contained.
     names = {CONFIG_DIR: str(home), "IS_SANDBOX": "1", **quiet}
     return Home(names, (*own, *mounts))
+
+
+def _needed(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Of the user's `.claude.json`: the login and its looks. Flags and counters say which dialogs the user has answered."""
+    flags = {name: value for name, value in config.items() if isinstance(value, bool | int | float)}
+    answers = config.get(_KEY_ANSWERS)
+    listed = answers.items() if isinstance(answers, dict) else ()
+    # The ends of other keys are not for the agent.
+    of_key = {name: [key[-_KEY_END:]] for name, ends in listed if key and key[-_KEY_END:] in (ends or ())}
+    return {**flags, **{name: config[name] for name in _NEEDED if name in config}, _KEY_ANSWERS: of_key}
 
 
 def own_places(home: Path) -> tuple[Mount, ...]:
@@ -77,11 +92,16 @@ def own_places(home: Path) -> tuple[Mount, ...]:
 
 
 def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Where its model is, by its variables, which the user's settings may set too."""
-    set_there = _read(config_dir / _SETTINGS).get("env")
-    found = {**environment, **(set_there if isinstance(set_there, dict) else {})}
+    """Where its model is, by its variables."""
+    found = _variables(config_dir, environment)
     urls = [str(value) for name, value in found.items() if value and ENDPOINT.fullmatch(name)]
     return tuple(filter(None, map(_host_of, urls))) or ENDPOINTS
+
+
+def _variables(config_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the client, which the user's settings may set too."""
+    set_there = _read(config_dir / _SETTINGS).get("env")
+    return {**environment, **(set_there if isinstance(set_there, dict) else {})}
 
 
 def _host_of(url: str) -> str:
