@@ -18,7 +18,7 @@ from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import presets, probe, programs, rules, variables
+from llmc.sandbox import presets, probe, programs, rules, tool_settings, variables
 from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
@@ -164,7 +164,7 @@ def _of_tools(
     texts = _settings(needs)
     for path, text in texts.items():
         shown = private_dir(project.root.caches / ".settings") / path.replace("/", "_")
-        data = presets.without_passwords(text).encode()
+        data = text.encode()
         if not shown.exists() or shown.read_bytes() != data:
             write_atomic(shown, data)
         yield Mount(needs.settings[path], False, str(shown))
@@ -176,11 +176,11 @@ def _of_tools(
 
 
 def _settings(needs: presets.Needs) -> dict[str, str]:
-    """The user's settings of tools, as far as there are any."""
+    """The user's settings of tools, as far as there are any, as contained programs see them."""
     found = {}
     for path in needs.settings:
         try:
-            found[path] = Path(path).read_text()
+            found[path] = tool_settings.shown(path, Path(path).read_text())
         except (OSError, UnicodeDecodeError):
             continue
     return found
