@@ -122,9 +122,15 @@ def view(
             *_of_tools(project, worktree, env, hidden),
             *mounts,
         ),
-        empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else [])),
+        empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else []), *_covered(hidden)),
         links=probe.system_links(),
     )
+
+
+def _covered(hidden: Iterable[str]) -> list[str]:
+    """The hidden places that are below the system's directories, which every contained program sees."""
+    real = [os.path.realpath(place) for place in hidden]
+    return [place for place in real if rules.is_of_system(place) and os.path.isdir(place)]
 
 
 def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:
@@ -171,7 +177,11 @@ def _of_tools(
     texts_too = [*texts.values(), *(f"{name}={value}" for name, value in env.items())]
     named = [*(path for one in needs.programs for path in glob(one)), *presets.local_places(texts_too)]
     for place in map(os.path.normpath, named):
-        if os.path.exists(place) and not rules.is_of_system(place) and not rules.contains_any(place, hidden):
+        if (
+            os.path.exists(place)
+            and not programs.is_seen(place, hidden)
+            and not rules.contains_any(place, hidden)
+        ):
             yield Mount(place)
 
 

@@ -92,7 +92,7 @@ def arguments(view: View) -> list[str]:
     """The arguments of bubblewrap. What is inside another place comes after it, and covers it there."""
     placed = [(path, ["--tmpfs", path]) for path in view.empty]
     placed += [(path, ["--symlink", target, path]) for path, target in view.links]
-    for mount in _in_place(_widest(view.mounts)):
+    for mount in _in_place(_widest(view.mounts, view.empty)):
         kind = "--bind" if mount.writable else "--ro-bind"
         placed.append((mount.path, [kind, mount.source or mount.path, mount.path]))
     placed += [("/proc", ["--proc", "/proc"]), ("/dev", ["--dev", "/dev"])]
@@ -100,13 +100,15 @@ def arguments(view: View) -> list[str]:
     return [*(word for _, words in in_order for word in words), *_NAMESPACES, *_LIMITS]
 
 
-def _widest(mounts: Iterable[Mount]) -> list[Mount]:
-    """Each path once, and only where it changes what is seen: not below a place that is as readable."""
+def _widest(mounts: Iterable[Mount], empty: Sequence[str]) -> list[Mount]:
+    """Each path once, and only where it changes what is seen: not below a place that is as readable, unless it is covered."""
     kept: list[Mount] = []
     by_path = {mount.path: mount for mount in sorted(mounts)}  # of two for one path, the writable one
     for mount in sorted(by_path.values(), key=lambda one: one.path.split("/")):
         around = [one for one in kept if mount.path.startswith(f"{one.path}/")]
-        if mount.source or not around or around[-1].writable != mount.writable:
+        covers = [path for path in empty if mount.path.startswith(f"{path}/")]
+        is_covered = bool(around) and any(path.startswith(f"{around[-1].path}/") for path in covers)
+        if mount.source or not around or is_covered or around[-1].writable != mount.writable:
             kept.append(mount)
     return kept
 
