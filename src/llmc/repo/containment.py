@@ -18,7 +18,7 @@ from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import presets, probe, programs, rules, tool_settings, variables
+from llmc.sandbox import mount_points, presets, probe, programs, rules, tool_settings, variables
 from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
@@ -114,14 +114,15 @@ def view(
     writable, fixed = _repository(root, worktree)
     named = project.config.sandbox
     opened = [*programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
+    ours = (
+        *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
+        *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
+        *_of_tools(project, worktree, env, hidden),
+        *mounts,
+    )
+    mount_points.clear(ours, str(root))
     return View(
-        (
-            *probe.system_mounts(),
-            *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
-            *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
-            *_of_tools(project, worktree, env, hidden),
-            *mounts,
-        ),
+        (*probe.system_mounts(), *ours),
         empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else []), *_covered(hidden)),
         links=probe.system_links(),
     )

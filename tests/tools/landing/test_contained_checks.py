@@ -204,6 +204,21 @@ def reads_nothing(project: Project, tmp_path: Path, where: str, more: str = "tru
     return said
 
 
+@pytest.mark.parametrize("target", ["/planted", *in_soak("")])
+def test_a_link_where_something_is_mounted_leads_nowhere(
+    project: Project, tmp_path: Path, target: str
+) -> None:
+    """bubblewrap follows it out of the box. Break: no `clear` in repo/containment.py."""
+    project = configured(project, {"sandbox.presets": '["cargo"]'})
+    made = "mkdir" if not target else f"ln -s {shlex.quote(f'/oldroot{tmp_path}{target}')}"
+    assert "PLANTED" in check(project, f'{made} "$CARGO_HOME/config.toml" && echo PLANTED')
+    settings = tmp_path / "home/.cargo/config.toml"
+    settings.parent.mkdir()
+    settings.write_text("[build]\njobs = 4\n")
+    assert '"jobs" = 4' in check(project, 'cat "$CARGO_HOME/config.toml"')
+    assert not list(tmp_path.rglob("planted"))
+
+
 def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: pass on the whole environment in repo/containment.py."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "s3cret-key")

@@ -1,0 +1,32 @@
+"""Where bubblewrap mounts something in a place that a contained program writes: no link may lead elsewhere.
+
+bubblewrap follows a link at a mount point, and makes the file or directory that is missing there. While it builds the box, the
+whole machine is at /oldroot: a link to /oldroot/... would let a program make files anywhere the next time it starts.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmc.base.files import remove_tree
+from llmc.sandbox.rules import Mount
+
+
+def clear(mounts: Sequence[Mount], root: str) -> None:
+    """Remove what cannot be a mount point in the writable places below `root`. What runs there has ended."""
+    places = [one.path for one in mounts if one.writable and one.path.startswith(f"{root}/")]
+    for mount in mounts:
+        for place in places:
+            if mount.path.startswith(f"{place}/"):
+                _clear_way(place, mount)
+
+
+def _clear_way(place: str, mount: Mount) -> None:
+    at = place
+    for part in mount.path.removeprefix(f"{place}/").split("/"):
+        at = f"{at}/{part}"
+        is_folder = at != mount.path or os.path.isdir(mount.source or mount.path)
+        if os.path.islink(at):
+            os.unlink(at)
+        elif os.path.lexists(at) and os.path.isdir(at) != is_folder:
+            remove_tree(Path(at))
