@@ -235,7 +235,7 @@ class Joint:
         self._last = time.monotonic()
 
     def pump(self, source: socket.socket, target: socket.socket, data: bytes = b"") -> None:
-        """Pass on until the source ends; then the target is told so, and may still answer. A failure ends both."""
+        """Copy until the source ends; then close the way to the target, which may still answer. A failure closes both."""
         try:
             if data:
                 target.sendall(data)

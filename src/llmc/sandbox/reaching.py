@@ -1,7 +1,7 @@
 """How the proxy of a contained program reaches a host: what is listed, where a name may lead, and by which way.
 
 Names are resolved here. Where a name leads to an address that is not public, that address must be listed too: else
-whoever owns a listed name could lead an agent to this machine and its neighbours. Where the user needs a proxy to reach
+the owner of a listed name could lead an agent to this machine and its neighbours. Where the user needs a proxy to reach
 other machines (HTTPS_PROXY), it is used.
 """
 

@@ -33,7 +33,7 @@ ETC = (
 )
 #: the system's own directories; where /usr has merged them, they are links
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-#: the kernel's settings belong to root, whatever its capabilities; bubblewrap covers only some of these
+#: the kernel's settings belong to root, even without capabilities; bubblewrap covers only some of these
 KERNEL = tuple(
     f"/proc/{name}"
     for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
@@ -149,10 +149,14 @@ _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 def call_filter(machine: str) -> bytes | None:
     """A seccomp program that refuses what no namespace keeps in; None: not known for this machine.
 
-    To type into the terminal (TIOCSTI, TIOCLINUX): a contained program shares that of its pane, and a shell outside would
-    read it. To speak to the host of a virtual machine (vsock), which knows no namespace; and io_uring, which opens sockets past
-    this filter; and the keyrings of the user. To make a user namespace: the files that are mounts, so that they stay as they are, can be removed from a mount
-    namespace without these mounts; clone3, whose flags no filter sees, is unknown. System calls of another machine, which have other numbers, end the program.
+    - Typing into the terminal (TIOCSTI, TIOCLINUX): the program shares the terminal of its pane, and a shell outside
+      would read it.
+    - vsock, which reaches the host of a virtual machine, and io_uring, which opens sockets past this filter.
+    - The keyrings of the user.
+    - A user namespace: in it a program could remove the mounts that keep files as they are. clone3 is unknown,
+      because a filter does not see its flags.
+
+    System calls of another machine have other numbers: they end the program.
     """
     if machine not in _MACHINES:
         return None

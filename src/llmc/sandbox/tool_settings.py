@@ -83,7 +83,7 @@ _YAML_LINE = re.compile(r"(?P<indent> *)[\"']?(?P<key>@?[\w./-]+)[\"']?:[ \t]*(?
 
 
 def without_user(value: str) -> str | None:
-    """A value with its URLs as anybody may see them; None if there may be a password in it."""
+    """A value with its URLs without user, password and query; None if there may be a password in it."""
     parts = re.split(r"([\s,|]+)", value)
     cleaned = [_word(part) for part in parts]
     return None if None in cleaned else "".join(part or "" for part in cleaned)
