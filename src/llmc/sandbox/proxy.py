@@ -43,6 +43,10 @@ OTHERS = "other hosts"
 #: how often more tries of the same hosts are written
 WRITE_EVERY_S = 1.0
 
+#: nothing that a server could read as the end of a line, or as another header
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]")
+_HEADER = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 #: headers about the connection between client and proxy
 _OF_CONNECTION = (b"connection", b"host", b"keep-alive", b"te", b"upgrade")
 
@@ -105,12 +109,11 @@ class Request(NamedTuple):
 def read_request(head: bytes) -> Request:
     """From what a client sent first, without the empty line at its end; raises Failed."""
     first, *headers = head.split(b"\r\n")
-    words = first.split(b" ")
-    if len(words) != 3 or not all(words) or not words[2].startswith(b"HTTP/1."):
+    if not _REQUEST_LINE.fullmatch(first):
         raise Failed("400 Bad Request", "not an HTTP request")
-    if any(b"\n" in line or b"\r" in line or b":" not in line or line[:1].isspace() for line in headers):
+    if not all(map(_HEADER.fullmatch, headers)):
         raise Failed("400 Bad Request", "a header is not valid")
-    method, target, version = words
+    method, target, version = first.split(b" ")
     if method == b"CONNECT":
         return Request(*_place(target, 0))
     scheme, found, rest = target.partition(b"://")
@@ -139,7 +142,7 @@ def _place(text: bytes, port: int) -> tuple[str, int]:
 
 
 def _is_of_connection(header: bytes) -> bool:
-    name = header.partition(b":")[0].strip().lower()
+    name = header.partition(b":")[0].lower()
     return name in _OF_CONNECTION or name.startswith(b"proxy-")
 
 
