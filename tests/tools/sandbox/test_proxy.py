@@ -28,7 +28,11 @@ class Side:
     def __init__(self, place: Path, target: str) -> None:
         """`target`: a host and port that have a socket of their own."""
         self.target = target
-        self.network = Network(hosts=(), endpoints=(), files=str(place / "adam"))
+        self.wake = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.wake.bind(str(place / "wake"))
+        self.network = Network(
+            hosts=(), endpoints=(), files=str(place / "adam"), wake=str(place / "wake"), worker="adam"
+        )
         self._listeners = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(2)]
         self.address, self.direct = (one.getsockname() for one in self._listeners)
         given: dict[str, Any] = for_holder(self.network)
@@ -69,7 +73,7 @@ class Side:
         self.rest()
         self.process.kill()
         self.process.wait(20)
-        for listener in self._listeners:
+        for listener in (*self._listeners, self.wake):
             listener.close()
 
 
@@ -144,6 +148,20 @@ def test_what_is_not_listed_is_refused_and_counted(side: Side) -> None:
             assert "to sandbox.hosts" in said
         wait_until(lambda: side.refused().get("evil.example:443") == 1)
         assert side.refused()[f"127.0.0.1:{other}"] == 2
+
+
+def test_the_daemon_is_woken_once_for_each_host(side: Side) -> None:
+    """Break: no `_tell` in `add`: what was refused is seen at the next patrol; or one for each try: an agent floods it."""
+    side.allow()
+    side.wake.setblocking(False)
+    with suppress(BlockingIOError):
+        while side.wake.recv(100):
+            pass
+    for host in ("once.example", "once.example", "twice.example"):
+        read_all(side.ask(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode()))
+    assert [side.wake.recv(100) for _ in range(2)] == [b"adam", b"adam"]
+    with pytest.raises(BlockingIOError):
+        side.wake.recv(100)
 
 
 def test_a_client_that_still_sends_gets_the_answer(side: Side) -> None:

@@ -60,3 +60,17 @@ def test_the_answers_about_other_keys_stay_out(tmp_path: Path) -> None:
 def test_a_file_that_is_not_as_the_client_writes_it(tmp_path: Path) -> None:
     for odd in ([], {"customApiKeyResponses": []}, {"customApiKeyResponses": {"approved": None}}, "x"):
         assert seen(tmp_path, odd, ANTHROPIC_API_KEY=KEY)["customApiKeyResponses"] == {}
+
+
+def test_what_an_agent_made_of_its_home_does_not_stop_the_next_launch(tmp_path: Path) -> None:
+    """A home that cannot be read, and directories where files belong. Break: no `chmod` or no `remove_tree` in home.py."""
+    seen(tmp_path, THEIRS)
+    home = tmp_path / "home"
+    for name in (".claude.json", "settings.json"):
+        (home / name).unlink()
+        (home / name / "inner").mkdir(parents=True)
+    for place in (home / "projects", home):
+        place.chmod(0)
+    assert seen(tmp_path, THEIRS)["theme"] == "dark"
+    assert (home / "settings.json").read_text() == "{}"
+    assert [oct(place.stat().st_mode & 0o777) for place in (home, home / "projects")] == ["0o700"] * 2

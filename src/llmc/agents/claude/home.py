@@ -24,17 +24,15 @@ from llmc.agents.claude.layout import (
 from llmc.agents.claude.trusted_dirs import TRUST, ClaudeTrust
 from llmc.agents.protocol import Home
 from llmc.base import given
-from llmc.base.files import private_dir, write_atomic
+from llmc.base.files import private_dir, remove_tree, write_atomic
 from llmc.base.hosts import with_port
 from llmc.base.text import pattern
 from llmc.sandbox.rules import Mount
 
 _SETTINGS = "settings.json"
 #: the user's own, read-only
-_READ = (
-    *(_SETTINGS, "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
-    *("commands", "output-styles", "rules"),
-)
+_JSON = (_SETTINGS, "settings.local.json", "keybindings.json")
+_READ = (*_JSON, "CLAUDE.md", "plugins", "skills", "agents", "commands", "output-styles", "rules")
 #: of `.claude.json`, besides flags and counters: who is signed in, the key of a login at the console, and its looks
 _NEEDED = ("oauthAccount", "primaryApiKey", "theme", "editorMode", "lastOnboardingVersion")
 #: what the user answered when the client asked about a key: by the answer, the ends of keys
@@ -59,11 +57,14 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
         _read(ClaudeTrust.of(environment).file), _variables(config_dir, environment).get(_KEY, "")
     )
     found["projects"] = {str(place): dict(TRUST) for place in trusted}
+    for name in (USER_CONFIG, *_JSON):
+        if (home / name).is_dir() and not (home / name).is_symlink():
+            remove_tree(home / name)  # an agent made it, and no file could be written there
     write_atomic(home / USER_CONFIG, json.dumps(found, indent=2).encode())
     shown = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
     mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in shown]
-    for name in _READ:
-        if name.endswith(".json") and not (home / name).exists():
+    for name in _JSON:
+        if not (home / name).exists():
             write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
     quiet = {name: environment.get(name, "1") for name in _QUIET}
     # The client refuses to run as root with permissions skipped, unless it is contained.
@@ -87,7 +88,7 @@ def own_places(home: Path) -> tuple[Mount, ...]:
     for place in places:
         if place.is_symlink():  # from an earlier version, which let an agent make one
             place.unlink()
-        private_dir(place)
+        private_dir(place).chmod(0o700)  # an agent may take llmc's right to look into it
     return tuple(Mount(str(place), True, str(place)) for place in places)
 
 
