@@ -102,7 +102,7 @@ def _is_here(found: IPv4Address | IPv6Address) -> bool:
             sock.connect((str(found), 9))
         except OSError:
             return False  # there is no way to it
-        return sock.getsockname()[0] == str(found)
+        return str(sock.getsockname()[0]) == str(found)
 
 
 class ListFile:

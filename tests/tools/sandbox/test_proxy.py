@@ -281,6 +281,12 @@ class Dripping:
         self.now_s += 1
         return b"x"
 
+    def sendall(self, _: bytes) -> None:
+        pass
+
+    def shutdown(self, _: int) -> None:
+        pass
+
 
 def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: the whole time again for each part: a byte now and then would keep a place for ever."""
@@ -290,6 +296,62 @@ def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         reaching.read_head(client)
     assert failed.value.status.startswith("408")
     assert client.now_s == reaching.HEAD_S
+
+
+def test_a_refused_client_cannot_go_on_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: the whole time again for each part in `_answer`."""
+    client: Any = Dripping()
+    monkeypatch.setattr(proxy, "time", client)
+    proxy._answer(client, "403 Forbidden", "no")
+    assert client.now_s == proxy.LINGER_S
+
+
+def test_a_connection_without_a_byte_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Break: no `settimeout` in `_join`: connections that are left open would take all places."""
+    monkeypatch.setattr(proxy, "IDLE_S", 0.2)
+    refusals: Any = None
+    with server(echo) as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        write_list(Network(hosts=(f"127.0.0.1:{port}",), endpoints=(), files=str(tmp_path / "adam")))
+        made = proxy.Proxy(reaching.ListFile(str(tmp_path / "adam.hosts")), refusals, None)
+        with socket.create_connection(listener.getsockname(), timeout=20) as client:
+            made._handle(listener.accept()[0], host_of(f"127.0.0.1:{port}"))
+            assert client.recv(1) == b""
+
+
+class Silent:
+    """A side that sends nothing, by a clock of its own: each wait takes this long, and ends with what is called then."""
+
+    def __init__(self, clock: Dripping, *waits: tuple[float, Callable[[], object]]) -> None:
+        self.clock, self.waits, self.is_shut = clock, [*waits], False
+
+    def recv(self, _: int) -> bytes:
+        seconds, act = self.waits.pop(0)
+        self.clock.now_s += seconds
+        act()
+        raise TimeoutError
+
+    def shutdown(self, _: int) -> None:
+        self.is_shut = True
+
+
+def test_a_connection_that_is_used_one_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a model thinks. Break: end after a wait, also if the other way is in use."""
+    clock = Dripping()
+    monkeypatch.setattr(proxy, "time", clock)
+    joint = proxy.Joint()
+
+    def other_way() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(b"x")
+            ours.shutdown(socket.SHUT_WR)
+            joint.pump(theirs, theirs)
+
+    half = proxy.IDLE_S / 2
+    side: Any = Silent(clock, (half, other_way), (half, lambda: None), (proxy.IDLE_S, lambda: None))
+    joint.pump(side, side)
+    assert side.is_shut
+    assert side.waits == []
 
 
 @pytest.mark.parametrize(
