@@ -7,7 +7,7 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -416,15 +416,44 @@ def test_a_listed_name_that_leads_here_is_refused(monkeypatch: pytest.MonkeyPatc
     assert answers == []
 
 
+def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: stop at the first address that does not answer: a host with IPv6 would need a network with IPv6."""
+    with server(echo) as port:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{one}", port)) for one in (2, 1)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        hosts = [host_of(f"{name}:{port}") for name in ("two.example", "127.0.0.1", "127.0.0.2")]
+        with reaching.connect(reaching.Listed(hosts), "two.example", port) as made:
+            made.sendall(b"x")
+            assert made.recv(1) == b"x"
+
+
+def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: no `settimeout` in `_dial`: it takes the kernel minutes."""
+    monkeypatch.setattr(reaching, "CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as open_ones:
+        for _ in range(4):  # who comes after them waits
+            one = open_ones.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        port = full.getsockname()[1]
+        with pytest.raises(reaching.Failed, match="timed out"):
+            reaching.connect(reaching.Listed((host_of(f"127.0.0.1:{port}"),)), "127.0.0.1", port)
+
+
 def test_the_proxy_that_a_user_needs_is_used() -> None:
-    """Break: connect directly: on such a network nothing would answer."""
+    """Break: connect directly: on such a network nothing would answer. Or lose what comes with the answer (early)."""
     seen: list[bytes] = []
+    answers = {
+        "good": b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n",
+        "bad": b"HTTP/1.1 407 No\r\n\r\n",
+        "early": b"HTTP/1.1 200 OK\r\n\r\nfirst words",
+        "odd": b"SSH-2.0 200 OK\r\n\r\n",
+    }
 
     def upstream(client: socket.socket) -> None:
         seen.append(read_head(client))
-        client.sendall(
-            b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n" if b"good" in seen[-1] else b"HTTP/1.1 407 No\r\n\r\n"
-        )
+        name = seen[-1].split()[1].partition(b".")[0].decode()
+        client.sendall(answers[name])
         echo(client)
 
     with server(upstream) as port:
@@ -433,8 +462,9 @@ def test_the_proxy_that_a_user_needs_is_used() -> None:
         with reaching.connect(listed, "good.example", 443, by) as found:
             found.sendall(b"through")
             assert found.recv(7, socket.MSG_WAITALL) == b"through"
-        with pytest.raises(reaching.Failed, match="407"):
-            reaching.connect(listed, "bad.example", 443, by)
+        for name in ("bad", "early", "odd"):
+            with pytest.raises(reaching.Failed, match="answered: "):
+                reaching.connect(listed, f"{name}.example", 443, by)
     wanted = (
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\nProxy-Authorization: Basic x\r\n\r\n"
     )

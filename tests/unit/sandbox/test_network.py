@@ -1,10 +1,13 @@
 """What a contained program may connect to, and which variables it gets. No connection is made here."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from llmc.base.hosts import host_of
 from llmc.sandbox import reaching
-from llmc.sandbox.network import Network, environment
+from llmc.sandbox.network import Network, environment, for_holder, refused
 from llmc.sandbox.proxy import Request, read_request
 from llmc.sandbox.reaching import Failed, Listed, Refused, Upstream, upstream_of
 from llmc.sandbox.variables import passed_on
@@ -22,6 +25,33 @@ def test_a_port_of_this_machine_answers_inside_if_it_is_listed() -> None:
     assert environment(found)["NO_PROXY"] == environment(found)["no_proxy"] == "localhost,::1"
     assert environment(found)["HTTPS_PROXY"] == "http://127.0.0.1:3129"
     assert environment(network())["NO_PROXY"] == "localhost,127.0.0.1,::1"
+
+
+def test_a_launch_begins_with_nothing_refused(tmp_path: Path) -> None:
+    """Break: leave the file: what an earlier agent could not reach would be told of the next one."""
+    files = tmp_path / "adam"
+    Path(f"{files}.refused").write_text(
+        '[{"host": "a.example:443", "why": "x", "allow": "a.example", "tries": 1}]'
+    )
+    assert [row.host for row in refused(str(files))] == ["a.example:443"]
+    for_holder(Network(hosts=(), endpoints=(), files=str(files)))
+    assert refused(str(files)) == []
+
+
+def test_what_listens_inside_and_the_proxy_of_the_user(tmp_path: Path) -> None:
+    """Break: only 127.0.0.1 for localhost: a program that asks for IPv6 first waits, or fails."""
+    hosts = ("localhost:5432", "[::1]:8080", "a.example")
+    user = {"HTTPS_PROXY": "http://corp.example:3128"}
+    given: dict[str, Any] = for_holder(
+        Network(hosts=hosts, endpoints=(), files=str(tmp_path / "adam"), upstream=user)
+    )
+    assert given["listeners"] == [
+        ("127.0.0.1:3128", ""),
+        ("127.0.0.1:5432", "localhost:5432"),
+        ("[::1]:5432", "localhost:5432"),
+        ("[::1]:8080", "[::1]:8080"),
+    ]
+    assert given["proxy_env"]["HTTPS_PROXY"] == user["HTTPS_PROXY"]
 
 
 HOSTS = Listed(
