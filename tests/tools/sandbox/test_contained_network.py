@@ -17,6 +17,7 @@ import pytest
 from llmc import launch
 from llmc.base.processes import Process, command_of, identify
 from llmc.sandbox.network import Network
+from llmc.sandbox.rules import Mount
 from tests.support.contained import held, needs_bubblewrap
 from tests.support.waiting import wait_until
 from tests.support.web_server import web_server
@@ -178,6 +179,15 @@ def test_the_proxy_ends_with_the_program(place: Path) -> None:
         assert not Path(f"/proc/{proxy.pid}").exists()
 
 
+def test_a_box_that_does_not_start_is_not_waited_for(place: Path) -> None:
+    """Break: no `_theirs.close()` in launch.py: the holder would wait for the sockets for ever."""
+    with held(place, ["/bin/true"], Mount("/no/such/place"), network=network(place)) as program:
+        _, said = program.communicate(timeout=20)
+    assert program.returncode != 0
+    assert "/no/such/place" in said
+    assert proxies(place) == []
+
+
 def test_the_proxy_ends_with_a_killed_holder(place: Path) -> None:
     """Break: no PR_SET_PDEATHSIG for the proxy."""
     with running(place) as program:
@@ -219,8 +229,9 @@ def test_a_proxy_that_never_works_is_tried_at_longer_intervals(place: Path) -> N
 
 @pytest.mark.soak
 def test_keys_at_the_terminal_are_not_for_the_proxy(place: Path) -> None:
-    """Break: no `setsid` in launch.py: Ctrl-C would end it."""
+    """And it prints nothing there. Break: no `setsid` in launch.py: Ctrl-C would end it; no `dup2`."""
     with running(place):
         (proxy,) = proxies(place)
         assert os.getsid(proxy.pid) == proxy.pid
         assert os.readlink(f"/proc/{proxy.pid}/cwd") == "/"
+        assert {os.readlink(f"/proc/{proxy.pid}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
