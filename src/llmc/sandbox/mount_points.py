@@ -13,9 +13,9 @@ from llmc.sandbox.rules import Mount
 
 
 def clear(mounts: Sequence[Mount], root: str) -> None:
-    """Remove what cannot be a mount point in the writable places below `root`. What runs there has ended."""
+    """Remove what cannot be a mount point in the writable places below `root`, where something else is shown instead."""
     places = [one.path for one in mounts if one.writable and one.path.startswith(f"{root}/")]
-    for mount in mounts:
+    for mount in (one for one in mounts if one.source not in ("", one.path)):
         for place in places:
             if mount.path.startswith(f"{place}/"):
                 _clear_way(place, mount)
@@ -25,7 +25,7 @@ def _clear_way(place: str, mount: Mount) -> None:
     at = place
     for part in mount.path.removeprefix(f"{place}/").split("/"):
         at = f"{at}/{part}"
-        is_folder = at != mount.path or os.path.isdir(mount.source or mount.path)
+        is_folder = at != mount.path or os.path.isdir(mount.source)
         if os.path.islink(at):
             os.unlink(at)
         elif os.path.lexists(at) and os.path.isdir(at) != is_folder:
