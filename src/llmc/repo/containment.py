@@ -123,15 +123,13 @@ def view(
     mount_points.clear(ours, str(root))
     return View(
         (*probe.system_mounts(), *ours),
-        empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else []), *_covered(hidden)),
+        empty=(
+            *rules.SCRATCH,
+            *([home] if os.path.isabs(home) and home != "/" else []),
+            *mount_points.covered(hidden),
+        ),
         links=probe.system_links(),
     )
-
-
-def _covered(hidden: Iterable[str]) -> list[str]:
-    """The hidden places that are below the system's directories, which every contained program sees."""
-    real = [os.path.realpath(place) for place in hidden]
-    return [place for place in real if rules.is_of_system(place) and os.path.isdir(place)]
 
 
 def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:

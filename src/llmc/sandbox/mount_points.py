@@ -1,15 +1,21 @@
-"""Where bubblewrap mounts something in a place that a contained program writes: no link may lead elsewhere.
+"""Where bubblewrap covers or mounts something: hidden places of the system, and places that a contained program writes.
 
 bubblewrap follows a link at a mount point, and makes the file or directory that is missing there. While it builds the box, the
 whole machine is at /oldroot: a link to /oldroot/... would let a program make files anywhere the next time it starts.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmc.base.files import remove_tree
-from llmc.sandbox.rules import Mount
+from llmc.sandbox.rules import Mount, is_of_system
+
+
+def covered(hidden: Iterable[str]) -> list[str]:
+    """The hidden places that are below the system's directories, which every contained program sees."""
+    real = [os.path.realpath(place) for place in hidden]
+    return [place for place in real if is_of_system(place) and os.path.isdir(place)]
 
 
 def clear(mounts: Sequence[Mount], root: str) -> None:

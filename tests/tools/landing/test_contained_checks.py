@@ -169,7 +169,7 @@ def test_it_reads_nothing_of_the_user_s(project: Project, tmp_path: Path, where:
 def test_a_root_and_a_source_below_a_directory_of_the_system_are_not_seen(
     project: Project, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As below /opt. Break: no `_covered` in repo/containment.py; or drop what is below /opt in `_widest`: git fails."""
+    """As below /opt. Break: no `covered` in repo/containment.py; or drop what is below /opt in `_widest`: git fails."""
     monkeypatch.setattr(rules, "SYSTEM", (*rules.SYSTEM, str(tmp_path)))
     (tmp_path / "tool").write_text("")
     programs = tmp_path / "so'ur ce/venv/bin"
