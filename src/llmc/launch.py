@@ -23,8 +23,9 @@ if TYPE_CHECKING:  # the module takes 5 ms
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 #: how long bubblewrap may take to start the program
 START_S = 10.0
-#: a proxy that ends sooner would not work the next time either
+#: a proxy that ended sooner did not work: the next one starts after a pause, which doubles each time
 LIVED_S = 1.0
+FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 60.0
 
 
 def main() -> None:
@@ -33,11 +34,11 @@ def main() -> None:
         with open(path, "rb") as file:
             spec = json.loads(file.read())
         os.unlink(path)
-        if "ends_with" in spec:
+        if "ends_with" in spec:  # a check ends with the llmc that runs it; an agent does not
             _end_with(spec["ends_with"])
         os.chdir(spec["cwd"])
         if "sandbox" in spec:
-            hold(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"], is_check="ends_with" in spec)
+            run_in_box(spec["argv"], spec["cwd"], spec["env"], spec["sandbox"], is_check="ends_with" in spec)
         become(spec["argv"], spec["env"])
     except (OSError, ValueError, KeyError) as error:
         print(f"llmc: cannot start the agent: {error}", file=sys.stderr)
@@ -45,12 +46,12 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """A check ends with the llmc that runs it; an agent does not."""
+    """This process is killed when its parent ends. A parent that ended before the call sends nothing."""
     import signal
 
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(137)
+        os._exit(137)
 
 
 def become(argv: list[str], env: dict[str, str]) -> None:
@@ -59,7 +60,7 @@ def become(argv: list[str], env: dict[str, str]) -> None:
     os.execve(argv[0], argv, env)
 
 
-def hold(
+def run_in_box(
     argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any]", *, is_check: bool = False
 ) -> None:
     """Run the agent inside bubblewrap, pass on signals, and end as the agent ends.
@@ -79,13 +80,14 @@ def hold(
     passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
     names = ",".join(number.name.removeprefix("SIG") for number in {*own_keys, *passed})
     box = [*sandbox["argv"], "--seccomp", str(rules), "--info-fd", str(tells), "--chdir", cwd]
-    network = Network(sandbox["network"]) if "network" in sandbox else None
+    network = HeldNetwork(sandbox["network"]) if "network" in sandbox else None
     opening = network.opening() if network else []
     box += ["--", *opening, "/usr/bin/env", f"--default-signal={names}", *argv]
     signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
+    holder = os.getpid()
     child = os.fork()
     if child == 0:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nothing outlives the pane's own process
+        _end_with(holder)  # nothing outlives the pane's own process
         for number in own_keys:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -105,15 +107,19 @@ def hold(
         _record(agent, sandbox["pid_file"])
     if network:
         network.open()
+    awaited = {*passed, signal.SIGCHLD}
     while True:
-        got = signal.sigwaitinfo({*passed, signal.SIGCHLD})
+        pause_s = network.keep_up() if network else None
+        got = signal.sigwaitinfo(awaited) if pause_s is None else signal.sigtimedwait(awaited, pause_s)
+        if got is None:
+            continue  # the pause is over
         # What the terminal sends, the agent has received itself; only a hang-up goes to the pane's own process alone.
         by_terminal = got.si_code > 0 and got.si_signo in (signal.SIGINT, signal.SIGQUIT)
         if got.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
-            if network:
-                network.close() if ended else network.keep_up()
             if ended:
+                if network:
+                    network.close()
                 _wait_for(whole)
                 _end_as(os.waitstatus_to_exitcode(status))
         elif is_check:
@@ -122,7 +128,7 @@ def hold(
             _send(agent, got.si_signo)
 
 
-class Network:
+class HeldNetwork:
     """The network of the agent: sockets that listen inside, where a program (sandbox/inside.py) opens them, and the proxy."""
 
     def __init__(self, spec: "dict[str, Any]") -> None:
@@ -132,6 +138,7 @@ class Network:
         self._ours, self._theirs = _socket.socketpair()
         self._listeners: list[tuple[int, str]] = []
         self._proxy, self._since = 0, 0.0
+        self._pause_s, self._due = 0.0, 0.0
 
     def opening(self) -> list[str]:
         """The command that opens the sockets inside, and then becomes what follows."""
@@ -140,7 +147,7 @@ class Network:
         return [*self._spec["inside"], str(self._theirs.fileno()), ",".join(addresses)]
 
     def open(self) -> None:
-        """Take the sockets, and start the proxy; none come if the box did not start."""
+        """Take the sockets; none come if the box did not start."""
         import _socket
 
         self._theirs.close()
@@ -151,21 +158,15 @@ class Network:
         fds = [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4)]
         targets = [self._spec["listeners"][number][1] for number in said]
         self._listeners = list(zip(fds, targets, strict=True))
-        if fds:
-            self._start()
 
     def _start(self) -> None:
         import signal
-        import time
 
-        self._since = time.monotonic()
         holder = os.getpid()
         self._proxy = os.fork()
         if self._proxy:
             return
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != holder:
-            os._exit(0)
+        _end_with(holder)
         os.setsid()  # keys at the terminal are not for it
         os.chdir("/")  # it uses no worktree
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -180,18 +181,26 @@ class Network:
         except OSError:
             os._exit(127)
 
-    def keep_up(self) -> None:
-        """Start a proxy that was killed again. If it cannot run, nobody listens."""
+    def keep_up(self) -> "float | None":
+        """Start the proxy, and start it again if it ended. How long until it is due; None while it runs.
+
+        Meanwhile the agent can connect, and waits.
+        """
         import time
 
-        if not self._proxy or not os.waitpid(self._proxy, os.WNOHANG)[0]:
-            return
-        if time.monotonic() - self._since >= LIVED_S:
-            self._start()
-            return
-        self._proxy = 0
-        for fd, _ in self._listeners:
-            os.close(fd)
+        now = time.monotonic()
+        if self._proxy and os.waitpid(self._proxy, os.WNOHANG)[0]:
+            has_worked = now - self._since >= LIVED_S
+            longer_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), MOST_PAUSE_S)
+            self._proxy, self._pause_s = 0, 0.0 if has_worked else longer_s
+            self._due = now + self._pause_s
+        if self._proxy or not self._listeners:
+            return None
+        if now < self._due:
+            return self._due - now
+        self._since = now
+        self._start()
+        return None
 
     def close(self) -> None:
         import signal

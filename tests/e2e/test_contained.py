@@ -25,21 +25,6 @@ CONTAINED = {"defaults.sandbox": "on"}
 LLMC_S_OWN = ["roots.json", "roots.json.lock"]
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Fleet]:
-    fleet = Fleet("scripted")
-    fleet.set_up("adam", "eve", config=CONTAINED)
-    fleet.up()
-    yield fleet
-    fleet.close()
-
-
-@pytest.fixture
-def running(shared: Fleet) -> Iterator[Fleet]:
-    yield shared.new_case()
-    shared.rest("adam", "eve")
-
-
 def held_by(fleet: Fleet, worker: str = "adam") -> tuple[int, int]:
     """The pid of the pane, and that of the agent which it holds."""
     pane = int(fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}").strip())
@@ -106,19 +91,19 @@ def test_init_finds_the_tools_of_the_repository(scripted: Fleet) -> None:
 
 
 @pytest.mark.soak
-def test_esc_interrupts_a_turn(running: Fleet) -> None:
-    running.llmc("start", "--worker", "adam", "--prompt", "@say begun\n@sh sleep 60\n@say never said")
-    wait_until(lambda: "begun" in running.screen("adam") and running.client_status("adam") == "busy")
-    running.tmux("send-keys", "-t", running.session("adam"), "Escape")
-    assert running.wait("adam", "needs_input")["reason"] == "interrupted"
+def test_esc_interrupts_a_turn(contained: Fleet) -> None:
+    contained.llmc("start", "--worker", "adam", "--prompt", "@say begun\n@sh sleep 60\n@say never said")
+    wait_until(lambda: "begun" in contained.screen("adam") and contained.client_status("adam") == "busy")
+    contained.tmux("send-keys", "-t", contained.session("adam"), "Escape")
+    assert contained.wait("adam", "needs_input")["reason"] == "interrupted"
 
 
-def test_a_new_size_reaches_the_program(running: Fleet) -> None:
+def test_a_new_size_reaches_the_program(contained: Fleet) -> None:
     """Break: `--new-session` in sandbox/rules.py: the program is not in the terminal's foreground."""
-    before = max(len(line) for line in running.screen("adam").splitlines())
-    running.tmux("resize-window", "-t", running.session("adam"), "-x", "90", "-y", "30")
-    wait_until(lambda: max(len(line) for line in running.screen("adam").splitlines()) == 90)
-    running.tmux("resize-window", "-t", running.session("adam"), "-x", str(before), "-y", "50")
+    before = max(len(line) for line in contained.screen("adam").splitlines())
+    contained.tmux("resize-window", "-t", contained.session("adam"), "-x", "90", "-y", "30")
+    wait_until(lambda: max(len(line) for line in contained.screen("adam").splitlines()) == 90)
+    contained.tmux("resize-window", "-t", contained.session("adam"), "-x", str(before), "-y", "50")
 
 
 @pytest.mark.soak
@@ -221,20 +206,20 @@ def seen(fleet: Fleet, worktree: Path) -> tuple[str, str, str]:
     )
 
 
-def test_a_conflict_is_resolved_inside(running: Fleet) -> None:
+def test_a_conflict_is_resolved_inside(contained: Fleet) -> None:
     """The rebase that llmc began goes on in the same repository."""
     resolve = "printf 'both\\n' > a.txt; git add a.txt; git -c core.editor=true -c user.name=W -c user.email=w@x rebase --continue"
-    running.llmc(
+    contained.llmc(
         "start",
         *("--worker", "adam", "--prompt"),
         f"@sh echo mine > a.txt; git add a.txt; {COMMIT} 'Mine'\n@on-conflict {resolve}",
     )
-    running.wait("adam", "needs_review")
-    running.commit("a.txt", "main\n", "Theirs")
-    running.llmc("accept", "adam", code=1)
-    assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
-    running.llmc("accept", "adam")
-    assert (running.source / "a.txt").read_text() == "both\n"
+    contained.wait("adam", "needs_review")
+    contained.commit("a.txt", "main\n", "Theirs")
+    contained.llmc("accept", "adam", code=1)
+    assert contained.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    contained.llmc("accept", "adam")
+    assert (contained.source / "a.txt").read_text() == "both\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,21 +20,6 @@ from tests.support.waiting import wait_until
 pytestmark = needs_bubblewrap
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Fleet]:
-    fleet = Fleet("scripted")
-    fleet.set_up("adam", "eve", config={"defaults.sandbox": "on"})
-    fleet.up()
-    yield fleet
-    fleet.close()
-
-
-@pytest.fixture
-def running(shared: Fleet) -> Iterator[Fleet]:
-    yield shared.new_case()
-    shared.rest("adam", "eve")
 
 
 def tries(fleet: Fleet, script: str) -> str:
@@ -56,62 +40,62 @@ def files(place: Path) -> dict[str, tuple[int, float]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime) for path in found}
 
 
-def test_the_person_s_repository_is_out_of_reach(running: Fleet) -> None:
-    before = files(running.source)
+def test_the_person_s_repository_is_out_of_reach(contained: Fleet) -> None:
+    before = files(contained.source)
     said = tries(
-        running,
-        f"cat {running.source}/README.md; touch {running.source}/x; "
-        f"git -C {running.source} commit --allow-empty -m x; git push {running.source} HEAD:main",
+        contained,
+        f"cat {contained.source}/README.md; touch {contained.source}/x; "
+        f"git -C {contained.source} commit --allow-empty -m x; git push {contained.source} HEAD:main",
     )
-    assert files(running.source) == before
+    assert files(contained.source) == before
     assert "sample" not in said
 
 
-def test_another_worker_is_out_of_reach(running: Fleet) -> None:
+def test_another_worker_is_out_of_reach(contained: Fleet) -> None:
     """Its worktree, its repository, its inbox, its home, and its branch."""
-    root = running.root
-    eve = [running.worktree("eve"), path_of(root, "eve"), root / ".llmc/inbox/eve", root / ".llmc/home/eve"]
-    (running.worktree("eve") / "secret").write_text("of eve\n")
+    root = contained.root
+    eve = [contained.worktree("eve"), path_of(root, "eve"), root / ".llmc/inbox/eve", root / ".llmc/home/eve"]
+    (contained.worktree("eve") / "secret").write_text("of eve\n")
     before = [files(place) for place in eve]
-    tip = running.git("rev-parse", "refs/heads/llmc/eve", cwd=root)
+    tip = contained.git("rev-parse", "refs/heads/llmc/eve", cwd=root)
     attempts = "; ".join(f"ls {place}; touch {place}/x; mkdir -p {place}; touch {place}/x" for place in eve)
     said = tries(
-        running,
+        contained,
         f"{attempts}; cat {eve[0]}/secret; git -C {root} update-ref refs/heads/llmc/eve HEAD~1; "
         f"git push {root}/.git HEAD:refs/heads/llmc/eve; rm -rf {root}/.git/objects",
     )
     assert [files(place) for place in eve] == before
-    assert running.git("rev-parse", "refs/heads/llmc/eve", cwd=root) == tip
+    assert contained.git("rev-parse", "refs/heads/llmc/eve", cwd=root) == tip
     assert "of eve" not in said
-    (running.worktree("eve") / "secret").unlink()
+    (contained.worktree("eve") / "secret").unlink()
 
 
-def test_llmc_s_own_files_are_out_of_reach(running: Fleet) -> None:
-    root = running.root
+def test_llmc_s_own_files_are_out_of_reach(contained: Fleet) -> None:
+    root = contained.root
     named = ["state.json", "config.toml", "logs/events.jsonl", ".llmc/daemon.json", ".llmc/root-id"]
     kept = {name: (root / name).stat().st_ino for name in named[1:2]}
     # The program that agents run as llmc, the socket and the hook settings are there to read.
     shown = [".llmc/bin/llmc", ".llmc/agents/adam.settings.json"]
     tried = [f"cat {root}/{name} && echo READ; echo x > {root}/{name}" for name in named]
     tried += [f"echo x > {root}/{name}" for name in shown] + [f"rm -f {root}/.llmc/run/wake.sock"]
-    said = tries(running, "; ".join(tried))
+    said = tries(contained, "; ".join(tried))
     assert "READ" not in said
     assert said.count("Read-only file system") == 3
     assert {name: (root / name).stat().st_ino for name in kept} == kept
     assert json.loads((root / "state.json").read_text())["workers"]
-    running.llmc("status")
+    contained.llmc("status")
 
 
-def test_settings_of_git_do_not_run_a_program_outside(running: Fleet) -> None:
+def test_settings_of_git_do_not_run_a_program_outside(contained: Fleet) -> None:
     """Config, hooks, attributes, commondir, alternates, and a replaced `.git`: llmc's git reads all of these.
 
     Break: take one of them out of `for_agents` in repo/own_repos.py.
     """
-    ran, own = running.dir / "ran", path_of(running.root, "adam")
+    ran, own = contained.dir / "ran", path_of(contained.root, "adam")
     program = f"touch {ran}"
     filter = f"git config filter.x.clean {shlex.quote(program)}; echo '* filter=x' > {own}/info/attributes"
     said = tries(
-        running,
+        contained,
         "\n".join(
             [
                 f"git config core.fsmonitor {shlex.quote(program)} && echo SET",
@@ -129,117 +113,119 @@ def test_settings_of_git_do_not_run_a_program_outside(running: Fleet) -> None:
         ),
     )
     assert "SET" not in said
-    running.llmc("review", "adam")
-    running.llmc("accept", "adam")
+    contained.llmc("review", "adam")
+    contained.llmc("accept", "adam")
     assert not ran.exists()
 
 
-def test_a_repository_inside_the_worktree_runs_no_program_outside(running: Fleet) -> None:
+def test_a_repository_inside_the_worktree_runs_no_program_outside(contained: Fleet) -> None:
     """What an agent may write, the guard of the clone looks at (repo/clone_guard.py)."""
-    ran = running.dir / "ran-inner"
+    ran = contained.dir / "ran-inner"
     tries(
-        running,
+        contained,
         f"git init -q sub; cd sub; git -c user.name=a -c user.email=b commit -q --allow-empty -m 1; "
         f"git config core.fsmonitor 'touch {ran}; false'; cd ..; git add sub",
     )
-    running.llmc("review", "adam")
-    running.llmc("reset", "adam")
+    contained.llmc("review", "adam")
+    contained.llmc("reset", "adam")
     assert not ran.exists()
 
 
-def test_links_lead_nowhere(running: Fleet) -> None:
+def test_links_lead_nowhere(contained: Fleet) -> None:
     """A link in the worktree is followed by nobody outside; a hard link to what is read-only cannot be made."""
     said = tries(
-        running,
-        f"ln {running.root}/.git/HEAD hard && echo LINKED; ln -s {running.source}/README.md soft; echo x > soft; cat soft",
+        contained,
+        f"ln {contained.root}/.git/HEAD hard && echo LINKED; ln -s {contained.source}/README.md soft; echo x > soft; cat soft",
     )
     assert "LINKED" not in said
-    assert (running.source / "README.md").read_text() == "sample\n"
+    assert (contained.source / "README.md").read_text() == "sample\n"
     assert "sample" not in said
 
 
-def test_links_in_its_repository_lead_nowhere(running: Fleet) -> None:
+def test_links_in_its_repository_lead_nowhere(contained: Fleet) -> None:
     """git follows a link to write an index, a reflog or packed refs; llmc's git would write the file of a person.
 
     Break: no `box` in repo/clone_guard.py, or llmc's own files in the repository (`llmc_file` in repo/git.py).
     """
-    own, theirs = path_of(running.root, "adam"), running.home / "theirs"
+    own, theirs = path_of(contained.root, "adam"), contained.home / "theirs"
     theirs.write_text("of a person\n")
-    running.configure({"repo.copy": '[".env"]'})
-    (running.source / ".gitignore").write_text(".env\n")
-    running.commit(".gitignore", ".env\n", "Ignore")
-    (running.source / ".env").write_text("settings\n")
+    contained.configure({"repo.copy": '[".env"]'})
+    (contained.source / ".gitignore").write_text(".env\n")
+    contained.commit(".gitignore", ".env\n", "Ignore")
+    (contained.source / ".env").write_text("settings\n")
     ours = ("llmc-said", "llmc-copied", "llmc-copying", "llmc-provisioned")
     logs = ("logs/HEAD", "logs/refs/heads/llmc/adam")
     links = [f"ln -sf {theirs} {own}/{name}" for name in (*logs, *ours)]
-    for planted in ("; ".join(links), f"ln -sf {running.home}/new {own}/index"):
-        running.llmc(
+    for planted in ("; ".join(links), f"ln -sf {contained.home}/new {own}/index"):
+        contained.llmc(
             "start", "--worker", "adam", "--prompt", f"@sh echo x > f; git add f; {COMMIT} 'X'; {planted}"
         )
-        wait_until(lambda: running.record("adam")["status"] not in ("idle", "working"), 40)
-        running.llmc("rebase", "adam", code=None)
-        running.llmc("reset", "adam", code=None)
+        wait_until(lambda: contained.record("adam")["status"] not in ("idle", "working"), 40)
+        contained.llmc("rebase", "adam", code=None)
+        contained.llmc("reset", "adam", code=None)
         for link in (path for path in own.rglob("*") if path.is_symlink()):
             link.unlink()  # by a person, who was told that git cannot write it
-        running.llmc("reset", "adam")
+        contained.llmc("reset", "adam")
     assert theirs.read_text() == "of a person\n"
-    assert not (running.home / "new").exists()
-    running.configure({"repo.copy": "[]"})
+    assert not (contained.home / "new").exists()
+    contained.configure({"repo.copy": "[]"})
 
 
 @pytest.mark.soak
-def test_a_pipe_in_its_repository_holds_up_nobody(running: Fleet) -> None:
+def test_a_pipe_in_its_repository_holds_up_nobody(contained: Fleet) -> None:
     """Break: no look at the kind of file in `take` (repo/own_repos.py): every command in this root waits for a writer."""
-    own = path_of(running.root, "adam")
-    running.llmc("start", "--worker", "adam", "--prompt", f"@sh mv {own}/HEAD head; mkfifo {own}/HEAD")
-    wait_until((running.worktree("adam") / "head").exists)
-    running.commit("other.txt", "x\n", "Other")
-    running.llmc(
+    own = path_of(contained.root, "adam")
+    contained.llmc("start", "--worker", "adam", "--prompt", f"@sh mv {own}/HEAD head; mkfifo {own}/HEAD")
+    wait_until((contained.worktree("adam") / "head").exists)
+    contained.commit("other.txt", "x\n", "Other")
+    contained.llmc(
         "start", "--worker", "eve", "--prompt", f"@sh echo e > e; git add e; {COMMIT} 'Of eve'", timeout=40
     )
-    running.wait("eve", "needs_review")
-    running.llmc("accept", "eve", timeout=40)
-    assert running.log()[0] == "Of eve"
-    assert "is not a plain file" in running.llmc("status").out
-    running.llmc("reset", "adam")
+    contained.wait("eve", "needs_review")
+    contained.llmc("accept", "eve", timeout=40)
+    assert contained.log()[0] == "Of eve"
+    assert "is not a plain file" in contained.llmc("status").out
+    contained.llmc("reset", "adam")
 
 
-def test_other_processes_are_out_of_reach(running: Fleet) -> None:
+def test_other_processes_are_out_of_reach(contained: Fleet) -> None:
     """The daemon, the other agent, the tmux server: no signal, no trace, no key."""
-    server = tmux_server(str(running.root))
+    server = tmux_server(str(contained.root))
     with subprocess.Popen(["sleep", "60"]) as mine:
-        pids = f"{mine.pid} {running.daemon_pid()}"
-        before = running.screen("eve")
+        pids = f"{mine.pid} {contained.daemon_pid()}"
+        before = contained.screen("eve")
         said = tries(
-            running,
+            contained,
             f"for pid in {pids}; do kill -9 $pid && echo KILLED; cat /proc/$pid/environ && echo SEEN; done; "
             f"tmux -L {server} list-panes -a && echo TMUX; test -S /tmp/tmux-{os.getuid()}/{server} && echo TMUX; "
-            f"tmux -L {server} send-keys -t {running.session('eve')} hello",
+            f"tmux -L {server} send-keys -t {contained.session('eve')} hello",
         )
         assert mine.poll() is None
         mine.kill()
-    assert running.has_daemon()
+    assert contained.has_daemon()
     assert not {"KILLED", "SEEN", "TMUX"} & {*said.split()}
-    assert running.screen("eve") == before
+    assert contained.screen("eve") == before
 
 
-def test_the_home_of_the_person_is_empty_inside(running: Fleet) -> None:
+def test_the_home_of_the_person_is_empty_inside(contained: Fleet) -> None:
     """And what is written there is gone."""
-    (running.home / "secret").write_text("private\n")
-    said = tries(running, f"ls -a {running.home}; cat {running.home}/secret; echo x > {running.home}/.bashrc")
+    (contained.home / "secret").write_text("private\n")
+    said = tries(
+        contained, f"ls -a {contained.home}; cat {contained.home}/secret; echo x > {contained.home}/.bashrc"
+    )
     assert "private" not in said
-    assert not (running.home / ".bashrc").exists()
-    (running.home / "secret").unlink()
+    assert not (contained.home / ".bashrc").exists()
+    (contained.home / "secret").unlink()
 
 
-def test_it_cannot_become_more(running: Fleet) -> None:
+def test_it_cannot_become_more(contained: Fleet) -> None:
     """No new user namespace: from a mount namespace without its mounts, it could replace the files that are mounts here.
 
     Break: allow `unshare` in the filter of sandbox/rules.py.
     """
-    root = running.root
+    root = contained.root
     said = tries(
-        running,
+        contained,
         f"mount -o remount,rw,bind {root}/.git && echo MOUNTED; unshare -Ur true && echo NAMESPACE; "
         f"unshare -Urm sh -c 'mount -o remount,rw,bind {root}/.git && echo MOUNTED; touch {root}/.git/x && echo WROTE'; "
         f"echo 1 > /proc/sys/kernel/sysrq && echo WROTE; echo x > /etc/passwd && echo WROTE",
@@ -248,9 +234,9 @@ def test_it_cannot_become_more(running: Fleet) -> None:
     assert not (root / ".git/x").exists()
 
 
-def test_a_broken_object_does_not_reach_the_clone(running: Fleet) -> None:
+def test_a_broken_object_does_not_reach_the_clone(contained: Fleet) -> None:
     """Break: no transfer.fsckObjects in repo/own_repos.py: a tree with `..` in it would be checked out."""
-    root = running.root
+    root = contained.root
     make = (
         "blob=$(echo evil | git hash-object -w --stdin); "
         'tree=$(printf "100644 blob $blob\\t..\\n" | git mktree --missing 2>/dev/null || '
@@ -258,46 +244,46 @@ def test_a_broken_object_does_not_reach_the_clone(running: Fleet) -> None:
         "commit=$(git -c user.name=a -c user.email=b commit-tree -p HEAD -m evil $tree); "
         "git update-ref refs/heads/llmc/adam $commit; git log -1 --format=%s"
     )
-    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {make}")
-    wait_until(lambda: running.record("adam")["status"] not in ("working", "idle"))
-    tip = running.git("rev-parse", "refs/heads/llmc/adam", cwd=path_of(root, "adam"))
-    assert running.git("log", "-1", "--format=%s", tip, cwd=path_of(root, "adam")) == "evil"
-    running.llmc("review", "adam", code=None)
+    contained.llmc("start", "--worker", "adam", "--prompt", f"@sh {make}")
+    wait_until(lambda: contained.record("adam")["status"] not in ("working", "idle"))
+    tip = contained.git("rev-parse", "refs/heads/llmc/adam", cwd=path_of(root, "adam"))
+    assert contained.git("log", "-1", "--format=%s", tip, cwd=path_of(root, "adam")) == "evil"
+    contained.llmc("review", "adam", code=None)
     done = subprocess.run(["git", "-C", str(root), "cat-file", "-e", tip], capture_output=True)
     assert done.returncode != 0
-    assert "git refuses the commits of its repository" in running.llmc("status").out
-    assert running.llmc("accept", "adam", code=None).code != 0
-    assert "evil" not in running.log()
-    running.llmc("reset", "adam")
-    running.llmc("doctor", "--repair", code=None)
+    assert "git refuses the commits of its repository" in contained.llmc("status").out
+    assert contained.llmc("accept", "adam", code=None).code != 0
+    assert "evil" not in contained.log()
+    contained.llmc("reset", "adam")
+    contained.llmc("doctor", "--repair", code=None)
 
 
-def test_a_check_of_its_work_reaches_no_further_than_the_agent(running: Fleet) -> None:
+def test_a_check_of_its_work_reaches_no_further_than_the_agent(contained: Fleet) -> None:
     """What an agent commits, llmc runs before anybody looks at it. Break: no `hold` in repo/user_commands.py."""
-    root, theirs = running.root, running.home / "theirs"
+    root, theirs = contained.root, contained.home / "theirs"
     theirs.write_text("private\n")
     attempts = [
-        f"cat {theirs}; echo x >> {theirs}; touch {running.dir}/ran {running.source}/x {root}/x",
+        f"cat {theirs}; echo x >> {theirs}; touch {contained.dir}/ran {contained.source}/x {root}/x",
         f"echo x > {root}/config.toml; echo x > {root}/.git/hooks/post-checkout; rm -rf {root}/.git/objects",
-        f"git config core.fsmonitor 'touch {running.dir}/ran'; env; kill -9 {running.daemon_pid()}",
+        f"git config core.fsmonitor 'touch {contained.dir}/ran'; env; kill -9 {contained.daemon_pid()}",
         f"tmux -L {tmux_server(str(root))} kill-server; {root}/.llmc/bin/llmc accept adam",
     ]
     check = shlex.quote("\\n".join(attempts))
-    running.llmc(
+    contained.llmc(
         "start",
         *("--worker", "adam", "--prompt"),
         f"@sh printf {check} > check.sh; git add -A; {COMMIT} 'Work'",
     )
-    running.wait("adam", "needs_review")
-    running.configure({"repo.validate": "sh check.sh; test -e check.sh"})
-    running.llmc("accept", "adam", A_SECRET="private")
-    running.configure({"repo.validate": ""})
-    assert running.log()[0] == "Work"
+    contained.wait("adam", "needs_review")
+    contained.configure({"repo.validate": "sh check.sh; test -e check.sh"})
+    contained.llmc("accept", "adam", A_SECRET="private")
+    contained.configure({"repo.validate": ""})
+    assert contained.log()[0] == "Work"
     said = (root / "logs/adam.log").read_text()
     assert "LLMC_WORKER=adam" in said
     assert "private" not in said
     assert theirs.read_text() == "private\n"
-    assert not any(path.exists() for path in (running.dir / "ran", running.source / "x", root / "x"))
+    assert not any(path.exists() for path in (contained.dir / "ran", contained.source / "x", root / "x"))
     assert (root / "config.toml").read_text().startswith("# Configuration")
-    assert running.has_daemon()
+    assert contained.has_daemon()
     theirs.unlink()

@@ -45,6 +45,8 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     #: the conversation, and where its transcript is
     session: ClaudeSessionId | None = None
     transcript: str = ""
+    #: the home of the client in which the transcript is; "" if it is not where the client keeps transcripts
+    home: str = ""
     #: how a conversation began, or why it ended, as the client says
     source: str = ""
     end: str = ""

@@ -106,6 +106,7 @@ def forget(root: Root, worker: str, ids: list[str]) -> None:
 
 def clear(root: Root, worker: str) -> None:
     """Before a launch: remove what an earlier agent left, except its events."""
+    os.chmod(root.inbox / worker, 0o700)  # an agent can change the mode of its inbox
     with os.scandir(root.inbox / worker) as entries:
         left = [entry for entry in entries if not _EVENT.fullmatch(entry.name) or not _is_file(entry)]
     for entry in left:

@@ -18,7 +18,7 @@ from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import presets, probe, programs, rules, variables
+from llmc.sandbox import mount_points, presets, probe, programs, rules, tool_settings, variables
 from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
@@ -114,15 +114,20 @@ def view(
     writable, fixed = _repository(root, worktree)
     named = project.config.sandbox
     opened = [*programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
+    ours = (
+        *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
+        *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
+        *_of_tools(project, worktree, env, hidden),
+        *mounts,
+    )
+    mount_points.clear(ours, str(root))
     return View(
-        (
-            *probe.system_mounts(),
-            *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
-            *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
-            *_of_tools(project, worktree, env, hidden),
-            *mounts,
+        (*probe.system_mounts(), *ours),
+        empty=(
+            *rules.SCRATCH,
+            *([home] if os.path.isabs(home) and home != "/" else []),
+            *mount_points.covered(hidden),
         ),
-        empty=(*rules.SCRATCH, *([home] if os.path.isabs(home) and home != "/" else [])),
         links=probe.system_links(),
     )
 
@@ -164,23 +169,27 @@ def _of_tools(
     texts = _settings(needs)
     for path, text in texts.items():
         shown = private_dir(project.root.caches / ".settings") / path.replace("/", "_")
-        data = presets.without_passwords(text).encode()
+        data = text.encode()
         if not shown.exists() or shown.read_bytes() != data:
             write_atomic(shown, data)
         yield Mount(needs.settings[path], False, str(shown))
     texts_too = [*texts.values(), *(f"{name}={value}" for name, value in env.items())]
     named = [*(path for one in needs.programs for path in glob(one)), *presets.local_places(texts_too)]
     for place in map(os.path.normpath, named):
-        if os.path.exists(place) and not rules.is_of_system(place) and not rules.contains_any(place, hidden):
+        if (
+            os.path.exists(place)
+            and not programs.is_seen(place, hidden)
+            and not rules.contains_any(place, hidden)
+        ):
             yield Mount(place)
 
 
 def _settings(needs: presets.Needs) -> dict[str, str]:
-    """The user's settings of tools, as far as there are any."""
+    """The user's settings of tools, as far as there are any, as contained programs see them."""
     found = {}
     for path in needs.settings:
         try:
-            found[path] = Path(path).read_text()
+            found[path] = tool_settings.shown(path, Path(path).read_text())
         except (OSError, UnicodeDecodeError):
             continue
     return found

@@ -2,9 +2,9 @@
 
     python -I -S inside.py <socket> <address>,<address>... <program> ...
 
-A box has a loopback of its own, where nobody listens. A listening socket belongs to the network that it was made in,
-whichever process accepts: these are made here and handed to the holder (launch.py), for the proxy outside. So nothing
-of the proxy runs inside, and no path leads to it from anywhere else.
+A box has its own loopback, where nothing listens. A listening socket belongs to the network that it was made in, also
+when a process outside accepts: these are made here and handed to the holder (launch.py), for the proxy outside. So nothing
+of the proxy runs inside, and no other program can reach it.
 
 As the hook sender it imports only built-in modules and `_socket`: an agent waits for it.
 """

@@ -1,7 +1,7 @@
 """Presets: the tool chains that a repository uses, and what a contained program needs for each. Pure.
 
 A contained program does not write the user's caches: what it leaves there would run outside. It has caches of its own.
-It sees the user's settings without passwords, so that the same registries are used.
+It sees the user's settings without passwords (tool_settings.py), so that the same registries are used.
 """
 
 import re
@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from llmc.config.model import PresetName
+from llmc.sandbox.tool_settings import GO, NPM, PIP, UV, YARN, java_options, without_user
 
 
 class Preset(Struct, frozen=True):
@@ -30,6 +31,15 @@ class Preset(Struct, frozen=True):
     hosts: tuple[str, ...]
 
 
+def _variables(start: str, keys: Iterable[str]) -> list[str]:
+    """By which a tool takes the settings of its files, too."""
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "-", key).replace("-", "_") for key in keys]
+    return [start + (word.upper() if start.isupper() else word) for word in words]
+
+
+#: each with options for Java, some of which may be passwords
+_JAVA_OPTIONS = ("MAVEN_OPTS", "MAVEN_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+
 PRESETS: Mapping[PresetName, Preset] = {
     "pip": Preset(
         marks=(
@@ -46,7 +56,12 @@ PRESETS: Mapping[PresetName, Preset] = {
             *(("UV_TOOL_DIR", "~/.local/share/uv/tools"), ("PIPX_HOME", "~/.local/share/pipx")),
             ("PYTHONUSERBASE", "~/.local/lib"),
         ),
-        variables=("PIP_*", "UV_*", "PYENV_*", "PYTHON*", "POETRY_*", "TOX_*"),
+        variables=(
+            *(*_variables("PIP_", PIP), *_variables("UV_", UV), "UV_INDEX", "UV_DEFAULT_INDEX"),
+            *("UV_INSECURE_HOST", "UV_PYTHON", "UV_PYTHON_INSTALL_DIR", "UV_TOOL_DIR", "UV_HTTP_TIMEOUT"),
+            *("UV_PROJECT_ENVIRONMENT", "UV_SYSTEM_PYTHON", "PYENV_ROOT", "PYENV_VERSION", "PYTHON*"),
+            *("POETRY_HOME", "POETRY_VIRTUALENVS_*", "POETRY_INSTALLER_*", "PIPX_HOME", "TOX_PARALLEL*"),
+        ),
         hosts=("pypi.org", "files.pythonhosted.org"),
     ),
     "npm": Preset(
@@ -61,7 +76,12 @@ PRESETS: Mapping[PresetName, Preset] = {
         ),
         settings=(("/etc/npmrc", ""), ("~/.npmrc", ""), ("~/.yarnrc", ""), ("~/.yarnrc.yml", "")),
         programs=(("NVM_DIR", "~/.nvm"), ("VOLTA_HOME", "~/.volta"), ("FNM_DIR", "~/.local/share/fnm")),
-        variables=("npm_config_*", "NPM_CONFIG_*", "NODE_*", "NVM_*", "VOLTA_*", "FNM_*", "YARN_*"),
+        variables=(
+            *(*_variables("npm_config_", NPM), *_variables("NPM_CONFIG_", NPM), *_variables("YARN_", YARN)),
+            *("NODE_ENV", "NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_NO_WARNINGS", "NVM_DIR"),
+            *("NVM_BIN", "NVM_INC", "NVM_NODEJS_ORG_MIRROR", "VOLTA_HOME", "FNM_DIR", "FNM_MULTISHELL_PATH"),
+            *("FNM_NODE_DIST_MIRROR", "YARN_REGISTRY", "COREPACK_NPM_REGISTRY", "COREPACK_ENABLE_*"),
+        ),
         hosts=("registry.npmjs.org", "registry.yarnpkg.com"),
     ),
     # apart from npm, which warns of a variable that it does not know
@@ -70,7 +90,7 @@ PRESETS: Mapping[PresetName, Preset] = {
         caches=(("npm_config_store_dir", "pnpm"), ("pnpm_config_store_dir", "pnpm")),
         settings=(("~/.config/pnpm/rc", ""),),
         programs=(("PNPM_HOME", "~/.local/share/pnpm"),),
-        variables=("PNPM_*", "pnpm_config_*"),
+        variables=("PNPM_HOME", *_variables("pnpm_config_", NPM)),
         hosts=("registry.npmjs.org",),
     ),
     "cargo": Preset(
@@ -78,7 +98,13 @@ PRESETS: Mapping[PresetName, Preset] = {
         caches=(("CARGO_HOME", "cargo"),),
         settings=(("~/.cargo/config.toml", "cargo"), ("~/.cargo/config", "cargo")),
         programs=(("RUSTUP_HOME", "~/.rustup"),),
-        variables=("CARGO_*", "RUST*"),
+        variables=(
+            *("CARGO_BUILD_*", "CARGO_PROFILE_*", "CARGO_TARGET_*", "CARGO_TERM_*", "CARGO_NET_*"),
+            *("CARGO_INCREMENTAL", "CARGO_HTTP_CAINFO", "CARGO_HTTP_MULTIPLEXING", "CARGO_HTTP_TIMEOUT"),
+            *("CARGO_REGISTRIES_*_INDEX", "CARGO_REGISTRY_DEFAULT", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"),
+            *("RUSTUP_DIST_SERVER", "RUSTUP_UPDATE_ROOT", "RUSTC", "RUSTC_WRAPPER", "RUSTFLAGS"),
+            *("RUSTDOCFLAGS", "RUST_BACKTRACE", "RUST_LOG", "RUST_MIN_STACK", "RUST_TEST_THREADS"),
+        ),
         hosts=("crates.io", "static.crates.io", "index.crates.io"),
     ),
     "go": Preset(
@@ -86,10 +112,7 @@ PRESETS: Mapping[PresetName, Preset] = {
         caches=(("GOMODCACHE", "go-mod"), ("GOCACHE", "go-build")),
         settings=(("~/.config/go/env", ""),),
         programs=(("GOROOT", "~/sdk"),),
-        variables=(
-            *("GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOFLAGS", "GOROOT"),
-            *("GOTOOLCHAIN", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "CGO_*"),
-        ),
+        variables=tuple(GO),
         hosts=("proxy.golang.org", "sum.golang.org"),
     ),
     "maven": Preset(
@@ -97,7 +120,7 @@ PRESETS: Mapping[PresetName, Preset] = {
         caches=(("~/.m2/repository", "maven"), ("~/.m2/wrapper", "maven-wrapper")),
         settings=(("~/.m2/settings.xml", ""),),
         programs=(("SDKMAN_CANDIDATES_DIR", "~/.sdkman/candidates"), ("", "/etc/maven"), ("", "/etc/java-*")),
-        variables=("MAVEN_*", "M2_HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
+        variables=("MAVEN_HOME", "M2_HOME", "JAVA_HOME", *_JAVA_OPTIONS),
         hosts=("repo.maven.apache.org",),
     ),
 }
@@ -144,8 +167,6 @@ def _at(place: str, home: str) -> str:
     return home + place[1:] if place.startswith("~") else place
 
 
-#: user and password in a URL
-_USER_OF_URL = re.compile(r"(?<=://)[^/\s@\"'<>]+@")
 _IS_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|PRIVATE|ACCESS)_?KEY", re.IGNORECASE)
 
 
@@ -157,41 +178,24 @@ def is_secret(name: str) -> bool:
 def passed_on(environ: Mapping[str, str], names: Iterable[PresetName]) -> dict[str, str]:
     """The user's variables for these tool chains, without passwords."""
     patterns = [pattern for name in names for pattern in PRESETS[name].variables]
-    return {
-        name: _USER_OF_URL.sub("", value)
-        for name, value in environ.items()
-        if not is_secret(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
-    }
+    wanted = (name for name in environ if any(fnmatchcase(name, pattern) for pattern in patterns))
+    found = {name: _value(name, environ[name]) for name in wanted if not is_secret(name)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-#: a line of an INI, TOML or YAML file, and an element of XML, with a password
-_PASSWORDS = (
-    re.compile(r"(?im)^.*(?:token|password|passwd|secret|_auth|authident|username)[\"']?\s*[=:].*\n?"),
-    re.compile(r"(?s)<servers>.*?</servers>|<(username|password|passphrase)>.*?</\1>"),
-)
-#: a comment, and a proxy: who may connect to one may connect to anything. What Go calls a proxy is a registry
-_NOT_A_REGISTRY = re.compile(
-    r"(?ims)^[ \t]*[#;][^\n]*|^(?![ \t]*GOPROXY)[ \t\"']*[\w.-]*proxy[\w.-]*[ \t\"']*[=:][^\n]*"
-    r"|<!--.*?-->|<proxies>.*?</proxies>"
-)
+def _value(name: str, value: str) -> str | None:
+    return java_options(value) if name in _JAVA_OPTIONS else without_user(value)
+
+
 _HOST_OF_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?)")
 _LOCAL_URL = re.compile(r"file://(/[^\s\"'<>,|]*)")
 _LOCAL_VALUE = re.compile(r"(?im)^\s*(?:pip_|uv_)?(?:find[_-]links|cert|cafile)\s*=(.*)$")
 
 
-def without_passwords(text: str) -> str:
-    """Settings without what proves who the user is, and without their proxy: inside there is another."""
-    text = _USER_OF_URL.sub("", _NOT_A_REGISTRY.sub("", text))
-    for secret in _PASSWORDS:
-        text = secret.sub("", text)
-    return text
-
-
 def hosts(names: Iterable[PresetName], settings: Iterable[str]) -> list[str]:
-    """What the tools may download from: the usual registries, and those in these settings."""
+    """What the tools may download from: the usual registries, and those in these settings, as they are shown."""
     usual = [host for name in names for host in PRESETS[name].hosts]
-    found = [_USER_OF_URL.sub("", _NOT_A_REGISTRY.sub("", text)) for text in settings]
-    named = [host for text in found for host in _HOST_OF_URL.findall(text)]
+    named = [host for text in settings for host in _HOST_OF_URL.findall(text)]
     return list(dict.fromkeys([*usual, *named]))
 
 

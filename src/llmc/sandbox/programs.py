@@ -5,7 +5,7 @@ Only they are shown of the user's home. A directory of programs comes with what 
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmc import launch
@@ -15,11 +15,16 @@ from llmc.sandbox import rules
 _BESIDE_BIN = ("lib", "lib64", "libexec", "pyvenv.cfg")
 
 
-def places(path: str, program: str, hidden: Iterable[str]) -> list[str]:
+def is_seen(place: str, hidden: Iterable[str]) -> bool:
+    """Whether every contained program sees it: it is of the system, and in no hidden place."""
+    return rules.is_of_system(place) and not any(place.startswith(f"{one}/") for one in hidden)
+
+
+def places(path: str, program: str, hidden: Sequence[str]) -> list[str]:
     """The files and directories of the programs on PATH and of one more; none that contains a hidden place."""
     found = [os.path.dirname(os.path.realpath(program)), *_interpreter()]
     for folder in dict.fromkeys(path.split(os.pathsep)):
-        if os.path.isabs(folder) and os.path.isdir(folder) and not rules.is_of_system(folder):
+        if os.path.isabs(folder) and os.path.isdir(folder) and not is_seen(folder, hidden):
             found += [folder, *_linked(folder)]
     return _with_what_is_beside(found, hidden)
 
@@ -39,9 +44,7 @@ def _with_what_is_beside(folders: Iterable[str], hidden: Iterable[str]) -> list[
         f"{os.path.dirname(folder)}/{name}" for folder in found if _is_bin(folder) for name in _BESIDE_BIN
     ]
     kept = [os.path.normpath(place) for place in dict.fromkeys(found) if os.path.exists(place)]
-    return [
-        place for place in kept if not rules.is_of_system(place) and not rules.contains_any(place, hidden)
-    ]
+    return [place for place in kept if not is_seen(place, hidden) and not rules.contains_any(place, hidden)]
 
 
 def _is_bin(folder: str) -> bool:

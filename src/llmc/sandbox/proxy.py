@@ -43,6 +43,10 @@ OTHERS = "other hosts"
 #: how often more tries of the same hosts are written
 WRITE_EVERY_S = 1.0
 
+#: nothing that a server could read as the end of a line, or as another header
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]")
+_HEADER = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 #: headers about the connection between client and proxy
 _OF_CONNECTION = (b"connection", b"host", b"keep-alive", b"te", b"upgrade")
 
@@ -105,12 +109,11 @@ class Request(NamedTuple):
 def read_request(head: bytes) -> Request:
     """From what a client sent first, without the empty line at its end; raises Failed."""
     first, *headers = head.split(b"\r\n")
-    words = first.split(b" ")
-    if len(words) != 3 or not all(words) or not words[2].startswith(b"HTTP/1."):
+    if not _REQUEST_LINE.fullmatch(first):
         raise Failed("400 Bad Request", "not an HTTP request")
-    if any(b"\n" in line or b"\r" in line or b":" not in line or line[:1].isspace() for line in headers):
+    if not all(map(_HEADER.fullmatch, headers)):
         raise Failed("400 Bad Request", "a header is not valid")
-    method, target, version = words
+    method, target, version = first.split(b" ")
     if method == b"CONNECT":
         return Request(*_place(target, 0))
     scheme, found, rest = target.partition(b"://")
@@ -139,7 +142,7 @@ def _place(text: bytes, port: int) -> tuple[str, int]:
 
 
 def _is_of_connection(header: bytes) -> bool:
-    name = header.partition(b":")[0].strip().lower()
+    name = header.partition(b":")[0].lower()
     return name in _OF_CONNECTION or name.startswith(b"proxy-")
 
 
@@ -157,10 +160,18 @@ class Proxy:
             try:
                 client, _ = listener.accept()
             except OSError:  # the client has gone, or there are too many open files
-                self._free.release()
-                time.sleep(0.1)
+                self._pause()
                 continue
-            threading.Thread(target=self._handle, args=(client, target), daemon=True).start()
+            try:
+                threading.Thread(target=self._handle, args=(client, target), daemon=True).start()
+            except RuntimeError:  # there are too many processes, or there is too little memory
+                client.close()
+                self._pause()
+
+    def _pause(self) -> None:
+        """After a connection that cannot be served: its place is free for another."""
+        self._free.release()
+        time.sleep(0.1)
 
     def _handle(self, client: socket.socket, target: Host | None) -> None:
         try:
@@ -171,8 +182,8 @@ class Proxy:
                     self._serve_request(client)
         except Refused as refused:  # a port that was listed when the program started
             self._refusals.add(refused)
-        except (OSError, Failed):
-            pass  # one of the two ends has gone, or nobody listens there
+        except (OSError, Failed, RuntimeError):
+            pass  # one of the two ends has gone, nothing listens there, or there is no thread for the way back
         finally:
             self._free.release()
 
@@ -227,7 +238,7 @@ class Joint:
         self._last = time.monotonic()
 
     def pump(self, source: socket.socket, target: socket.socket, data: bytes = b"") -> None:
-        """Pass on until the source ends; then the target is told so, and may still answer. A failure ends both."""
+        """Copy until the source ends; then close the way to the target, which may still answer. A failure closes both."""
         try:
             if data:
                 target.sendall(data)
@@ -259,12 +270,16 @@ def main() -> None:
     proxy = Proxy(ListFile(orders["listed"]), refusals, upstream_of(os.environ))
     serving = [
         threading.Thread(
-            target=proxy.serve, args=(socket.socket(fileno=fd), host_of(target) if target else None)
+            target=proxy.serve,
+            args=(socket.socket(fileno=fd), host_of(target) if target else None),
+            daemon=True,  # if one cannot start, the proxy ends, and the holder starts another
         )
         for fd, target in orders["listeners"]
     ]
     for one in serving:
         one.start()
+    for one in serving:
+        one.join()
 
 
 if __name__ == "__main__":

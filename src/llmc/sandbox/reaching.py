@@ -1,7 +1,7 @@
 """How the proxy of a contained program reaches a host: what is listed, where a name may lead, and by which way.
 
 Names are resolved here. Where a name leads to an address that is not public, that address must be listed too: else
-whoever owns a listed name could lead an agent to this machine and its neighbours. Where the user needs a proxy to reach
+the owner of a listed name could lead an agent to this machine and its neighbours. Where the user needs a proxy to reach
 other machines (HTTPS_PROXY), it is used.
 """
 
@@ -27,7 +27,7 @@ UPSTREAM_VARIABLES = (
     *("no_proxy", "NO_PROXY"),
 )
 
-_NAT64 = IPv6Network("64:ff9b::/96")
+_NAT64, _IPV6_IN_USE = IPv6Network("64:ff9b::/96"), IPv6Network("2000::/3")
 
 
 class Refused(Exception):
@@ -62,11 +62,12 @@ class Listed(NamedTuple):
     def check_address(self, host: str, address: str, port: int) -> None:
         """Raises Refused if a listed host leads to an address that is neither public nor listed."""
         found = _meant(address)
-        if (found.is_global and not found.is_multicast) or is_listed(self.endpoints, host, port):
+        if is_listed(self.endpoints, host, port) or (_is_public(found) and not _is_here(found)):
             return
         names = (str(found), "localhost") if found.is_loopback else (str(found),)
         if not any(one.name in names and port in one.ports for one in self.hosts):
-            why = f"its address {found} is not public, and it is not in sandbox.hosts"
+            what = "not public" if not _is_public(found) else "of this machine"
+            why = f"its address {found} is {what}, and it is not in sandbox.hosts"
             raise Refused(host, port, why, with_port(str(found), port))
 
 
@@ -86,6 +87,22 @@ def _meant(address: str) -> IPv4Address | IPv6Address:
     if found in _NAT64:
         return IPv4Address(int(found) & 0xFFFFFFFF)
     return found.ipv4_mapped or found.sixtofour or found
+
+
+def _is_public(found: IPv4Address | IPv6Address) -> bool:
+    """Of IPv6, only one range is in use: others are kept for networks like the user's own."""
+    is_in_use = isinstance(found, IPv4Address) or found in _IPV6_IN_USE
+    return is_in_use and found.is_global and not found.is_multicast
+
+
+def _is_here(found: IPv4Address | IPv6Address) -> bool:
+    """Whether this machine has that address, and so would call itself from it. Nothing is sent."""
+    with socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((str(found), 9))
+        except OSError:
+            return False  # there is no way to it
+        return str(sock.getsockname()[0]) == str(found)
 
 
 class ListFile:
@@ -119,7 +136,7 @@ class Upstream(NamedTuple):
     exceptions: tuple[str, ...] = ()
 
     def is_for(self, host: str) -> bool:
-        if host == "localhost" or (_is_address(host) and not _meant(host).is_global):
+        if host == "localhost" or (_is_address(host) and not _is_public(_meant(host))):
             return False
         return not any(one == "*" or f".{host}".endswith(f".{one}") for one in self.exceptions)
 

@@ -35,7 +35,7 @@ ETC = (
 ETC_OF_GIT = ("alternatives", "gitconfig", "ld.so.cache", "localtime", "nsswitch.conf", "passwd")
 #: the system's own directories; where /usr has merged them, they are links
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-#: the kernel's settings belong to root, whatever its capabilities; bubblewrap covers only some of these
+#: the kernel's settings belong to root, even without capabilities; bubblewrap covers only some of these
 KERNEL = tuple(
     f"/proc/{name}"
     for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
@@ -85,7 +85,7 @@ def arguments(view: View) -> list[str]:
     """The arguments of bubblewrap. What is inside another place comes after it, and covers it there."""
     placed = [(path, ["--tmpfs", path]) for path in view.empty]
     placed += [(path, ["--symlink", target, path]) for path, target in view.links]
-    for mount in _in_place(_widest(view.mounts)):
+    for mount in _in_place(_widest(view.mounts, view.empty)):
         kind = "--bind" if mount.writable else "--ro-bind"
         placed.append((mount.path, [kind, mount.source or mount.path, mount.path]))
     placed += [("/proc", ["--proc", "/proc"]), ("/dev", ["--dev", "/dev"])]
@@ -93,13 +93,15 @@ def arguments(view: View) -> list[str]:
     return [*(word for _, words in in_order for word in words), *_NAMESPACES, *_LIMITS]
 
 
-def _widest(mounts: Iterable[Mount]) -> list[Mount]:
-    """Each path once, and only where it changes what is seen: not below a place that is as readable."""
+def _widest(mounts: Iterable[Mount], empty: Sequence[str]) -> list[Mount]:
+    """Each path once, and only where it changes what is seen: not below a place that is as readable, unless it is covered."""
     kept: list[Mount] = []
     by_path = {mount.path: mount for mount in sorted(mounts)}  # of two for one path, the writable one
     for mount in sorted(by_path.values(), key=lambda one: one.path.split("/")):
         around = [one for one in kept if mount.path.startswith(f"{one.path}/")]
-        if mount.source or not around or around[-1].writable != mount.writable:
+        covers = [path for path in empty if mount.path.startswith(f"{path}/")]
+        is_covered = bool(around) and any(path.startswith(f"{around[-1].path}/") for path in covers)
+        if mount.source or not around or is_covered or around[-1].writable != mount.writable:
             kept.append(mount)
     return kept
 
@@ -140,10 +142,14 @@ _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 def call_filter(machine: str) -> bytes | None:
     """A seccomp program that refuses what no namespace keeps in; None: not known for this machine.
 
-    To type into the terminal (TIOCSTI, TIOCLINUX): a contained program shares that of its pane, and a shell outside would
-    read it. To speak to the host of a virtual machine (vsock), which knows no namespace; and io_uring, which opens sockets past
-    this filter; and the keyrings of the user. To make a user namespace: the files that are mounts, so that they stay as they are, can be removed from a mount
-    namespace without these mounts; clone3, whose flags no filter sees, is unknown. System calls of another machine, which have other numbers, end the program.
+    - Typing into the terminal (TIOCSTI, TIOCLINUX): the program shares the terminal of its pane, and a shell outside
+      would read it.
+    - vsock, which reaches the host of a virtual machine, and io_uring, which opens sockets past this filter.
+    - The keyrings of the user.
+    - A user namespace: in it a program could remove the mounts that keep files as they are. clone3 is unknown,
+      because a filter does not see its flags.
+
+    System calls of another machine have other numbers: they end the program.
     """
     if machine not in _MACHINES:
         return None

@@ -1,6 +1,6 @@
 """Who calls llmc, an agent or a person, and `llmc report`, in which an agent reports on its own work.
 
-Inside a contained agent, nothing of the root is read: its inbox names the worker, the mark of its launch goes along, and
+Inside a contained agent, nothing of the root is read: its inbox names the worker, the report has the mark of its launch, and
 the daemon judges both (sessions/rules/decide.py).
 """
 
@@ -141,7 +141,7 @@ def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
 
 
 def report_from_inside(who: Caller, said: dict[str, Any]) -> None:
-    """The same for a contained agent. Whatever it says, llmc believes only the mark of the launch whose inbox this is."""
+    """The same for a contained agent. llmc believes only the mark of the launch whose inbox this is."""
     from llmc.base.wake import wake  # every command identifies its caller, few report
 
     claimed = os.environ.get("LLMC_WORKER") or who.name

@@ -16,12 +16,14 @@ from llmc.sandbox.network import Network
 
 
 def make_home(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Home:
-    """The home of a contained agent; its client trusts the worktree, whatever it takes for the repository of it."""
+    """The home of a contained agent; its client trusts the worktree, and the root as its repository."""
     place = private_dir(project.root.homes) / record.name
     return agent.home(environment, place, (Path(record.worktree_path), project.root.path))
 
 
-def network(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Network:
+def agent_network(
+    project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]
+) -> Network:
     """What the agent may connect to: its model, and what every contained program may."""
     return containment.network(
         project,

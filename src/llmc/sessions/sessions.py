@@ -90,7 +90,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         from llmc.sessions import containing
 
         home = containing.make_home(project, record, agent, environment)
-        reached = containing.network(project, record, agent, environment)
+        reached = containing.agent_network(project, record, agent, environment)
         theirs = {**os.environ, **project.config.defaults.env}
         environment |= containment.environment(project, Path(record.worktree_path), theirs)
         environment |= {**home.environment, **network.environment(reached)}

@@ -27,7 +27,7 @@ from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import provision, setup
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-from llmc.sandbox import probe
+from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import Problem
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
@@ -162,6 +162,31 @@ def test_it_writes_its_checkout_and_nothing_else(project: Project, tmp_path: Pat
 @WHERE
 def test_it_reads_nothing_of_the_user_s(project: Project, tmp_path: Path, where: str) -> None:
     """The home, the source, another worker, the state, and the variables of the user's shell."""
+    reads_nothing(project, tmp_path, where)
+
+
+@pytest.mark.parametrize("where", ["own", *in_soak("slot", "worktree")])
+def test_a_root_and_a_source_below_a_directory_of_the_system_are_not_seen(
+    project: Project, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below /opt. Break: no `covered` in repo/containment.py; or drop what is below /opt in `_widest`: git fails."""
+    monkeypatch.setattr(rules, "SYSTEM", (*rules.SYSTEM, str(tmp_path)))
+    (tmp_path / "tool").write_text("")
+    programs = tmp_path / "so'ur ce/venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "of-the-project").write_text("#!/bin/sh\necho RAN-IT\n")
+    (programs / "of-the-project").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    said = reads_nothing(
+        project,
+        tmp_path,
+        where,
+        f"ls {shlex.quote(str(tmp_path))}; git log -1 --format=READS-%s; of-the-project",
+    )
+    assert {"tool", "READS-Add b.txt", "RAN-IT"} <= {*said.splitlines()}
+
+
+def reads_nothing(project: Project, tmp_path: Path, where: str, more: str = "true") -> str:
     secrets = {
         tmp_path / "home/.ssh/id": "of-home",
         Path(worker_of(project, "w2")[0].worktree_path, "x"): "of-w2",
@@ -172,10 +197,26 @@ def test_it_reads_nothing_of_the_user_s(project: Project, tmp_path: Path, where:
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{text[:3]}{text[3:].upper()}\n")
     reads = "; ".join(f"cat {shlex.quote(str(path))}" for path in [*secrets, project.root.state])
-    said = check(project, f"{reads}; ls -A ~ | sed s/^/SEEN-/", where=where)
+    said = check(project, f"{reads}; ls -A ~ | sed s/^/SEEN-/; {more}", where=where)
     assert not [text for text in secrets.values() if f"{text[:3]}{text[3:].upper()}" in said]
     assert "session_id" not in said
     assert "SEEN-." not in said
+    return said
+
+
+@pytest.mark.parametrize("target", ["/planted", *in_soak("")])
+def test_a_link_where_something_is_mounted_leads_nowhere(
+    project: Project, tmp_path: Path, target: str
+) -> None:
+    """bubblewrap follows it out of the box. Break: no `clear` in repo/containment.py."""
+    project = configured(project, {"sandbox.presets": '["cargo"]'})
+    made = "mkdir" if not target else f"ln -s {shlex.quote(f'/oldroot{tmp_path}{target}')}"
+    assert "PLANTED" in check(project, f'{made} "$CARGO_HOME/config.toml" && echo PLANTED')
+    settings = tmp_path / "home/.cargo/config.toml"
+    settings.parent.mkdir()
+    settings.write_text("[build]\njobs = 4\n")
+    assert '"jobs" = 4' in check(project, 'cat "$CARGO_HOME/config.toml"')
+    assert not list(tmp_path.rglob("planted"))
 
 
 def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_it_ends_by_the_signal_that_ended_the_program(place: Path, number: signa
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_it_forwards_signals(place: Path, number: signal.Signals) -> None:
-    """Break: no `_send` in `hold`: the agent would be killed without its SessionEnd."""
+    """Break: no `_send` in `run_in_box`: the agent would be killed without its SessionEnd."""
     with held(place, ["/usr/bin/python3", "-c", WAITS]) as done:
         assert done.stdout is not None
         assert done.stdout.readline() == "runs\n"

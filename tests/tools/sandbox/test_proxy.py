@@ -7,7 +7,7 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -28,7 +28,11 @@ class Side:
     def __init__(self, place: Path, target: str) -> None:
         """`target`: a host and port that have a socket of their own."""
         self.target = target
-        self.network = Network(hosts=(), endpoints=(), files=str(place / "adam"))
+        self.wake = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.wake.bind(str(place / "wake"))
+        self.network = Network(
+            hosts=(), endpoints=(), files=str(place / "adam"), wake=str(place / "wake"), worker="adam"
+        )
         self._listeners = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(2)]
         self.address, self.direct = (one.getsockname() for one in self._listeners)
         given: dict[str, Any] = for_holder(self.network)
@@ -69,7 +73,7 @@ class Side:
         self.rest()
         self.process.kill()
         self.process.wait(20)
-        for listener in self._listeners:
+        for listener in (*self._listeners, self.wake):
             listener.close()
 
 
@@ -144,6 +148,20 @@ def test_what_is_not_listed_is_refused_and_counted(side: Side) -> None:
             assert "to sandbox.hosts" in said
         wait_until(lambda: side.refused().get("evil.example:443") == 1)
         assert side.refused()[f"127.0.0.1:{other}"] == 2
+
+
+def test_the_daemon_is_woken_once_for_each_host(side: Side) -> None:
+    """Break: no `_tell` in `add`: what was refused is seen at the next patrol; or one for each try: an agent floods it."""
+    side.allow()
+    side.wake.setblocking(False)
+    with suppress(BlockingIOError):
+        while side.wake.recv(100):
+            pass
+    for host in ("once.example", "once.example", "twice.example"):
+        read_all(side.ask(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode()))
+    assert [side.wake.recv(100) for _ in range(2)] == [b"adam", b"adam"]
+    with pytest.raises(BlockingIOError):
+        side.wake.recv(100)
 
 
 def test_a_client_that_still_sends_gets_the_answer(side: Side) -> None:
@@ -263,6 +281,12 @@ class Dripping:
         self.now_s += 1
         return b"x"
 
+    def sendall(self, _: bytes) -> None:
+        pass
+
+    def shutdown(self, _: int) -> None:
+        pass
+
 
 def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: the whole time again for each part: a byte now and then would keep a place for ever."""
@@ -272,6 +296,62 @@ def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         reaching.read_head(client)
     assert failed.value.status.startswith("408")
     assert client.now_s == reaching.HEAD_S
+
+
+def test_a_refused_client_cannot_go_on_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: the whole time again for each part in `_answer`."""
+    client: Any = Dripping()
+    monkeypatch.setattr(proxy, "time", client)
+    proxy._answer(client, "403 Forbidden", "no")
+    assert client.now_s == proxy.LINGER_S
+
+
+def test_a_connection_without_a_byte_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Break: no `settimeout` in `_join`: connections that are left open would take all places."""
+    monkeypatch.setattr(proxy, "IDLE_S", 0.2)
+    refusals: Any = None
+    with server(echo) as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        write_list(Network(hosts=(f"127.0.0.1:{port}",), endpoints=(), files=str(tmp_path / "adam")))
+        made = proxy.Proxy(reaching.ListFile(str(tmp_path / "adam.hosts")), refusals, None)
+        with socket.create_connection(listener.getsockname(), timeout=20) as client:
+            made._handle(listener.accept()[0], host_of(f"127.0.0.1:{port}"))
+            assert client.recv(1) == b""
+
+
+class Silent:
+    """A side that sends nothing, by a clock of its own: each wait takes this long, and ends with what is called then."""
+
+    def __init__(self, clock: Dripping, *waits: tuple[float, Callable[[], object]]) -> None:
+        self.clock, self.waits, self.is_shut = clock, [*waits], False
+
+    def recv(self, _: int) -> bytes:
+        seconds, act = self.waits.pop(0)
+        self.clock.now_s += seconds
+        act()
+        raise TimeoutError
+
+    def shutdown(self, _: int) -> None:
+        self.is_shut = True
+
+
+def test_a_connection_that_is_used_one_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a model thinks. Break: end after a wait, also if the other way is in use."""
+    clock = Dripping()
+    monkeypatch.setattr(proxy, "time", clock)
+    joint = proxy.Joint()
+
+    def other_way() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(b"x")
+            ours.shutdown(socket.SHUT_WR)
+            joint.pump(theirs, theirs)
+
+    half = proxy.IDLE_S / 2
+    side: Any = Silent(clock, (half, other_way), (half, lambda: None), (proxy.IDLE_S, lambda: None))
+    joint.pump(side, side)
+    assert side.is_shut
+    assert side.waits == []
 
 
 @pytest.mark.parametrize(
@@ -336,15 +416,44 @@ def test_a_listed_name_that_leads_here_is_refused(monkeypatch: pytest.MonkeyPatc
     assert answers == []
 
 
+def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: stop at the first address that does not answer: a host with IPv6 would need a network with IPv6."""
+    with server(echo) as port:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{one}", port)) for one in (2, 1)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        hosts = [host_of(f"{name}:{port}") for name in ("two.example", "127.0.0.1", "127.0.0.2")]
+        with reaching.connect(reaching.Listed(hosts), "two.example", port) as made:
+            made.sendall(b"x")
+            assert made.recv(1) == b"x"
+
+
+def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: no `settimeout` in `_dial`: it takes the kernel minutes."""
+    monkeypatch.setattr(reaching, "CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as open_ones:
+        for _ in range(4):  # who comes after them waits
+            one = open_ones.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        port = full.getsockname()[1]
+        with pytest.raises(reaching.Failed, match="timed out"):
+            reaching.connect(reaching.Listed((host_of(f"127.0.0.1:{port}"),)), "127.0.0.1", port)
+
+
 def test_the_proxy_that_a_user_needs_is_used() -> None:
-    """Break: connect directly: on such a network nothing would answer."""
+    """Break: connect directly: on such a network nothing would answer. Or lose what comes with the answer (early)."""
     seen: list[bytes] = []
+    answers = {
+        "good": b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n",
+        "bad": b"HTTP/1.1 407 No\r\n\r\n",
+        "early": b"HTTP/1.1 200 OK\r\n\r\nfirst words",
+        "odd": b"SSH-2.0 200 OK\r\n\r\n",
+    }
 
     def upstream(client: socket.socket) -> None:
         seen.append(read_head(client))
-        client.sendall(
-            b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n" if b"good" in seen[-1] else b"HTTP/1.1 407 No\r\n\r\n"
-        )
+        name = seen[-1].split()[1].partition(b".")[0].decode()
+        client.sendall(answers[name])
         echo(client)
 
     with server(upstream) as port:
@@ -353,8 +462,9 @@ def test_the_proxy_that_a_user_needs_is_used() -> None:
         with reaching.connect(listed, "good.example", 443, by) as found:
             found.sendall(b"through")
             assert found.recv(7, socket.MSG_WAITALL) == b"through"
-        with pytest.raises(reaching.Failed, match="407"):
-            reaching.connect(listed, "bad.example", 443, by)
+        for name in ("bad", "early", "odd"):
+            with pytest.raises(reaching.Failed, match="answered: "):
+                reaching.connect(listed, f"{name}.example", 443, by)
     wanted = (
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\nProxy-Authorization: Basic x\r\n\r\n"
     )
@@ -386,3 +496,31 @@ def test_any_number_of_hosts_is_counted_in_little_room(side: Side) -> None:
         side.ask(f"CONNECT h{number}.example:443 HTTP/1.1\r\n\r\n".encode()).recv(1)
     wait_until(lambda: side.refused().get(proxy.OTHERS, 0) >= 3)
     assert len(side.refused()) == proxy.MOST_REFUSED + 1
+
+
+class OneClient:
+    """A listener with one client; then it stops the thread that accepts."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._clients = [client]
+
+    def accept(self) -> tuple[socket.socket, None]:
+        return self._clients.pop(), None
+
+
+def test_a_connection_without_a_thread_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And another one has its place. Break: no `except RuntimeError` in `serve`: the listener would be served no more."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    refusals: Any = None
+    made = proxy.Proxy(reaching.ListFile(str(tmp_path / "none")), refusals, None)
+    ours, theirs = socket.socketpair()
+    listener: Any = OneClient(theirs)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with ours, pytest.raises(IndexError):
+        made.serve(listener, None)
+    ours.close()
+    assert theirs.fileno() == -1
+    assert made._free._value == proxy.MOST_CONNECTIONS - 1  # the one that waits for a client

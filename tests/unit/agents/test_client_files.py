@@ -120,6 +120,76 @@ def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, c
     assert found.meter().read() == {}
 
 
+@pytest.mark.parametrize("linked", ["1", "1/subagents"])
+def test_no_link_leads_to_the_subagents_of_another_conversation(tmp_path: Path, linked: str) -> None:
+    """Also where the agent makes a file like that of a holder. Break: look at the last two parts of a path only."""
+    home = tmp_path / "home/adam"
+    theirs = tmp_path / "theirs"
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    reply = {"type": "assistant", "message": {"id": "m1", "model": "m", "usage": usage}}
+    for folder in (theirs, theirs / "subagents"):
+        folder.mkdir()
+        (folder / "agent-1.jsonl").write_text(json.dumps(reply) + "\n")
+    link = home / "projects/slug" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(theirs)
+    found = ClaudeTranscript(home / "projects/slug/1.jsonl")
+    assert found.meter().read() != {}
+    (home / "projects/slug.pid").touch()
+    home.with_name("adam.pid").touch()
+    assert found.meter().read() == {}
+
+
+def test_a_conversation_is_looked_for_among_links_that_lead_nowhere(tmp_path: Path) -> None:
+    """Break: `stat` in `find_transcript`: `llmc doctor --rebuild` would fail."""
+    folder = tmp_path / "projects/-w"
+    folder.mkdir(parents=True)
+    (folder / "1.jsonl").symlink_to("/nowhere")
+    found = ClaudeReader().find_transcript(tmp_path, None, "/w")
+    assert found is not None
+    assert found.size() < 100
+
+
+ID = "8a3a4089-2348-46da-87ab-c4e06ebe6e5d"
+
+
+def test_what_an_agent_leaves_beside_a_conversation_is_not_carried(tmp_path: Path) -> None:
+    """Links, pipes, and files that fill the disk. Break: `symlinks=True` in `carry`: the user's client writes through it."""
+    folder = tmp_path / "home/adam/projects/slug"
+    inner = folder / ID / "subagents"
+    inner.mkdir(parents=True)
+    (folder / f"{ID}.jsonl").write_text("{}")
+    (inner / "agent-1.jsonl").write_text("{}")
+    (inner / "agent-2.jsonl").symlink_to(tmp_path / "theirs")
+    (inner / "more").symlink_to(tmp_path)
+    os.mkfifo(inner / "agent-3.jsonl")
+    with (inner / "agent-4.jsonl").open("w") as file:
+        file.truncate(1 << 40)
+    theirs = tmp_path / "theirs/projects"
+    carry(folder / f"{ID}.jsonl", theirs)
+    assert {path.name for path in theirs.rglob("*") if not path.is_dir()} == {f"{ID}.jsonl", "agent-1.jsonl"}
+
+
+@pytest.mark.parametrize("planted", [f"{ID}.jsonl", ".", f"{ID}/subagents/agent-1.jsonl"])
+def test_a_conversation_is_not_carried_through_a_link(tmp_path: Path, planted: str) -> None:
+    """Back into the home of a contained agent, which may have made links there. Break: no `_remove_links` in `carry`."""
+    source = tmp_path / "user/projects/slug"
+    (source / ID / "subagents").mkdir(parents=True)
+    for name in (f"{ID}.jsonl", f"{ID}/subagents/agent-1.jsonl"):
+        (source / name).write_text("new")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("of the user")
+    home = tmp_path / "home/adam"
+    link = home / "projects/slug" / planted
+    link.parent.mkdir(parents=True)
+    link.symlink_to(theirs if planted == "." else theirs / "file")
+    home.with_name("adam.pid").touch()
+    carry(source / f"{ID}.jsonl", home / "projects")
+    assert [path.read_text() for path in theirs.iterdir()] == ["of the user"]
+    assert (home / f"projects/slug/{ID}.jsonl").read_text() == "new"
+
+
 @pytest.mark.parametrize(
     ("name", "copied"),
     [("8a3a4089-2348-46da-87ab-c4e06ebe6e5d", True), ("memory", False), ("settings", False)],

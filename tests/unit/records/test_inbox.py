@@ -148,7 +148,9 @@ def test_files_that_no_sender_makes_are_told_and_removed_before_a_launch(root: R
     for name in odd[3:]:
         (folder / name).touch()
     assert sorted(inbox.others(root, "adam")) == sorted(odd)
+    folder.chmod(0)  # by the agent, so that the next one does not start
     inbox.clear(root, "adam")
+    assert folder.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in sorted(folder.iterdir())] == [
         "1700000000000000003-1.json",
         "1800000000000000001-1.json",

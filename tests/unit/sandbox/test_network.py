@@ -1,9 +1,13 @@
 """What a contained program may connect to, and which variables it gets. No connection is made here."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from llmc.base.hosts import host_of
-from llmc.sandbox.network import Network, environment
+from llmc.sandbox import reaching
+from llmc.sandbox.network import Network, environment, for_holder, refused
 from llmc.sandbox.proxy import Request, read_request
 from llmc.sandbox.reaching import Failed, Listed, Refused, Upstream, upstream_of
 from llmc.sandbox.variables import passed_on
@@ -21,6 +25,33 @@ def test_a_port_of_this_machine_answers_inside_if_it_is_listed() -> None:
     assert environment(found)["NO_PROXY"] == environment(found)["no_proxy"] == "localhost,::1"
     assert environment(found)["HTTPS_PROXY"] == "http://127.0.0.1:3129"
     assert environment(network())["NO_PROXY"] == "localhost,127.0.0.1,::1"
+
+
+def test_a_launch_begins_with_nothing_refused(tmp_path: Path) -> None:
+    """Break: leave the file: what an earlier agent could not reach would be told of the next one."""
+    files = tmp_path / "adam"
+    Path(f"{files}.refused").write_text(
+        '[{"host": "a.example:443", "why": "x", "allow": "a.example", "tries": 1}]'
+    )
+    assert [row.host for row in refused(str(files))] == ["a.example:443"]
+    for_holder(Network(hosts=(), endpoints=(), files=str(files)))
+    assert refused(str(files)) == []
+
+
+def test_what_listens_inside_and_the_proxy_of_the_user(tmp_path: Path) -> None:
+    """Break: only 127.0.0.1 for localhost: a program that asks for IPv6 first waits, or fails."""
+    hosts = ("localhost:5432", "[::1]:8080", "a.example")
+    user = {"HTTPS_PROXY": "http://corp.example:3128"}
+    given: dict[str, Any] = for_holder(
+        Network(hosts=hosts, endpoints=(), files=str(tmp_path / "adam"), upstream=user)
+    )
+    assert given["listeners"] == [
+        ("127.0.0.1:3128", ""),
+        ("127.0.0.1:5432", "localhost:5432"),
+        ("[::1]:5432", "localhost:5432"),
+        ("[::1]:8080", "[::1]:8080"),
+    ]
+    assert given["proxy_env"]["HTTPS_PROXY"] == user["HTTPS_PROXY"]
 
 
 HOSTS = Listed(
@@ -51,12 +82,22 @@ def test_an_address_that_is_public_or_listed(host: str, address: str, port: int)
         *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.6", "172.16.0.1", "192.168.0.1", "169.254.169.254"),
         *("100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%2", "fc00::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.6", "64:ff9b::7f00:1", "2002:7f00:1::"),
+        *("::127.0.0.1", "fec0::1", "64:ff9b:1::7f00:1", "::ffff:0:127.0.0.1", "5f00::1"),
     ],
 )
 def test_a_listed_name_does_not_lead_to_this_machine_or_its_neighbours(address: str) -> None:
-    """Whoever owns a listed name says where it leads. Break: no `check_address`."""
+    """The owner of a listed name decides where it leads. Break: no `check_address`, or a list of private IPv6 ranges."""
     with pytest.raises(Refused, match="not public"):
         HOSTS.check_address("a.example", address, 443)
+
+
+def test_a_public_address_of_this_machine_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What listens here may trust callers from here. Break: no `_is_here` in reaching.py."""
+    monkeypatch.setattr(reaching, "_is_public", lambda _: True)
+    HOSTS.check_address("a.example", "93.184.216.34", 443)
+    for address in ("127.0.0.1", "::1"):
+        with pytest.raises(Refused, match="of this machine"):
+            HOSTS.check_address("a.example", address, 443)
 
 
 def test_what_to_list_for_a_refused_host() -> None:
@@ -125,6 +166,22 @@ def test_a_plain_request_is_passed_on_as_the_server_expects_it(target: bytes, pa
         ),
         *(b"GET http://a/ HTTP/1.1\r\n folded: x", b"GET http://a/ HTTP/1.1\r\nno colon"),
         *(b"GET http://a/ HTTP/1.1\r\nx: y\nHost: b", b"GET http://a/ HTTP/1.1\nHost: b"),
+        *(
+            b"GET http://a/ HTTP/1.1\nHost:b",
+            b"GET http://a/\nHost:b HTTP/1.1",
+            b"GET http://a/\x0bx HTTP/1.1",
+        ),
+        *(
+            b"G\tT http://a/ HTTP/1.1",
+            b"GET http://a/ HTTP/1.1\r\nHost : b",
+            b"GET http://a/ HTTP/1.1\r\nx: \0",
+        ),
+        *(b"GET http://a/ HTTP/1.9", b"GET http:///x HTTP/1.1", b"CONNECT [::1%lo]:80 HTTP/1.1"),
+        *(
+            b"CONNECT 2130706433:80 HTTP/1.1",
+            b"CONNECT 0x7f000001:80 HTTP/1.1",
+            b"CONNECT 0177.0.0.1:80 HTTP/1.1",
+        ),
     ],
 )
 def test_a_bad_request(head: bytes) -> None:

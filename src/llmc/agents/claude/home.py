@@ -6,10 +6,12 @@ clients in PID namespaces have the same few pids: they would overwrite each othe
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmc.agents.claude.glance import has_own_home
 from llmc.agents.claude.layout import (
     CONFIG_DIR,
     ENDPOINT,
@@ -22,17 +24,19 @@ from llmc.agents.claude.layout import (
 from llmc.agents.claude.trusted_dirs import TRUST, ClaudeTrust
 from llmc.agents.protocol import Home
 from llmc.base import given
-from llmc.base.files import private_dir, write_atomic
+from llmc.base.files import private_dir, remove_tree, write_atomic
 from llmc.base.hosts import with_port
 from llmc.base.text import pattern
 from llmc.sandbox.rules import Mount
 
 _SETTINGS = "settings.json"
 #: the user's own, read-only
-_READ = (
-    *(_SETTINGS, "settings.local.json", "keybindings.json", "CLAUDE.md", "plugins", "skills", "agents"),
-    *("commands", "output-styles", "rules"),
-)
+_JSON = (_SETTINGS, "settings.local.json", "keybindings.json")
+_READ = (*_JSON, "CLAUDE.md", "plugins", "skills", "agents", "commands", "output-styles", "rules")
+#: of `.claude.json`, besides flags and counters: who is signed in, the key of a login at the console, and its looks
+_NEEDED = ("oauthAccount", "primaryApiKey", "theme", "editorMode", "lastOnboardingVersion")
+#: what the user answered when the client asked about a key: by the answer, the ends of keys
+_KEY, _KEY_ANSWERS, _KEY_END = "ANTHROPIC_API_KEY", "customApiKeyResponses", 20
 #: for its own sake it connects to hosts that are not listed: news, updates, statistics, plugins
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
@@ -42,24 +46,40 @@ _QUIET = (
 _CONVERSATION = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jsonl")
 #: the login, which the client renews: the only file that is shared
 _LOGIN = ".credentials.json"
+#: how much of a conversation is copied to another home
+_MOST_CARRIED = 1 << 30
 
 
 def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
-    """Prepare the directory, with the user's `.claude.json` as it is now and trust in these directories only."""
+    """Prepare the directory, with what it needs of the user's `.claude.json` and trust in these directories only."""
     own = own_places(home)
-    data = _read(ClaudeTrust.of(environment).file)
-    data["projects"] = {str(place): dict(TRUST) for place in trusted}
-    data.pop("mcpServers", None)  # their settings have tokens
-    write_atomic(home / USER_CONFIG, json.dumps(data, indent=2).encode())
-    found = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
-    mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in found]
-    for name in _READ:
-        if name.endswith(".json") and not (home / name).exists():
+    found = _needed(
+        _read(ClaudeTrust.of(environment).file), _variables(config_dir, environment).get(_KEY, "")
+    )
+    found["projects"] = {str(place): dict(TRUST) for place in trusted}
+    for name in (USER_CONFIG, *_JSON):
+        if (home / name).is_dir() and not (home / name).is_symlink():
+            remove_tree(home / name)  # an agent made it, and no file could be written there
+    write_atomic(home / USER_CONFIG, json.dumps(found, indent=2).encode())
+    shown = [(name, config_dir / name) for name in (*_READ, _LOGIN) if (config_dir / name).exists()]
+    mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in shown]
+    for name in _JSON:
+        if not (home / name).exists():
             write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
     quiet = {name: environment.get(name, "1") for name in _QUIET}
     # The client refuses to run as root with permissions skipped, unless it is contained.
     names = {CONFIG_DIR: str(home), "IS_SANDBOX": "1", **quiet}
     return Home(names, (*own, *mounts))
+
+
+def _needed(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Of the user's `.claude.json`: the login and its looks. Flags and counters say which dialogs the user has answered."""
+    flags = {name: value for name, value in config.items() if isinstance(value, bool | int | float)}
+    answers = config.get(_KEY_ANSWERS)
+    listed = answers.items() if isinstance(answers, dict) else ()
+    # The ends of other keys are not for the agent.
+    of_key = {name: [key[-_KEY_END:]] for name, ends in listed if key and key[-_KEY_END:] in (ends or ())}
+    return {**flags, **{name: config[name] for name in _NEEDED if name in config}, _KEY_ANSWERS: of_key}
 
 
 def own_places(home: Path) -> tuple[Mount, ...]:
@@ -68,16 +88,21 @@ def own_places(home: Path) -> tuple[Mount, ...]:
     for place in places:
         if place.is_symlink():  # from an earlier version, which let an agent make one
             place.unlink()
-        private_dir(place)
+        private_dir(place).chmod(0o700)  # an agent may take llmc's right to look into it
     return tuple(Mount(str(place), True, str(place)) for place in places)
 
 
 def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Where its model is, by its variables, which the user's settings may set too."""
-    set_there = _read(config_dir / _SETTINGS).get("env")
-    found = {**environment, **(set_there if isinstance(set_there, dict) else {})}
+    """Where its model is, by its variables."""
+    found = _variables(config_dir, environment)
     urls = [str(value) for name, value in found.items() if value and ENDPOINT.fullmatch(name)]
     return tuple(filter(None, map(_host_of, urls))) or ENDPOINTS
+
+
+def _variables(config_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the client, which the user's settings may set too."""
+    set_there = _read(config_dir / _SETTINGS).get("env")
+    return {**environment, **(set_there if isinstance(set_there, dict) else {})}
 
 
 def _host_of(url: str) -> str:
@@ -101,7 +126,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def carry(conversation: Path, projects: Path) -> None:
-    """Copy a transcript, with those of its subagents beside it. No link is followed: an agent may have made it.
+    """Copy a transcript, with those of its subagents beside it. What an agent may have made besides stays: links, pipes,
+    and more than fits. A link is neither followed nor copied, or the next client would write through it.
 
     With another name, such as `memory`, the directory beside it would replace what the user's own client reads.
     """
@@ -109,10 +135,34 @@ def carry(conversation: Path, projects: Path) -> None:
 
     if not _CONVERSATION.fullmatch(conversation.name):
         return
-    target = private_dir(projects / conversation.parent.name) / conversation.name
-    if os.path.realpath(conversation) != str(conversation) or not conversation.is_file():
-        return
-    shutil.copyfile(conversation, target, follow_symlinks=False)
+    left = _MOST_CARRIED
+
+    def skipped(folder: str, names: list[str]) -> list[str]:
+        nonlocal left
+        found = []
+        for name in names:
+            entry = os.lstat(os.path.join(folder, name))
+            is_copied = stat.S_ISDIR(entry.st_mode) or (stat.S_ISREG(entry.st_mode) and entry.st_size <= left)
+            left -= entry.st_size if is_copied else 0
+            found += [] if is_copied else [name]
+        return found
+
+    folder = projects / conversation.parent.name
     inner = conversation.with_suffix("")
+    if os.path.realpath(conversation) != str(conversation) or skipped(
+        str(conversation.parent), [conversation.name]
+    ):
+        return
+    if has_own_home(projects.parent):
+        _remove_links(folder)
+    shutil.copyfile(conversation, private_dir(folder) / conversation.name)
     if inner.is_dir() and not inner.is_symlink():
-        shutil.copytree(inner, target.with_suffix(""), symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(inner, folder / inner.name, ignore=skipped, dirs_exist_ok=True)
+
+
+def _remove_links(folder: Path) -> None:
+    """What an agent made in its own home: a copy would be written through them."""
+    inside = [Path(place, name) for place, *names in os.walk(folder) for some in names for name in some]
+    for path in (folder, *inside):
+        if path.is_symlink():
+            path.unlink()

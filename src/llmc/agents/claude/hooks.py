@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.layout import ASK, TOOL_HOOKS
+from llmc.agents.claude.layout import ASK, PROJECTS, TOOL_HOOKS
 from llmc.base.names import ClaudeSessionId
 from llmc.base.text import pattern
 from llmc.records.hook_events import HookEvent
@@ -46,6 +46,10 @@ MOST_DESCRIPTION = 65_536
 #: a conversation's id becomes an argument of the client; an agent may have made it up
 _SESSION = pattern(r"[0-9A-Za-z][\w.-]{0,99}")
 _PATH = pattern(r"/[^\0]{1,4095}")
+#: where the client keeps a transcript
+_KEPT = pattern(
+    rf"(?P<home>/[^\0]{{1,4000}})/{PROJECTS}/[A-Za-z0-9-]{{1,250}}/[0-9A-Za-z][\w.-]{{0,99}}\.jsonl"
+)
 
 
 def event_of(hook: HookEvent) -> AgentEvent:
@@ -56,6 +60,7 @@ def event_of(hook: HookEvent) -> AgentEvent:
     running = _running(hook)
     session, source, error = hook.word("session_id"), hook.word("source"), hook.word("error")
     transcript = hook.text("transcript_path")
+    kept = _KEPT.fullmatch(transcript)
     return AgentEvent(
         id=hook.id,
         worker=hook.worker,
@@ -65,6 +70,7 @@ def event_of(hook: HookEvent) -> AgentEvent:
         from_subagent=bool(hook.payload.get("agent_id")),
         session=ClaudeSessionId(session) if _SESSION.fullmatch(session) else None,
         transcript=transcript if _PATH.fullmatch(transcript) else "",
+        home=kept["home"] if kept else "",
         source=source,
         end=hook.word("reason"),
         is_cleared=source == "clear",

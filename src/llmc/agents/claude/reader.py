@@ -54,7 +54,7 @@ class ClaudeReader:
             found = next(iter(projects.glob(f"*/{glob_escape(transcript_name(session))}")), None)
         else:
             of_directory = (projects / project_slug(cwd)).glob("*.jsonl")
-            found = max(of_directory, key=lambda path: path.stat().st_mtime, default=None)
+            found = max(of_directory, key=lambda path: path.lstat().st_mtime, default=None)
         return None if found is None else self.transcript(found)
 
 

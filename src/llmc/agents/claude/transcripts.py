@@ -40,7 +40,7 @@ class ClaudeTranscript:
 
     def size(self) -> int:
         try:
-            return os.stat(self.path).st_size
+            return os.lstat(self.path).st_size
         except OSError:
             return 0
 
@@ -101,7 +101,7 @@ class ClaudeTranscript:
         times = []
         for file in (self, *self.subagents()):
             with contextlib.suppress(OSError):
-                times.append(file.path.stat().st_mtime)
+                times.append(file.path.lstat().st_mtime)
         return max(times, default=None)
 
     def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
@@ -147,13 +147,18 @@ def _complete_lines(path: Path, offset: int) -> bytes:
 def _opened(path: Path) -> BinaryIO:
     """An agent may put something else in its place: a pipe would block, and a link lead to a conversation of the user.
 
-    A contained agent cannot replace `projects` itself, but what is in it.
+    Below the home of a contained agent, no part of the path may be a link. A subagent's transcript is two levels deeper.
     """
-    config_dir = path.parent.parent.parent
-    if not has_own_home(config_dir):
+    homes = [place for place in path.parents[2:5] if has_own_home(place)]
+    if not homes:
         return open_given(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    home, way = homes[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(home, way)
     try:
+        for part in path.relative_to(home).parts[:-1]:
+            inner = os.open(part, way, dir_fd=folder)
+            os.close(folder)
+            folder = inner
         return open_given(Path(path.name), folder)
     finally:
         os.close(folder)
@@ -277,7 +282,7 @@ class Meter:
 
     def _read_file(self, path: Path) -> None:
         try:
-            found = os.stat(path)
+            found = os.lstat(path)
             inode, offset = self._read_to.get(path, (found.st_ino, 0))
             if found.st_ino != inode or found.st_size < offset:
                 offset = 0  # another file; its messages still count once

@@ -171,7 +171,7 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if not event.instance or event.instance != record.instance:
         return Verdict(action=IGNORED, details={"hook": event.name, "why": "from an earlier launch"})
     match event.what:
-        case What.SESSION_STARTED if event.transcript and not _is_in_its_home(record, event.transcript):
+        case What.SESSION_STARTED if event.transcript and not _is_in_its_home(record, event):
             why = "its conversation is not in its own home"
             return Verdict(action=IGNORED, details={"hook": event.name, "why": why})
         case What.SESSION_STARTED:
@@ -232,10 +232,9 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     return step(Status.IDLE, "ready")
 
 
-def _is_in_its_home(record: WorkerRecord, transcript: str) -> bool:
+def _is_in_its_home(record: WorkerRecord, event: AgentEvent) -> bool:
     """llmc reads a conversation, and may copy it: a contained agent must not name another file."""
-    is_inside = transcript.startswith(f"{record.config_dir}/") and ".." not in transcript.split("/")
-    return is_inside or not record.contained
+    return event.home == record.config_dir or not record.contained
 
 
 def _session_start(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
