@@ -70,8 +70,13 @@ def caller_dir() -> Path:
 
 
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's environment without git variables and with untranslated messages."""
-    return {**command_env(), "LC_ALL": "C", **(extra or {})}
+    """The caller's environment without git variables and with untranslated messages.
+
+    PATH has absolute directories only: a relative one is looked for where the program runs, which may be an agent's worktree.
+    """
+    env = command_env()
+    folders = filter(os.path.isabs, env.get("PATH", "").split(os.pathsep))
+    return {**env, "PATH": os.pathsep.join(folders) or os.defpath, "LC_ALL": "C", **(extra or {})}
 
 
 def command_env() -> dict[str, str]:

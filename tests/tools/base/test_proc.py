@@ -101,6 +101,21 @@ def test_what_steers_git_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proc.command_env()["LC_ALL"] == "de_DE.UTF-8"
 
 
+@pytest.mark.parametrize("relative", [".", "", "node_modules/.bin"])
+def test_no_program_of_the_directory_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relative: str
+) -> None:
+    """Break: pass PATH on as it is: in an agent's worktree, the agent's git would run."""
+    planted = tmp_path / relative / "git"
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text("#!/bin/sh\necho planted\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{relative}{os.pathsep}{os.environ['PATH']}")
+    assert proc.run(["git", "--version"], cwd=tmp_path).stdout.startswith("git version")
+    monkeypatch.setenv("PATH", relative)
+    assert "planted" not in proc.run(["sh", "-c", "git --version"], cwd=tmp_path, check=False).stdout
+
+
 def test_run_logged_appends_and_returns_its_own_part(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "w1.log"
     first = proc.run_logged("echo one; exit 4", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
