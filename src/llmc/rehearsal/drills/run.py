@@ -107,10 +107,13 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
     """The command prefix for a drill, or why it cannot run here."""
     match needs:
         case "small disk":
-            namespace = (
-                ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-            )
-            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec "$@"'
+            namespace, drop = ["unshare", "--mount"], ""
+            if (
+                os.geteuid() != 0
+            ):  # as the same user: as another, tmux would use that user's directory in /tmp
+                namespace += ["--map-current-user", "--keep-caps"]
+                drop = "setpriv --ambient-caps=-all --inh-caps=-all -- "
+            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec {drop}"$@"'
             argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
             return _tried(argv, "cannot mount a small disk here")
         case "no privileges" if os.geteuid() == 0:
