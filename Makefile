@@ -32,12 +32,21 @@ pictures-web:    ## draw the pictures of the web page again
 	@scripts/setup --browser
 	@$(BIN)/python scripts/make-pictures-web
 
-soak:            ## the long halves of the crash matrices
+# Auto mode, the supervisor, goals and drills. The nights, most seeds and the real client are in the line with `-m soak`.
+BOTH_WAYS := $(BIN)/pytest -p no:cacheprovider -n 4 --dist worksteal -m "not real_client" \
+	-k "not night_in_minutes and (not ten_kills or ten_kills[1])" \
+	tests/e2e/test_auto*.py tests/e2e/test_overseer*.py tests/e2e/test_remediation.py tests/e2e/test_attention.py \
+	tests/e2e/test_goal*.py tests/e2e/test_drills.py
+
+soak:            ## the long half of the suite; and on other terms: portable, PostgreSQL, contained, as an ordinary user
 	@scripts/setup --client
 	@$(BIN)/python -m tests.support.npm_client
 	@$(BIN)/pytest -n 4 --dist worksteal -m soak
 	@LLMC_PORTABLE=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not soak" tests/tools/base tests/e2e
 	@LLMC_TEST_POSTGRES=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not drill" tests/e2e/test_auto*.py tests/e2e/test_goal*.py tests/tools/goals
+	@SANDBOX=on $(BOTH_WAYS)
+	@SANDBOX=on scripts/as-user $(BOTH_WAYS)
+	@scripts/as-user $(BOTH_WAYS)
 	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile=many tests/unit
 
 drills: setup     ## every failure an unattended fleet can meet, made to happen for real

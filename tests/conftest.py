@@ -10,7 +10,7 @@ import pytest
 
 from llmc.base import faults
 from tests.support import on_postgres
-from tests.support.fleet import Fleet
+from tests.support.fleet import SANDBOX, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
 from tests.support.order import by_file, in_parts
@@ -23,9 +23,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    alone = item.get_closest_marker("alone")
+    alone, uncontained = item.get_closest_marker("alone"), item.get_closest_marker("uncontained")
     if alone is not None and on_postgres.is_on():
         pytest.skip(f"of a root that works alone: {alone.args[0]}")
+    if uncontained is not None and SANDBOX != "off":
+        pytest.skip(f"of agents that are not contained: {uncontained.args[0]}")
 
 
 @pytest.hookimpl(trylast=True)

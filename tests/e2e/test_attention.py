@@ -130,8 +130,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
 
 def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
     """A client that opens a dialog of its own in the middle of a turn says so in its status file, and fires no hook."""
-    pid = int(fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}"))
-    path = fleet.client_config / f"sessions/{pid}.json"
+    path = fleet.status_file(worker)
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "status": "waiting", "waitingFor": "dialog open"}))
 
@@ -286,7 +285,7 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
             **TOLD_OF_ALL,
         },
     )
-    wait = f"@sh {auto.until(fleet.dir / 'go')}; llmc report blocked 'Which colour?'"
+    wait = f"@sh {auto.until(fleet.marks / 'go')}; llmc report blocked 'Which colour?'"
     made = goals.planner(fleet, goals.plan([[goals.leaf(1, wait)]]))
     fleet.llmc("config", "set", "overseer.goals.planner.command", made)
     goal = goals.create(fleet)
@@ -305,7 +304,7 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
     (stalled,) = wait_until(while_it_stalls, 30, fleet.story)
     assert (stalled["who"], stalled["severity"]) == (goal, "notice")
     is_told(hook, stalled["key"])
-    (fleet.dir / "go").touch()
+    (fleet.marks / "go").touch()
     (asked,) = wait_until(lambda: of_kind("goal_question"), 30, fleet.story)
     on_every_surface(fleet, asked["key"])
     assert "Which colour?" in asked["text"]
@@ -322,6 +321,7 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
 
 
 @pytest.mark.real_client
+@pytest.mark.uncontained("the home of a contained client trusts its worktree")
 def test_a_root_that_the_client_does_not_trust(api: Any) -> None:
     """Nothing is started. Break: list it as offline, with `llmc up` as the next command."""
     fleet = Fleet("claude", api)

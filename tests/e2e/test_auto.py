@@ -21,7 +21,7 @@ epilogue = "Look at it in a browser."
 
 
 def lines(fleet: Fleet, name: str) -> list[str]:
-    return (fleet.dir / name).read_text().splitlines()
+    return (fleet.marks / name).read_text().splitlines()
 
 
 @pytest.mark.req(
@@ -38,8 +38,8 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     fleet = set_up(scripted, **{"auto.post_accept_command": "exit 9"})
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
-    root, out = fleet.root, fleet.dir
-    look = f"@sh cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json; touch {out}/at-4; {until(out / 'seen')}"
+    root, out = fleet.root, fleet.marks
+    look = f"@sh touch {out}/at-4; {until(out / 'seen')}"
     add(fleet, 2, priority=2)
     add(fleet, 10, priority=2, label="ui", llmc={"model": "haiku"})
     add(fleet, 3, after=(10,), priority=0)
@@ -60,7 +60,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     given = {"FROM_OUTSIDE": "yes", "LLMC_TRACE": "1"}
     daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, **given)
     auto.wait_for(fleet, (out / "at-4").exists)
-    claimed = tasks_of(fleet)["4"]
+    _check_claim(fleet)
     (out / "seen").touch()
     assert daemon.ends() == 0, daemon.said
     assert auto.landed(fleet) == [4, 2, 10, 3, 6, 7]
@@ -68,7 +68,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     assert set(auto.statuses(fleet).values()) == {"completed"}
     assert not any("owner" in task for task in tasks_of(fleet).values())
     assert "Co-Authored" not in fleet.git("log", "--format=%B", "main")
-    _check_claim(fleet, claimed)
+    _check_log(fleet)
     _check_prompts(fleet)
     _check_models(fleet)
     _check_post_accept(fleet)
@@ -77,16 +77,20 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     assert not fleet.events("task_failed")
 
 
-def _check_claim(fleet: Fleet, claimed: dict[str, Any]) -> None:
-    """What was to be seen while the agent of task 4 was at it."""
+def _check_claim(fleet: Fleet) -> None:
+    """What is to be seen while the agent of task 4 is at it."""
+    claimed = tasks_of(fleet)["4"]
     assert (claimed["owner"], claimed["status"]) == ("auto-1", "in_progress")
-    worker = json.loads((fleet.dir / "at-work.json").read_text())["workers"]["auto-1"]
+    worker = auto.state(fleet)["workers"]["auto-1"]
     assert worker["assignment"]["task_id"] == "4"
     assert worker["assignment"]["claim"] == claimed["metadata"]["llmc"]["claim"]
     assert worker["worktree_path"] == str(fleet.worktree("auto-1"))
-    daemon = json.loads((fleet.dir / "daemon.json").read_text())
-    first = json.loads((fleet.dir / "first-beat.json").read_text())
+    daemon = json.loads((fleet.root / ".llmc/daemon.json").read_text())
+    first = json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())
     assert first["instance_id"] == daemon["instance_id"], "before the first task"
+
+
+def _check_log(fleet: Fleet) -> None:
     log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
     writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
     assert writes
@@ -123,7 +127,7 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert lines(fleet, "done") == [f"{number} yes" for number in (4, 2, 10, 3, 6, 7)]
     assert set(lines(fleet, "where")) == {str(fleet.source)}
     for number in (4, 7):
-        after: dict[str, Any] = json.loads((fleet.dir / f"after-{number}.json").read_text())
+        after: dict[str, Any] = json.loads((fleet.marks / f"after-{number}.json").read_text())
         assert (after["workers"]["auto-1"]["status"], after["workers"]["auto-1"].get("assignment")) == (
             "idle",
             None,
@@ -132,8 +136,8 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert [line for line in log.splitlines() if line.startswith("Task ")] == [
         f"Task {number}" for number in (4, 2, 10, 3, 6, 7)
     ]
-    daemon = json.loads((fleet.dir / "daemon.json").read_text())
-    beat = json.loads((fleet.dir / "auto.heartbeat").read_text())
+    daemon = json.loads((fleet.marks / "daemon.json").read_text())
+    beat = json.loads((fleet.marks / "auto.heartbeat").read_text())
     assert beat["instance_id"] == daemon["instance_id"]
     assert beat["timestamp_unix"] >= daemon["start_time_unix"]
     assert daemon["log_file"] == str(fleet.root / "logs/daemon.jsonl")
@@ -154,20 +158,20 @@ def test_several_workers(scripted: Fleet) -> None:
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "2")
     auto.wait_for(fleet, lambda: "auto mode started with 2 workers" in daemon.said)
-    go = fleet.dir / "go"
-    both = f"touch {fleet.dir}/began-$LLMC_WORKER; {until(go)}; echo $LLMC_WORKER >> shared; git add shared; {COMMIT}"
+    go = fleet.marks / "go"
+    both = f"touch {fleet.marks}/began-$LLMC_WORKER; {until(go)}; echo $LLMC_WORKER >> shared; git add shared; {COMMIT}"
     resolve = "@on-conflict git checkout --theirs shared; git add shared; git -c user.name=W -c user.email=w@example.com -c core.editor=true rebase --continue"
     with fleet.frozen_daemon():  # so that all of them are there before a worker asks
         add(fleet, 1, f"@sh {both} 'Task 1'", resolve, label="a")
         add(fleet, 2, label="a")
         add(fleet, 3, f"@sh {both} 'Task 3'", resolve, label="b", priority=4)
-    auto.wait_for(fleet, lambda: len(list(fleet.dir.glob("began-*"))) == 2)
+    auto.wait_for(fleet, lambda: len(list(fleet.marks.glob("began-*"))) == 2)
     assert sorted(auto.at_work(fleet).values()) == ["1", "3"]
     go.touch()
     auto.wait_completed(fleet, 3)
     assert sorted(auto.landed(fleet)) == [1, 2, 3]
     assert len(fleet.events("rebase_resolved")) == 1
-    went_on = fleet.dir / "go-on"
+    went_on = fleet.marks / "go-on"
     with fleet.frozen_daemon():
         for number in (4, 5):
             add(fleet, number, commit(number, until(went_on)), label="a")
@@ -181,9 +185,9 @@ def test_several_workers(scripted: Fleet) -> None:
     assert auto.landed(fleet)[-1] == 7
     with fleet.frozen_daemon():
         for number in (8, 9):
-            add(fleet, number, commit(number, until(fleet.dir / "last")), label="a")
+            add(fleet, number, commit(number, until(fleet.marks / "last")), label="a")
     auto.wait_for(fleet, lambda: sorted(auto.at_work(fleet).values()) == ["8", "9"])
-    (fleet.dir / "last").touch()
+    (fleet.marks / "last").touch()
     auto.wait_completed(fleet, 9)
     assert daemon.stop() == 0
     assert auto.auto(fleet)["errors"] == 0
@@ -197,7 +201,7 @@ def test_several_workers(scripted: Fleet) -> None:
 def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted: Fleet) -> None:
     """Break: leave run_due out of attend and out of the step that lands."""
     fleet = set_up(scripted)
-    out = fleet.dir
+    out = fleet.marks
     command = f"echo $LLMC_TASK_ID >> {out}/began; {until(out / 'end')}"
     add(fleet, 1, commit(1, f"touch {out}/one"))
     add(fleet, 2, commit(2, f"touch {out}/two; {until(out / 'go')}"))
@@ -225,7 +229,7 @@ def test_a_state_that_was_lost(scripted: Fleet) -> None:
     only the ledger who has one."""
     fleet = set_up(scripted)
     for number, other in enumerate(("state.json.bak", ".llmc/tasks.jsonl"), 1):
-        began, go = fleet.dir / f"began-{number}", fleet.dir / f"go-{number}"
+        began, go = fleet.marks / f"began-{number}", fleet.marks / f"go-{number}"
         add(fleet, number, commit(number, f"touch {began}; {until(go)}"))
         daemon = Daemon(fleet)
         auto.wait_for(fleet, began.exists)

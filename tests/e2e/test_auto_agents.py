@@ -22,7 +22,7 @@ def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) 
     fleet.set_up(
         config=auto_config(fleet, **{"auto.limit_backoff_secs": "2", "defaults.ready_timeout_s": "40"})
     )
-    crashed = fleet.dir / "crashed"
+    crashed = fleet.marks / "crashed"
     crash_once = f"test -e {crashed} || {{ touch {crashed}; {CRASH}; }}"
     tasks = {
         1: ([], f"@sh {work(1)}"),

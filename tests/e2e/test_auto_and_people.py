@@ -32,7 +32,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
 def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     """Break: leave release_task_of out of reset.cancel; the task stays claimed by nobody."""
     fleet = set_up(scripted)
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     for number in (1, 2):
         add(fleet, number, f"@sh echo half > half; {until(go)}; rm half", commit(number))
     daemon = Daemon(fleet, "--concurrency", "2")
@@ -75,8 +75,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     # The first /clear is lost: it is sent again, and the prompt comes after it.
     daemon = Daemon(fleet, LLMC_FAULT="submit.clear:before:fail")
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
-    pid = fleet.tmux("display-message", "-p", "-t", fleet.session("auto-1"), "#{pane_pid}").strip()
-    argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    argv = Path(f"/proc/{fleet.agent_pid('auto-1')}/cmdline").read_text().split("\0")
     assert argv[argv.index("--model") + 1] == "haiku"
     assert "AskUserQuestion" in argv[argv.index("--disallowedTools") + 1]
     fleet.llmc("hold", "auto-1")

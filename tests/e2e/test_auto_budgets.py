@@ -39,7 +39,7 @@ def test_a_task_is_asked_to_finish_and_then_stopped(scripted: Fleet) -> None:
             "defaults.patrol_interval_secs": "1",
         },
     )
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     add(fleet, 1, say(LIMIT * 6 // 10), f"@sh {until(go)}", commit(1))
     add(fleet, 2, "@sh echo half > half", say(LIMIT), "@hang")
     add(fleet, 3, say(LIMIT * 2), commit(3), llmc={"budget": {"tokens": LIMIT * 6}})

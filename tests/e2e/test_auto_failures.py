@@ -24,7 +24,7 @@ def failures(fleet: Fleet) -> list[tuple[str, str, int]]:
 def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     """Break: count no attempts in give_up, ask for a commit each time, or accept without `verify`."""
     fleet = set_up(scripted)
-    out = fleet.dir
+    out = fleet.marks
     verify = {"verify": "test -e good || { echo it is not good; false; }"}
     mend = f"@on-verify echo > good; git add good; {COMMIT} 'More of 1'"
     add(fleet, 1, commit(1), mend, llmc=verify)
@@ -120,7 +120,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     Or begin a task whose agent crashed again at once: leave `_without_waiting` out of take_next.
     """
     fleet = set_up(scripted, **{"auto.crash_backoff_secs": "1.5"})
-    out = fleet.dir
+    out = fleet.marks
     add(
         fleet,
         1,
@@ -139,7 +139,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     begun = next(row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "3")
     assert begun >= resumed[0]["ts"], "nobody is given work while the fleet is parked"
     assert failures(fleet) == [("1", "crash", 1)]
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     add(fleet, 4, commit(4, until(go)))
     worker = auto.wait_for(fleet, lambda: next(iter(auto.at_work(fleet)), None))
     auto.wait_for(fleet, lambda: auto.state(fleet)["workers"][worker]["status"] == "working")
@@ -286,12 +286,15 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
     assert "invalid JSON" in told()["8.json"]
-    # An agent links tasks in a circle: those are held, and stop nobody.
+    # While an agent is at work, tasks are linked in a circle: those are held, and stop nobody.
     nine = json.loads((task_dir(fleet) / "9.json").read_text())
     linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
+    began, go = fleet.marks / "began", fleet.marks / "go"
+    add(fleet, 2, f"@sh touch {began}; {until(go)}", commit(2))
+    auto.wait_for(fleet, began.exists)
     for task in linked:
-        (fleet.dir / f"{task['id']}.json").write_text(json.dumps(task))
-    add(fleet, 2, f"@sh cp {fleet.dir}/4?.json {task_dir(fleet)}", commit(2))
+        (task_dir(fleet) / f"{task['id']}.json").write_text(json.dumps(task))
+    go.touch()
     auto.wait_completed(fleet, 2)
     auto.wait_for(fleet, lambda: "40" in noted())
     assert "stuck dependency cycle: 40, 41" in told()["40"]
@@ -505,7 +508,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     fleet = set_up(scripted)
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", '[default]\nprologue = "Mind the gap."\n', "Context")
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     add(fleet, 1, f"@sh echo half > half; {until(go)}; rm half", commit(1))
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: (fleet.worktree("auto-1") / "half").exists())
@@ -549,7 +552,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
 def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
     """Break: leave the time a task may take out of steps._with_task."""
     fleet = set_up(scripted, **{"auto.task_timeout_secs": "4", "defaults.patrol_interval_secs": "1"})
-    slow = fleet.dir / "slow"
+    slow = fleet.marks / "slow"
     add(fleet, 1, f"@sh test -e {slow} || {{ touch {slow}; echo half > half; sleep 300; }}", commit(1))
     daemon = Daemon(fleet)
     auto.wait_completed(fleet, 1)
@@ -564,7 +567,7 @@ def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
 def test_a_limit_while_conflicts_are_resolved(scripted: Fleet) -> None:
     """Break: leave `rebasing` out of what a limit can stop; patrol calls it stalled, and the task is given up."""
     fleet = set_up(scripted)
-    out = fleet.dir
+    out = fleet.marks
     resolve = (
         f"@on-conflict touch {out}/told; {until(out / 'resolve')}; git checkout --theirs shared; git add shared; "
         "git -c user.name=W -c user.email=w@example.com -c core.editor=true rebase --continue"

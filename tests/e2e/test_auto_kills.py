@@ -79,7 +79,7 @@ def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> No
     add(fleet, 9, "@sh llmc report done --no-changes 'nothing'")
     die_at(fleet, "claim.complete:after")
     run_to_the_end(fleet, 9)
-    lost = fleet.dir / "lost"
+    lost = fleet.marks / "lost"
     add(fleet, 10, f"@sh test -e {lost} || {{ touch {lost}; kill -9 $PPID; sleep 9; }}", commit(10))
     die_at(fleet, "claim.release:before")
     die_at(fleet, "claim.release:after")

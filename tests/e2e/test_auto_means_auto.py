@@ -2,17 +2,14 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.support import auto
 from tests.support.auto import add, set_up, state, wait_completed
-from tests.support.fleet import Fleet
+from tests.support.fleet import SANDBOX, Fleet
 from tests.support.waiting import wait_until
-
-
-def pane_pid(fleet: Fleet, worker: str) -> str:
-    return fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}").strip()
 
 
 def footer(fleet: Fleet) -> str:
@@ -25,8 +22,8 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     fleet = set_up(scripted, **{"auto.concurrency": "1"})
     fleet.llmc("add", "adam")
     fleet.up()
-    plain, agent, go = fleet.daemon_pid(), pane_pid(fleet, "adam"), fleet.dir / "go"
-    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh {auto.until(go)}; touch {fleet.dir}/went")
+    plain, agent, go = fleet.daemon_pid(), fleet.pane_pid("adam"), fleet.marks / "go"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh {auto.until(go)}; touch {fleet.marks}/went")
     fleet.wait("adam", "working")
     add(fleet, 1)
     changed = fleet.llmc("up", "--auto", "--detach", "--no-canary")
@@ -35,10 +32,10 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     wait_completed(fleet, 1)
     assert auto.landed(fleet) == [1]
     # The worker of the person was in the middle of a turn, and still is: the same process.
-    assert (fleet.daemon_pid() != plain, pane_pid(fleet, "adam")) == (True, agent)
+    assert (fleet.daemon_pid() != plain, fleet.pane_pid("adam")) == (True, agent)
     assert fleet.status("adam")["status"] == "working"
     go.touch()
-    wait_until((fleet.dir / "went").exists)
+    wait_until((fleet.marks / "went").exists)
     assert (state(fleet)["auto_mode"], state(fleet)["auto_workers"]) == (True, ["auto-1"])
     assert footer(fleet).startswith("1 worker, 1 task completed")
     # What could only be ignored is refused.
@@ -84,7 +81,8 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
 
 def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
-    client = scripted.dir / "claude-like"
+    client = scripted.dir / "client/claude-like"
+    client.parent.mkdir()
     client.write_text(
         """#!/bin/sh
         case "$1" in --version) echo '2.1.300 (Claude Code)';; *) cat "$0.says"; exit 1;; esac
@@ -92,15 +90,9 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     )
     client.chmod(0o755)
     scripted.set_up("anna", "bert")
-    failed = scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
-    assert "  anna: not started: Claude Code does not trust" in failed.out
-    assert "no agent is running" in failed.err
-    assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
-    shown = scripted.llmc("status").out
-    assert "next: llmc init --trust && llmc up --detach" in shown
-    assert "anna: Claude" not in shown
+    if SANDBOX == "off":
+        _is_not_trusted(scripted, client)
     # Its client ends at once: what that said last is the reason, here and in the status.
-    scripted.llmc("init", "--trust", LLMC_AGENT=str(client))
     says = client.with_name("claude-like.says")
     says.write_text("Failed to connect to api.example: ENOTFOUND\n\nNote: it may not be available.\n")
     said = "the agent exited immediately: Failed to connect to api.example: ENOTFOUND"
@@ -117,3 +109,15 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "Resting" not in scripted.llmc("status").out
     doctor = scripted.llmc("doctor", code=None, LLMC_AGENT=str(client)).out
     assert "anna did not start" in doctor or "anna: did not start" in doctor
+
+
+def _is_not_trusted(fleet: Fleet, client: Path) -> None:
+    """A contained client has a home of its own, which trusts its worktree."""
+    failed = fleet.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
+    assert "  anna: not started: Claude Code does not trust" in failed.out
+    assert "no agent is running" in failed.err
+    assert "anna: not started: Claude" in fleet.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
+    shown = fleet.llmc("status").out
+    assert "next: llmc init --trust && llmc up --detach" in shown
+    assert "anna: Claude" not in shown
+    fleet.llmc("init", "--trust", LLMC_AGENT=str(client))

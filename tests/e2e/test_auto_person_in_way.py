@@ -154,9 +154,9 @@ def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
 def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     """It stopped without a commit, and cannot be asked: somebody else does the task. Break: charge it, or reset it."""
     set_up(fleet)
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     # The first one to have it stops without a commit; the next one does it.
-    once = fleet.dir / "once"
+    once = fleet.marks / "once"
     add(
         fleet,
         1,
@@ -199,7 +199,7 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
 
     def behind_a_draft(number: int, script: str, *lines: str, **metadata: Any) -> tuple[str, str]:
         """Who began the task, and who completed it: a draft is typed while the first one is at it."""
-        once, go = fleet.dir / f"once-{number}", fleet.dir / f"go-{number}"
+        once, go = fleet.marks / f"once-{number}", fleet.marks / f"go-{number}"
         first = f"touch {once}; {until(go)}"
         add(fleet, number, commit(number, f"if ! test -e {once}; then {first}; {script}"), *lines, **metadata)
         began = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
@@ -225,7 +225,7 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
     assert daemon.stop() == 0
     fleet.llmc("config", "set", "defaults.self_review.enabled", "true")
     daemon = Daemon(fleet, "--concurrency", "2")  # one that runs reads its configuration at the next patrol
-    reviewed = fleet.dir / "reviewed"
+    reviewed = fleet.marks / "reviewed"
     began, done = behind_a_draft(3, "fi", f"@on-review echo $PWD >> {reviewed}")
     assert (began == done, set(listed(fleet))) == (False, {began}), "a self-review"
     assert len(reviewed.read_text().splitlines()) == 1
@@ -239,9 +239,9 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
 def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
     set_up(fleet, **{"auto.task_timeout_secs": "5"})
-    add(fleet, 1, f"@say begun\n@sh touch {fleet.dir}/begun; python3 -c 'import time; time.sleep(90)'")
+    add(fleet, 1, f"@say begun\n@sh touch {fleet.marks}/begun; python3 -c 'import time; time.sleep(90)'")
     daemon = Daemon(fleet, "--concurrency", "1", "--no-canary")
-    auto.wait_for(fleet, lambda: (fleet.dir / "begun").exists())
+    auto.wait_for(fleet, lambda: (fleet.marks / "begun").exists())
     before = pids(fleet)
     fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
     wait_until(lambda: DRAFT in fleet.screen("auto-1"))

@@ -19,6 +19,7 @@ from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
 
 pytestmark = on_postgres.SHARED_FILES
+OWN_LIST = pytest.mark.uncontained("a contained agent has a task list of its own")
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -102,6 +103,7 @@ def share(fleet: Fleet, count: int) -> None:
     check_claims(fleet, folder, claimers, count)
 
 
+@OWN_LIST
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 @pytest.mark.soak
 def test_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
@@ -109,6 +111,7 @@ def test_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
     share(fleet, 160)
 
 
+@OWN_LIST
 @pytest.mark.soak
 def test_a_thousand_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
     """Break: as above."""
@@ -121,9 +124,10 @@ def test_two_daemons_on_one_list(scripted: Fleet, count: int) -> None:
     """Break: claim without the claim's id, so that auto-1 of one root takes the other's for its own."""
     other = Fleet("scripted")
     try:
+        other.settings = scripted.settings
         for root in (scripted, other):
             root.set_up(config={**auto_config(scripted), "defaults.patrol_interval_secs": "5"})
-        gate = scripted.dir / "gate"  # or the first root could be done before the second one has begun
+        gate = scripted.marks / "gate"  # or the first root could be done before the second one has begun
         for number in range(1, count + 1):
             work = f"@sh {until(gate)}; echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
             scripted.llmc("tasks", "add", f"Do {number}", "--description", work)

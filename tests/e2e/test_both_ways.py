@@ -24,13 +24,7 @@ def ready(fleet: Fleet, sandbox: str) -> int:
     fleet.set_up("adam", config={"defaults.sandbox": sandbox, "defaults.patrol_interval_secs": "600"})
     fleet.up()
     assert fleet.record("adam")["contained"] is (sandbox == "on")
-    return agent_of(fleet)
-
-
-def agent_of(fleet: Fleet) -> int:
-    if fleet.record("adam")["contained"]:
-        return int((fleet.root / ".llmc/home/adam.pid").read_text().split()[0])
-    return int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}").strip())
+    return fleet.agent_pid("adam")
 
 
 def press(fleet: Fleet, *keys: str) -> None:
@@ -57,7 +51,7 @@ def test_ctrl_z_stops_nobody(fleet: Fleet, sandbox: str) -> None:
         wait_until(lambda: "has been suspended" in fleet.screen("adam"))
         assert "is not on the screen" in fleet.llmc("start", "--prompt", work, code=3).err
     wait_until(lambda: not is_stopped(agent))
-    assert agent_of(fleet) == agent
+    assert fleet.agent_pid("adam") == agent
     fleet.llmc("reset", "adam")
     if fleet.agent == "claude":
         fleet.llmc("down")
@@ -145,3 +139,12 @@ def test_large_files_are_read_and_landed(scripted: Fleet, sandbox: str) -> None:
     assert (scripted.source / "a.bin").read_text() == "larger\n"
     assert (scripted.source / "b.bin").read_text() == "new\n"
     assert scripted.git("status", "--porcelain") == ""
+
+
+def test_a_contained_worker_whose_repository_is_lost_gets_another(scripted: Fleet) -> None:
+    """Break: no `own_repo` in `quieten` of workers/reset.py: the agent goes on, with the mounts of the one that is gone."""
+    ready(scripted, "on")
+    lost = (scripted.root / ".llmc/repos/adam").rename(scripted.dir / "lost")
+    shutil.rmtree(lost)
+    scripted.llmc("reset", "adam")
+    works(scripted, "one")

@@ -14,7 +14,7 @@ import pytest
 from llmc.rehearsal.drills.model import Kind
 from llmc.rehearsal.drills.table import DRILLS, ROWS
 from tests.support import zygote
-from tests.support.fleet import Fleet
+from tests.support.fleet import SANDBOX, Fleet
 from tests.support.waiting import wait_until
 
 #: the lines of docs/requirements/drills.md are in the order of the rows
@@ -29,7 +29,7 @@ def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:
 
 def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
     env = {"TMPDIR": str(fleet.dir), zygote.COLD: "1"}  # a drill starts other programs than daemons
-    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, **env)
+    done = fleet.llmc("drill", name, "--sandbox", SANDBOX, *options, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     if report["skipped"]:
         pytest.skip(report["skipped"])
@@ -87,21 +87,24 @@ def test_there_is_one_for_each_row() -> None:
 
 
 def test_the_command(scripted: Fleet) -> None:
-    """Break: run everything where nothing was asked for, or call an unknown name a success."""
+    """Break: run everything where nothing was asked for, call an unknown name a success, or start what cannot be contained."""
     listed = scripted.llmc("drill").out
     assert all(name in listed for name in DRILLS)
     assert "Run `llmc drill` to list the drills." in scripted.llmc("drill", "nonsense", code=4).err
     assert "pass drill names or --all, not both" in scripted.llmc("drill", "conflict", "--all", code=2).err
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
+    refused = scripted.llmc("drill", "agent-killed", "--sandbox", "on", code=1, PATH="/nonexistent").err
+    assert "cannot contain the agents: bubblewrap is not installed" in refused
+    assert "llmc drill --sandbox off" in refused
 
 
 @pytest.mark.soak
 def test_ctrl_c_leaves_nothing_running(scripted: Fleet) -> None:
     """Break: wait for the drill, or end it without its fleet."""
     env = {**scripted.env, "TMPDIR": str(scripted.dir)}
-    argv = [sys.executable, "-m", "llmc", "drill", "agent-hangs"]
+    argv = [sys.executable, "-m", "llmc", "drill", "agent-hangs", "--sandbox", SANDBOX]
     process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: list(scripted.dir.glob("llmc-drill-*/never.reached")), 60)
+    wait_until(lambda: list(scripted.dir.glob("llmc-drill-*/marks/never.reached")), 60)
     (directory,) = scripted.dir.glob("llmc-drill-*")
     process.send_signal(signal.SIGINT)
     assert process.wait(60) != 0

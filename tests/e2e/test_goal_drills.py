@@ -6,7 +6,7 @@ import pytest
 
 from llmc.rehearsal.drills.table import DRILLS
 from tests.support import zygote
-from tests.support.fleet import Fleet
+from tests.support.fleet import SANDBOX, Fleet
 
 _GOALS = [name for name in DRILLS if name.startswith("goal-")]
 
@@ -17,7 +17,7 @@ _GOALS = [name for name in DRILLS if name.startswith("goal-")]
 def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
     """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
     env = {"TMPDIR": str(scripted.dir), zygote.COLD: "1"}
-    done = scripted.llmc("drill", name, "--json", code=None, timeout=600, **env)
+    done = scripted.llmc("drill", name, "--sandbox", SANDBOX, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     assert report["outcome"] == "passed", report
     assert report["lost"] == []

@@ -213,15 +213,17 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
         },
     )
     calls = ("goal list", "work done S1.1.1", "overseer inbox", "overseer answer S1.1.1 yes", "overseer tick")
-    tries = "; ".join(f"llmc {call}; echo $? >> {fleet.dir}/codes" for call in calls)
+    tries = "; ".join(f"llmc {call}; echo $? >> {fleet.marks}/codes" for call in calls)
     report = (
         "llmc report progress halfway --decision 'by hand | two formats' --question 'Tabs too?' --next 'docs'"
         " --progress 'half of it' --evidence 'test:make = passed' --evidence pr:12"
     )
-    first = leaf(1, f"@sh {report}; {report}; {tries}", f"@sh {until(fleet.dir / 'go')}", goals.commit(1))
-    asks = f"test -e {fleet.dir}/asked || {{ touch {fleet.dir}/asked; llmc report blocked 'Which colour?'; exit 1; }}"
+    first = leaf(1, f"@sh {report}; {report}; {tries}", f"@sh {until(fleet.marks / 'go')}", goals.commit(1))
+    asks = f"test -e {fleet.marks}/asked || {{ touch {fleet.marks}/asked; llmc report blocked 'Which colour?'; exit 1; }}"
     second = leaf(
-        2, f"@sh {asks}", goals.commit(2, f"test -e {fleet.dir}/ok || {{ touch {fleet.dir}/ok; exit 0; }}")
+        2,
+        f"@sh {asks}",
+        goals.commit(2, f"test -e {fleet.marks}/ok || {{ touch {fleet.marks}/ok; exit 0; }}"),
     )
     made = goals.planner(fleet, plan([[first]], [[second]]))
     fleet.llmc("config", "set", "overseer.goals.planner.command", made)
@@ -235,7 +237,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert record["pid"] == fleet.daemon_pid(), "the daemon's own tick"
 
     # No sign of life: it is stalled, asked, and that is in the history; nobody else is told of it.
-    goals.wait_for(fleet, lambda: len(goals.log_of(fleet.dir / "codes").split()) == len(calls))
+    goals.wait_for(fleet, lambda: len(goals.log_of(fleet.marks / "codes").split()) == len(calls))
     goals.wait_for(fleet, lambda: goals.events(fleet, "work.reported"))
     # It may have been asked once while its commands ran; the one after its last sign of life counts.
     nudge = goals.wait_for(fleet, lambda: _unheeded_nudge(fleet, goal))
@@ -257,11 +259,11 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     reported = [row for row in goals.events(fleet, "work.reported") if row["workNodeId"] == "S1.1.1"]
     assert len(reported) == 1, "twice the same is one report, and our nudge is none"
     _is_told_whole(fleet, goal)
-    codes = (fleet.dir / "codes").read_text().split()
+    codes = (fleet.marks / "codes").read_text().split()
     assert codes == ["3"] * len(calls), "none of that is for agents"
 
     # It goes on by itself, and lands; the next one asks, and a person is told over what is configured.
-    (fleet.dir / "go").touch()
+    (fleet.marks / "go").touch()
     (question,) = goals.wait_questions(fleet)
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
     goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())

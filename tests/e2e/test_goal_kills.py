@@ -194,7 +194,7 @@ def test_a_word_is_typed_once_for_its_dispatch(scripted: Fleet, faults: list[str
     fleet = goals.set_up(scripted, **policy)
     fleet.llmc("add", "adam")
     parts = [
-        {**leaf(n, f"@sh echo x >> {fleet.dir}/did-{n}"), "suggestedAgentId": "adam"}
+        {**leaf(n, f"@sh echo x >> {fleet.marks}/did-{n}"), "suggestedAgentId": "adam"}
         for n in range(1, len(faults) + 1)
     ]
     tasks = [parts[at : at + 6] for at in range(0, len(parts), 6)]
@@ -217,7 +217,7 @@ def test_a_word_is_typed_once_for_its_dispatch(scripted: Fleet, faults: list[str
             return one.dispatch_history if one.dispatch_history[-1].result is not Result.PENDING else ()
 
         (sent,) = goals.wait_for(fleet, settled)
-        did = fleet.dir / f"did-{ids.index(node) + 1}"
+        did = fleet.marks / f"did-{ids.index(node) + 1}"
         wait_for(fleet, did.exists)
         assert sent.result in (Result.OK, Result.ACCEPTED), (fault, sent)
         step = ("work", "done", node, "--summary", "it was said", "--goal", goal)
@@ -228,4 +228,4 @@ def test_a_word_is_typed_once_for_its_dispatch(scripted: Fleet, faults: list[str
     for number, (node, fault) in enumerate(zip(ids, faults, strict=True), 1):
         (dispatch,) = (each for each in sent[node] if each.purpose == WORK)
         assert typed(fleet, dispatch.dispatch_id) == 1, f"{fault}: typed once"
-        assert (fleet.dir / f"did-{number}").read_text() == "x\n", f"{fault}: done once"
+        assert (fleet.marks / f"did-{number}").read_text() == "x\n", f"{fault}: done once"

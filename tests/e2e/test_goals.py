@@ -14,7 +14,7 @@ from tests.support.goals import leaf, plan
 def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     """The real client plans it, too. Break: leave GoalsLane out of the daemon, or give an answer to nobody."""
     goals.set_up(fleet)
-    asked = fleet.dir / "asked"
+    asked = fleet.marks / "asked"
     question = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
     colour = goals.commit(1, f"test -e {asked}.again || {{ touch {asked}.again; exit 0; }}")
     made = plan([[leaf(1, question, colour)]], [[leaf(2)]])
@@ -55,7 +55,7 @@ def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]
     Break: leave a step out of the ladder, the look for a task file of the same dispatch, or the answer.
     """
     fleet = goals.set_up(scripted, **{"auto.concurrency": "3", "overseer.goals.idle_after": "6s"})
-    here = fleet.dir
+    here = fleet.marks
     silent = f"@sh test -e {here}/silent || {{ touch {here}/silent; while test -e {here}/hang; do sleep 0.1; done; }}"
     (here / "hang").touch()
     crash = f"@sh test -e {here}/crashed-2 || {{ test -e {here}/crashed && touch {here}/crashed-2; touch {here}/crashed; kill -9 $PPID; sleep 9; }}"

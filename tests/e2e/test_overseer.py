@@ -65,7 +65,7 @@ def told(fleet: Fleet) -> list[str]:
 def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     """Break: restart without a remediation, take the zombie for alive, or let `down` end the daemon without a word."""
     fleet = set_up(scripted, **QUICK)
-    go = fleet.dir / "go"
+    go = fleet.marks / "go"
     add(fleet, 1, commit(1, until(go)))
     gate = fleet.dir / "gate"
     overseer = overseen(f"cat > {fleet.dir}/prompt; {until(gate)}")
@@ -221,11 +221,11 @@ def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: S
 def test_a_stall(scripted: Fleet, overseen: Start) -> None:
     """Break: remediate a stall, or reset no worker."""
     fleet = set_up(scripted, **{**QUICK, "overseer.stall_timeout_secs": "5"})
-    hang = f"@sh test -e {fleet.dir}/tried || {{ touch {fleet.dir}/tried; echo kept > half; while :; do sleep 1; done; }}"
+    hang = f"@sh test -e {fleet.marks}/tried || {{ touch {fleet.marks}/tried; echo kept > half; while :; do sleep 1; done; }}"
     add(fleet, 1, hang, commit(1))
     overseer = overseen("false")
     first = wait_for(overseer, overseer.daemon)
-    wait_for(overseer, (fleet.dir / "tried").exists)
+    wait_for(overseer, (fleet.marks / "tried").exists)
     fleet.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
     second = wait_for(overseer, lambda: overseer.daemon(other_than=first))
     auto.wait_completed(fleet, 1)

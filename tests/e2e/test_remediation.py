@@ -39,7 +39,7 @@ def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
         assert "llmc init --trust" in untrusted["problem"]
         fleet.llmc("init", "--trust")
     fleet.up()
-    began, fixed = fleet.dir / "adam-began", fleet.dir / "fixed"
+    began, fixed = fleet.marks / "adam-began", fleet.marks / "fixed"
     wait = "until [ -e {} ]; do sleep 0.1; done"
     work = f"touch {began}; {wait.format(fixed)}; echo x > x; git add x; {COMMIT} 'X'"
     fleet.llmc("start", "--prompt", f"@sh {work}")

@@ -49,10 +49,8 @@ CLIENTS_IN_SOAK = [
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
 
-#: `SANDBOX=on pytest ...` runs tests with contained agents; those whose agent writes beside its worktree fail.
-#: `CHECKS=on` contains their checks too; many tests let a check wait for a file outside.
+#: `SANDBOX=on pytest ...` contains the agents and the checks of each root (CONTRIBUTING.md)
 SANDBOX = os.environ.get("SANDBOX", "off")
-CHECKS = os.environ.get("CHECKS", "off")
 
 
 def in_soak(*values: object) -> list[Any]:
@@ -84,16 +82,18 @@ class Fleet:
         self.source = self.dir / "src"
         self.home = self.dir / "home"
         self.config_dir = self.dir / "claude"
+        #: what an agent leaves for the test, or waits for; a contained one sees nothing else beside its worktree
+        self.marks = self.dir / "marks"
         self.env = self._environment(api)
         #: set in every root of this fleet
-        checks = {} if SANDBOX == "off" else {"sandbox.checks": CHECKS}
-        self.settings = {"defaults.sandbox": SANDBOX, **checks}
+        shared = {} if SANDBOX == "off" else {"sandbox.write": json.dumps([str(self.marks)])}
+        self.settings = {"defaults.sandbox": SANDBOX, **shared}
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}
         #: where its tasks and goals are, if it is a node
         self.rows: on_postgres.Rows | None = None
-        for directory in (self.home, self.source):
+        for directory in (self.home, self.source, self.marks):
             directory.mkdir()
         (self.source / "README.md").write_text("sample\n")
         self.git("init", "-q", "-b", "main")
@@ -316,8 +316,24 @@ class Fleet:
 
     def client_status(self, worker: str) -> str:
         """What the agent says of itself in its status file."""
-        pid = int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
-        return reader_of(self.agent).state(self._config_of(worker), pid).status.value
+        return reader_of(self.agent).state(self._config_of(worker), self.pane_pid(worker)).status.value
+
+    def status_file(self, worker: str) -> Path:
+        """The file itself; a contained agent is alone in its home."""
+        place = self._config_of(worker)
+        name = f"{self.pane_pid(worker)}.json" if place == self.client_config else "*.json"
+        (found,) = place.glob(f"sessions/{name}")
+        return found
+
+    def agent_pid(self, worker: str) -> int:
+        """The process of an agent itself."""
+        if not self.record(worker).get("contained"):
+            return self.pane_pid(worker)
+        return int((self.root / f".llmc/home/{worker}.pid").read_text().split()[0])
+
+    def pane_pid(self, worker: str) -> int:
+        """The process of an agent; of a contained one, its holder."""
+        return int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
 
     def answer_dialog(self, worker: str, key: str) -> None:
         """What a person does with an open dialog."""

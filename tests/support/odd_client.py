@@ -9,6 +9,7 @@ from tests.support.fleet import Fleet
 _WRAPPER = """#!{python} -P
 import json, os, sys
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 folder = Path({folder!r})
 broken = (folder / "broken").read_text().split()
@@ -28,8 +29,9 @@ for word in broken:
     elif kind == "slow":
         hook = settings["hooks"][name][0]["hooks"][0]
         settings["hooks"][name] = [{{"hooks": [{{**hook, "command": "sleep 2; " + hook["command"]}}]}}]
-sys.argv[place] = str(folder / f"{{os.getpid()}}.settings.json")
-Path(sys.argv[place]).write_text(json.dumps(settings))
+with NamedTemporaryFile("w", dir={marks!r}, suffix=".settings.json", delete=False) as changed:
+    json.dump(settings, changed)
+sys.argv[place] = changed.name
 
 from llmc.agents.scripted import keyboard, program
 from llmc.agents.scripted.__main__ import main
@@ -52,7 +54,8 @@ class OddClient:
         self.has_version("3.0.0 (odd)")
         self.is_broken(*broken)
         program = self.folder / "claude"
-        program.write_text(_WRAPPER.format(python=sys.executable, folder=str(self.folder)))
+        places = {"folder": str(self.folder), "marks": str(fleet.marks)}
+        program.write_text(_WRAPPER.format(python=sys.executable, **places))
         os.chmod(program, 0o755)
         fleet.config_dir.mkdir()
         fleet.env |= {

@@ -31,7 +31,7 @@ def add_plan(fleet: Fleet, plan: Plan) -> None:
     for number, after in plan.items():
         present = " && ".join(["true", *(f"test -e done-{other}" for other in after)])
         script = (
-            f"({present}) || echo {number} >> {fleet.dir}/too-early; echo {number} > done-{number}; "
+            f"({present}) || echo {number} >> {fleet.marks}/too-early; echo {number} > done-{number}; "
             f"git add done-{number}; {COMMIT} 'Task {number}'"
         )
         names = " ".join(f"{other:0{width}}" for other in after)
@@ -70,7 +70,7 @@ def assert_done_once_in_order(
     place = {number: index for index, number in enumerate(landed)}
     early = {n: after for n, after in plan.items() if any(place[other] > place[n] for other in after)}
     assert not early, f"these landed before what they wait for: {early}"
-    assert not (fleet.dir / "too-early").exists(), (fleet.dir / "too-early").read_text()
+    assert not (fleet.marks / "too-early").exists(), (fleet.marks / "too-early").read_text()
     for name, task in tasks_of(fleet).items():
         ours = (task.get("metadata") or {}).get("llmc", {})
         assert (task["status"], task.get("owner"), ours.get("claim")) == ("completed", None, None), name

@@ -1,13 +1,17 @@
 """llmc drill"""
 
+from typing import get_args
+
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.base.errors import NotFound, UsageError
+from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
-from llmc.rehearsal.drills.model import Chance, Drill, Report
+from llmc.config.model import Sandbox
+from llmc.rehearsal.drills.model import Drill, Report, Terms
 from llmc.rehearsal.drills.run import run_all
 from llmc.rehearsal.drills.table import DRILLS, ROWS
+from llmc.sandbox import probe
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
@@ -44,9 +48,22 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     show_default=True,
     help="Duration of `night` in minutes",
 )
+@click.option(
+    "--sandbox",
+    type=click.Choice(get_args(Sandbox)),
+    default="auto",
+    show_default=True,
+    help="Contain the agents and checks, as defaults.sandbox does; auto: if this machine can",
+)
 @json_option
 def drill(
-    names: tuple[str, ...], everything: bool, jobs: int, seed: int, minutes: float, as_json: bool
+    names: tuple[str, ...],
+    everything: bool,
+    jobs: int,
+    seed: int,
+    minutes: float,
+    sandbox: Sandbox,
+    as_json: bool,
 ) -> int:
     """Inject failures in a scratch root to test recovery
 
@@ -63,13 +80,18 @@ def drill(
     chosen = _chosen(names, everything)
     if not chosen:
         return _list(as_json)
+    if sandbox == "on" and (found := probe.problem()):
+        raise LlmcError(
+            f"cannot contain the agents: {found.text}",
+            hint=f"To fix it, {found.fix}. To run the drills without containment: llmc drill --sandbox off",
+        )
 
     def began(drill: Drill) -> None:
         if not as_json:
             note(f"{drill.name}: {drill.fault} ...")
 
     reports = []
-    for report in run_all(chosen, jobs, began, Chance(seed, minutes * 60)):
+    for report in run_all(chosen, jobs, began, Terms(seed, minutes * 60, sandbox)):
         reports.append(report)
         if not as_json:
             say_lines(_line(report))

@@ -1,5 +1,7 @@
 """Reset: from any status to a clean idle worker on the latest default branch. Nothing is lost."""
 
+from pathlib import Path
+
 from msgspec import Struct
 
 from llmc.agents.kinds import tool_children
@@ -12,7 +14,7 @@ from llmc.base.tmux import answered
 from llmc.landing import accept_journal
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
-from llmc.repo import provision
+from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, leftovers, persons, sessions, typist
 from llmc.tasks import queue
@@ -120,6 +122,8 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if not sessions.is_held_as_wanted(project, record) or provision.has_refused_commits(project, record):
         return False  # its repository will be another
+    if record.contained and git.own_repo(Path(record.worktree_path)) is None:
+        return False  # the same: the one that it sees is gone
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some keys may have been typed, and may still be read
     if leftovers.has_queue(record, pane):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from llmc.rehearsal import sample
 from llmc.rehearsal.drills.losses import losses
-from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
+from llmc.rehearsal.drills.model import Drill, DrillFailed, Kind, Report, Terms
 from llmc.rehearsal.drills.run import run_here
 from llmc.rehearsal.drills.scratch import Scratch
 from llmc.rehearsal.drills.table import DRILLS
@@ -20,7 +20,8 @@ WHO = ("-c", "user.name=Drill", "-c", "user.email=drill@example.com")
 @pytest.fixture
 def scratch(tmp_path: Path) -> Scratch:
     """A source and a root that is a clone of it, without a fleet."""
-    made = Scratch(tmp_path)
+    made = Scratch(tmp_path, Terms())
+    made.marks.mkdir()
     sample.create(made.source)
     git.git(tmp_path, "clone", "--quiet", "--no-checkout", str(made.source), str(made.root))
     (made.root / "logs").mkdir()
@@ -35,7 +36,7 @@ def commit(place: Path, number: int) -> str:
 
 
 def note(scratch: Scratch, sha: str) -> None:
-    with (scratch.directory / "made").open("a") as file:
+    with (scratch.marks / "made").open("a") as file:
         file.write(f"{sha}\n")
 
 
@@ -109,7 +110,7 @@ def judged(tmp_path: Path, drill: Drill, *, noticed_s: float | None, remediated:
         scratch.is_supervised = lambda: True  # type: ignore[method-assign]
         scratch.end = lambda: None  # type: ignore[method-assign]
 
-    return run_here(replace(drill, run=pretend), tmp_path, Chance())
+    return run_here(replace(drill, run=pretend), tmp_path, Terms())
 
 
 def test_late_and_not_noticed_at_all(tmp_path: Path) -> None:
@@ -146,5 +147,5 @@ def test_a_drill_that_breaks_is_a_failure(tmp_path: Path) -> None:
         scratch.end = lambda: None  # type: ignore[method-assign]
         raise DrillFailed("expected within 60 s: it happens")
 
-    report = run_here(replace(DRILL, run=breaks), tmp_path, Chance())
+    report = run_here(replace(DRILL, run=breaks), tmp_path, Terms())
     assert (report.outcome, report.problems) == ("failed", ["expected within 60 s: it happens"])

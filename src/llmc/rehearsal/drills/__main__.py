@@ -1,11 +1,13 @@
-"""One drill in its own process: `python -m llmc.rehearsal.drills NAME DIRECTORY SEED SECONDS`, with a JSON report on stdout."""
+"""One drill in its own process: `python -m llmc.rehearsal.drills NAME DIRECTORY TERMS`, with a JSON report on stdout."""
 
 import json
 import signal
 import sys
 from pathlib import Path
 
-from llmc.rehearsal.drills.model import Chance
+import msgspec
+
+from llmc.rehearsal.drills.model import Terms
 from llmc.rehearsal.drills.run import run_here
 from llmc.rehearsal.drills.table import DRILLS
 
@@ -16,6 +18,6 @@ def told_to_end(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, told_to_end)
-    name, directory, seed, lasts_s = sys.argv[1:]
-    chance = Chance(int(seed), float(lasts_s))
-    print(json.dumps(run_here(DRILLS[name], Path(directory), chance).measured()))
+    name, directory, chosen = sys.argv[1:]
+    terms = msgspec.json.decode(chosen, type=Terms)
+    print(json.dumps(run_here(DRILLS[name], Path(directory), terms).measured()))

@@ -42,9 +42,8 @@ def enter_swallowed(scratch: Scratch) -> None:
 
 def task_fails(scratch: Scratch) -> None:
     """Fail so often that auto mode gives up the task."""
-    crashes = scratch.directory / "crashes"
-    crashes.touch()
-    crash = f"@sh test $(wc -l < {crashes}) -ge 3 || {{ echo x >> {crashes}; kill -9 $PPID; sleep 9; }}"
+    crashes = scratch.marks / "crashes"
+    crash = f"@sh test $(cat {crashes} | wc -l) -ge 3 || {{ echo x >> {crashes}; kill -9 $PPID; sleep 9; }}"
     _create(scratch)
     _goal(scratch, _lines(crash, scratch.commit(1)))
     scratch.breaks_now()
@@ -68,7 +67,7 @@ def daemon_killed(scratch: Scratch) -> None:
 
 def question(scratch: Scratch) -> None:
     """A question that only the user can answer is answered later."""
-    asked = scratch.directory / "asked"
+    asked = scratch.marks / "asked"
     asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which color?'; exit 1; }}"
     _create(scratch)
     _goal(scratch, asks)

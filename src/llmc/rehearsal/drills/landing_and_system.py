@@ -24,7 +24,7 @@ def conflict(scratch: Scratch) -> None:
 def conflicts_again(scratch: Scratch) -> None:
     """The same file keeps changing, and no agent resolves the conflict: the tasks are not the cause."""
     scratch.create()
-    fixed = scratch.directory / "fixed"
+    fixed = scratch.marks / "fixed"
     scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1", "llmc tasks requeue 2")
     fights = f"test -e {fixed} || {{ {scratch.person('shared')}; }}"
     for number in (1, 2):

@@ -13,7 +13,7 @@ def losses(scratch: Scratch) -> list[str]:
 
 def _commits(scratch: Scratch) -> list[str]:
     """Commits of agents that did not land and that no ref of the root contains."""
-    noted = scratch.directory / "made"
+    noted = scratch.marks / "made"
     lost, landed = [], set(scratch.landed())
     for sha in noted.read_text().split() if noted.exists() else []:
         done = git.git(scratch.root, "log", "-1", "--format=%s", sha, check=False)

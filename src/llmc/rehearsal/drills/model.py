@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from llmc.config.model import Sandbox
+
 if TYPE_CHECKING:
     from llmc.rehearsal.drills.scratch import Scratch
 
@@ -73,11 +75,14 @@ class Report(Struct, frozen=True):
         return {key: value for key, value in asdict(self).items() if key != "drill"}
 
 
-class Chance(Struct, frozen=True):
-    """Parameters of a random drill: the same seed makes the same faults, as far as timing allows."""
+class Terms(Struct, frozen=True):
+    """What the user chose for a run of drills."""
 
+    #: of `night`: the same seed makes the same faults, as far as timing allows
     seed: int = 1
     lasts_s: float = 240.0
+    #: whether the agents and checks are contained
+    sandbox: Sandbox = "auto"
 
 
 class DrillFailed(Exception):

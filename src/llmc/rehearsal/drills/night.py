@@ -118,7 +118,7 @@ class Night(Struct):
 
 
 def night(scratch: Scratch) -> None:
-    Night(scratch, random.Random(scratch.chance.seed), scratch.chance.lasts_s).run()
+    Night(scratch, random.Random(scratch.terms.seed), scratch.terms.lasts_s).run()
 
 
 Strike = tuple[str, Callable[[], None]]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from llmc.base import proc
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.rehearsal.drills.losses import losses
-from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
+from llmc.rehearsal.drills.model import Drill, DrillFailed, Kind, Report, Terms
 from llmc.rehearsal.drills.scratch import Scratch, stop
 
 #: short: it becomes part of socket and session names
@@ -51,7 +52,7 @@ class _Running(Struct, frozen=True):
 
 
 def run_all(
-    drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
+    drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], terms: Terms
 ) -> Iterator[Report]:
     """The reports as they arrive; stopping early, also by Ctrl-C, leaves nothing running."""
     waiting = list(drills)
@@ -61,7 +62,7 @@ def run_all(
             while waiting and len(running) < jobs:
                 drill = waiting.pop(0)
                 began(drill)
-                started = _start(drill, chance)
+                started = _start(drill, terms)
                 if isinstance(started, Report):
                     yield started
                 else:
@@ -76,16 +77,16 @@ def run_all(
             shutil.rmtree(one.directory, ignore_errors=True)
 
 
-def _start(drill: Drill, chance: Chance) -> _Running | Report:
+def _start(drill: Drill, terms: Terms) -> _Running | Report:
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     wrapper, problem = _wrapper(drill.needs, directory)
     if problem:
         shutil.rmtree(directory, ignore_errors=True)
         return Report(drill, skipped=problem)
     argv = [*wrapper, sys.executable, "-P", "-m", "llmc.rehearsal.drills", drill.name, str(directory)]
-    argv += [str(chance.seed), str(chance.lasts_s)]
+    argv.append(msgspec.json.encode(terms).decode())
     child = proc.spawn_detached(argv, directory / _SAID, dict(os.environ))
-    return _Running(drill, child, directory, monotonic() + LIMIT_S + chance.lasts_s)
+    return _Running(drill, child, directory, monotonic() + LIMIT_S + terms.lasts_s)
 
 
 def _has_ended(one: _Running) -> bool:
@@ -106,10 +107,13 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
     """The command prefix for a drill, or why it cannot run here."""
     match needs:
         case "small disk":
-            namespace = (
-                ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-            )
-            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec "$@"'
+            namespace, drop = ["unshare", "--mount"], ""
+            if (
+                os.geteuid() != 0
+            ):  # as the same user: as another, tmux would use that user's directory in /tmp
+                namespace += ["--map-current-user", "--keep-caps"]
+                drop = "setpriv --ambient-caps=-all --inh-caps=-all -- "
+            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec {drop}"$@"'
             argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
             return _tried(argv, "cannot mount a small disk here")
         case "no privileges" if os.geteuid() == 0:
@@ -127,9 +131,9 @@ def _tried(argv: list[str], problem: str) -> tuple[list[str], str]:
     return (argv, "") if done.ok else ([], f"{problem}: {done.stderr.strip()[:200]}")
 
 
-def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
+def run_here(drill: Drill, directory: Path, terms: Terms) -> Report:
     """Run one drill in this process."""
-    scratch = Scratch(directory, chance)
+    scratch = Scratch(directory, terms)
     try:
         problems = _problems(drill, scratch)
     finally:

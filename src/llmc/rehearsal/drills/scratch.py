@@ -22,7 +22,7 @@ from llmc.records.event_log import EventLog
 from llmc.records.ledger import Ledger
 from llmc.records.sight import registration
 from llmc.rehearsal import sample
-from llmc.rehearsal.drills.model import Chance, DrillFailed
+from llmc.rehearsal.drills.model import DrillFailed, Terms
 from llmc.repo import git
 from llmc.repo.project import Project, for_overseer, open_project
 
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 #: as short as a busy machine allows
 SETTINGS = {
-    "defaults.sandbox": "off",  # the agents of a drill open gates, and play the user in the source repository
     "auto.task_list_id": "drill",
     "defaults.patrol_interval_secs": "2",
     "overseer.check_interval_secs": "0.5",
@@ -47,22 +46,26 @@ POLL_S = 0.05
 _LEAF = re.compile(r"S1\.1\.(\d+):")
 #: for git: the user, not an agent
 PERSON = "-c user.name=Person -c user.email=person@example.com"
+#: the first part of a mark's name; the rest is the file
+_PERSON_CHANGES = "person-changes-"
 _COMMIT = "git -c user.name=Drill -c user.email=drill@example.com commit -q -m"
 
 
 class Scratch:
     """A scratch fleet in one directory; records times for the report."""
 
-    def __init__(self, directory: Path, chance: Chance | None = None) -> None:
+    def __init__(self, directory: Path, terms: Terms) -> None:
         self.directory = directory
-        self.chance = chance or Chance()
+        self.terms = terms
         self.source = directory / "source"
         self.root = directory / "root"
         self.tasks = directory / "tasks" / "drill"
+        #: what agents leave for the drill, and what they wait for; a contained one sees nothing else of it
+        self.marks = directory / "marks"
         #: sourced by the `llmc` that the supervisor runs: faults for its next daemon
         self.variables = directory / "variables"
         #: exists until the drill ends, which also ends waits for something that never comes
-        self.running = directory / "running"
+        self.running = self.marks / "running"
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
@@ -86,12 +89,17 @@ class Scratch:
     # -- making it
 
     def create(self, **settings: str) -> None:
+        self.marks.mkdir()
         self.running.touch()
         sample.create(self.source)
         self._put_llmc_on_path()
         self.llmc("init", "--target", str(self.root), "--agent", "scripted")
-        tasks_root = {"auto.tasks_root": str(self.tasks.parent)}
-        for key, value in {**SETTINGS, **tasks_root, **settings}.items():
+        own = {
+            "auto.tasks_root": str(self.tasks.parent),
+            "defaults.sandbox": self.terms.sandbox,
+            "sandbox.write": json.dumps([str(self.marks)]),
+        }
+        for key, value in {**SETTINGS, **own, **settings}.items():
             self.llmc("config", "set", key, value)
         self.remedy("true")
         self.tasks.mkdir(parents=True)
@@ -137,35 +145,42 @@ class Scratch:
         return (
             f"@sh {before}; echo {number} > {name}; git add --all; "
             f"if git diff --cached --quiet; then llmc report done --no-changes 'already done'; "
-            f"else {_COMMIT} 'Task {number}' && git rev-parse HEAD >> {self.directory}/made; fi"
+            f"else {_COMMIT} 'Task {number}' && git rev-parse HEAD >> {self.marks}/made; fi"
         )
 
     def person(self, file: str) -> str:
-        """In an agent's command: the user changes the same file on the default branch."""
-        git_c = f"git -C {self.source} {PERSON}"
-        return (
-            f"echo by a person $(date +%s%N) > {self.source}/{file}; {git_c} add {file}; "
-            f"{git_c} commit -q -m 'By a person'"
-        )
+        """For an agent: wait until the user has changed the same file on the default branch."""
+        asked = self.marks / f"{_PERSON_CHANGES}{file}"
+        return f"touch {asked}; while test -e {self.running} && test -e {asked}; do sleep 0.05; done"
+
+    def _play_person(self) -> None:
+        """Change what agents wait for; again at the next look if git was busy."""
+        for asked in self.marks.glob(f"{_PERSON_CHANGES}*"):
+            file = asked.name.removeprefix(_PERSON_CHANGES)
+            (self.source / file).write_text(f"by a person {time.time_ns()}\n")
+            git.git(self.source, "add", file, check=False)
+            commit = [*PERSON.split(), "commit", "--quiet", "-m", "By a person", "--", file]
+            if git.git(self.source, *commit, check=False).ok:
+                asked.unlink()
 
     def half(self, number: int, then: str) -> str:
         """For an agent, once: uncommitted work that must not be lost, then `then`."""
         words = f"half of task {number}, in {self.directory.name}"
-        tried = self.directory / f"tried-{number}"
-        self.precious[words] = written = self.directory / f"wrote-{number}"
+        tried = self.marks / f"tried-{number}"
+        self.precious[words] = written = self.marks / f"wrote-{number}"
         write = f"touch {tried}; echo {words} > half-{number}; touch {written}"
         return f"@sh test -e {tried} || {{ {write}; {then}; }}"
 
     def gate(self, name: str) -> str:
         """For an agent: wait until the drill opens the gate."""
-        path = self.directory / name
+        path = self.marks / name
         return f"touch {path}.reached; while test -e {self.running} && ! test -e {path}; do sleep 0.05; done"
 
     def open(self, name: str) -> None:
-        (self.directory / name).touch()
+        (self.marks / name).touch()
 
     def reached(self, name: str) -> None:
-        self.until(lambda: (self.directory / f"{name}.reached").exists(), f"an agent reached {name}")
+        self.until(lambda: (self.marks / f"{name}.reached").exists(), f"an agent reached {name}")
 
     # -- running it
 
@@ -260,9 +275,10 @@ class Scratch:
     # -- watching it
 
     def until(self, probe: Callable[[], T], what: str, limit_s: float = PATIENCE_S) -> T:
-        """Wait until the probe returns something, and return that."""
+        """Wait until the probe returns something, and return that; play the user meanwhile."""
         deadline = monotonic() + limit_s
         while not (found := probe()):
+            self._play_person()
             if monotonic() > deadline:
                 raise DrillFailed(f"expected within {limit_s:g} s: {what}")
             time.sleep(POLL_S)

@@ -21,7 +21,7 @@ def pool_fails(scratch: Scratch) -> None:
 
 
 def pool_hangs(scratch: Scratch) -> None:
-    broken = scratch.directory / "pool-hangs"
+    broken = scratch.marks / "pool-hangs"
     command = f"test ! -e {broken} || {{ touch {broken}.reached; sleep 1000; }}"
     scratch.create(**{"auto.task_pool_command": command, "auto.task_pool_timeout_secs": "3"})
     scratch.remedy(f"rm {broken}")
@@ -74,7 +74,7 @@ def agent_killed(scratch: Scratch) -> None:
 
 def agent_crashes(scratch: Scratch) -> None:
     """Every task crashes until the cause is fixed: the first is quarantined, the second shows that the task is not the cause."""
-    fixed = scratch.directory / "fixed"
+    fixed = scratch.marks / "fixed"
     scratch.create()
     scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1")
     crash = f"@sh test -e {fixed} || kill -9 $PPID"
@@ -99,7 +99,7 @@ def agent_hangs(scratch: Scratch) -> None:
 def worker_in_error(scratch: Scratch) -> None:
     """An agent does not resolve its conflict in three rounds; the next attempt starts from the latest default branch."""
     scratch.create()
-    person = scratch.directory / "person-was-here"
+    person = scratch.marks / "person-was-here"
     conflict = f"test -e {person} || {{ touch {person}; {scratch.person('shared')}; }}"
     scratch.task(1, scratch.commit(1, before=conflict, file="shared"), "@on-conflict true")
     scratch.breaks_now()
@@ -159,8 +159,11 @@ def _kill_at_work(scratch: Scratch, fixed: Path) -> bool:
 
 
 def worktree_broken(scratch: Scratch) -> None:
-    """The repository loses its entry for the worktree. (A wrong link in the worktree is fixed immediately.)"""
-    scratch.at_work("llmc doctor --repair --yes")
+    """The repository loses its entry for the worktree. (A wrong link in the worktree is fixed immediately.)
+
+    A contained worker has no entry there: it has a repository of its own.
+    """
+    scratch.at_work("llmc doctor --repair --yes", **{"defaults.sandbox": "off"})
     scratch.breaks_now()
     shutil.rmtree(scratch.root / ".git" / "worktrees" / "auto-1")
     scratch.open("go")
