@@ -51,7 +51,7 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    fleet = set_up(Fleet("scripted"))
+    fleet = set_up(Fleet("scripted"), defaults__patrol_interval_secs="600")  # it rebases too
     yield fleet
     fleet.close()
 
