@@ -294,22 +294,22 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
     def of_kind(kind: str) -> list[Item]:
         return [item for item in listed(fleet).values() if item["kind"] == kind]
 
-    def while_it_stalls() -> list[Item]:
+    def shown(kind: str) -> list[Item]:
         with fleet.frozen_daemon():  # llmc gets it going again and again
-            found = of_kind("goal_stalled")
+            found = of_kind(kind)
             if found:
                 on_every_surface(fleet, found[0]["key"])
         return found
 
-    (stalled,) = wait_until(while_it_stalls, 30, fleet.story)
+    (stalled,) = wait_until(lambda: shown("goal_stalled"), 30, fleet.story)
     assert (stalled["who"], stalled["severity"]) == (goal, "notice")
     is_told(hook, stalled["key"])
+    fleet.llmc("config", "set", "overseer.goals.idle_after", "10m")  # no message gets it past its question
     (fleet.marks / "go").touch()
-    (asked,) = wait_until(lambda: of_kind("goal_question"), 30, fleet.story)
-    on_every_surface(fleet, asked["key"])
+    wait_until(lambda: fleet.status("auto-1")["status"] == "needs_input", 30, fleet.story)
+    (asked,) = wait_until(lambda: shown("goal_question"), 30, fleet.story)
     assert "Which colour?" in asked["text"]
     # Its worker waits for the answer, until there is a task that nobody else could take.
-    wait_until(lambda: fleet.status("auto-1")["status"] == "needs_input", 30, fleet.story)
     add(fleet, 50)
     auto.wait_completed(fleet, 1)
     assert of_kind("goal_question") == [asked]

@@ -45,7 +45,7 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     # It dies. Nothing may look as if it ran, and the plain daemon that follows gives out nothing.
     fleet.kill_daemon()
     # Its lock is free when the last of its threads is gone, a moment after the first.
-    wait_until(lambda: footer(fleet).startswith("not running (llmc up --auto --detach)"))
+    wait_until(lambda: footer(fleet).startswith("not running (to start it: llmc up --auto --detach)"))
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)

@@ -162,7 +162,7 @@ def test_contradicting_options_make_nothing(fresh: Fleet) -> None:
 def test_a_root_is_made_where_the_option_of_all_commands_says(fresh: Fleet) -> None:
     """Break: ignore --root before init, or do not say where it belongs."""
     said = fresh.llmc("init", "--root", str(fresh.root), code=2).err
-    assert "--root goes before the command: `llmc --root ... init`" in said
+    assert "--root goes before the command" in said
     assert made_nothing(fresh)
     fresh.llmc("--root", str(fresh.root), "init", "--agent", "scripted", "--no-validate")
     assert fresh.has_root

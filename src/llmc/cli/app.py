@@ -122,10 +122,7 @@ def _for_people(error: Exception, argv: list[str]) -> LlmcError:
         path = error.ctx.command_path if error.ctx else "llmc"
         hint = f"Run `{path} --help` for usage."
         if isinstance(error, click.NoSuchOption) and error.option_name in ("--root", "--debug"):
-            value = " ..." if error.option_name == "--root" else ""
-            hint = (
-                f"{error.option_name} goes before the command: `llmc {error.option_name}{value} {path[5:]}`."
-            )
+            hint = f"{error.option_name} goes before the command; run `llmc --help` for usage."
         return UsageError(error.format_message(), hint=hint)
     if isinstance(error, click.ClickException):
         return LlmcError(error.format_message())

@@ -97,7 +97,7 @@ def test_a_branch_as_the_fence_where_the_host_allows_branches_only(
 def test_a_host_without_atomic_pushes(bare: BareRemote, machine: Machine) -> None:
     before = look_at(bare)
     bare.git("config", "receive.advertiseAtomic", "false")
-    with pytest.raises(NotUsable, match="one atomic push"):
+    with pytest.raises(NotUsable, match="rejected an atomic push"):
         probe(machine.path, machine.remote)
     assert look_at(bare) == before
 

@@ -14,7 +14,7 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo.project import Project
-from llmc.sandbox import probe, rules
+from llmc.sandbox import probe
 from llmc.sessions import leftovers
 from tests.support.contained import needs_bubblewrap
 from tests.support.waiting import wait_until
@@ -101,7 +101,7 @@ def test_the_box_of_an_agent_that_ended(project: Project, monkeypatch: pytest.Mo
     env = {"PATH": os.environ["PATH"], "LLMC_INSTANCE": instance}
     bubblewrap = probe.bubblewrap()
     assert bubblewrap is not None
-    argv = [bubblewrap, *rules.ALL_READ_ONLY, "--unshare-pid", "--die-with-parent", "--"]
+    argv = [bubblewrap, "--ro-bind", "/", "/", "--unshare-pid", "--die-with-parent", "--"]
     box = subprocess.Popen([*argv, "/usr/bin/env", "-i", "/bin/sh", "-c", "sleep 304"], env=env)
     wait_until(lambda: len(processes.marked("LLMC_INSTANCE", instance)) == 2)
     inside = [process for process in processes.marked("LLMC_INSTANCE", instance) if process.pid != box.pid]

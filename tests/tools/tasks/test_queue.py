@@ -204,9 +204,9 @@ def test_a_claim_is_written_beside_the_file_synced_and_renamed(
         done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
         sync(fd)
 
-    def moved(before: Any, after: Any) -> None:
+    def moved(before: Any, after: Any, **folders: Any) -> None:
         done.append(f"{os.path.basename(before)} -> {os.path.basename(after)}")
-        rename(before, after)
+        rename(before, after, **folders)
 
     monkeypatch.setattr(tools.os, "fsync", fsync)
     monkeypatch.setattr(tools.os, "replace", moved)

@@ -47,8 +47,8 @@ def test_a_short_night() -> None:
     """Break: put what landed before what waits; or leave out the command."""
     assert page(night(2) + BAD, items=[held(99)], tasks=[task(99), task(100, after=(99,))]) == (
         "00:00 to 11:00 (11h 6m)\n"
-        "2 tasks landed in 10h (0.2 per hour excluding parked time), $1.00, 1 waiting for\n"
-        "you.\n"
+        "2 tasks landed in 10h (0.2 per hour excluding parked time), $1.00, 1 item\n"
+        "waiting for you.\n"
         "Auto mode stopped at 10:00: llmc down.\n"
         "\n"
         "Waiting for you (1)\n"
