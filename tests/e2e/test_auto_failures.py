@@ -63,6 +63,7 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 @pytest.mark.req("0-051", "0-081", "0-084", "4-064")
 def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None:
     """Break: wait for the lanes without a limit.

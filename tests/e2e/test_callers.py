@@ -255,7 +255,7 @@ def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
     """Break: Kind.OVERSEER for a mark of that name, without looking at its pane."""
     scripted.set_up("adam")
     told = scripted.llmc("reset", "adam", code=3, LLMC_WORKER="overseer").err
-    assert "does not run in that agent's pane" in told
+    assert "is not running in that agent's pane" in told
     assert "your own shell" in told
 
 

@@ -372,7 +372,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
         assert any(row["kind"] == "program" and missing in row["text"] for row in view["findings"])
         assert ("worktrees" if missing == "git" else "sessions") in view["not_seen"]
         shown = shared.llmc("--root", str(copy), "doctor", code=1, PATH=str(bin_dir)).out
-        assert f"not checked: {missing} does not work" in shown
+        assert f"not checked: {missing} is missing or unusable" in shown
     assert "program" in kinds(LLMC_AGENT="/gone/claude")
 
 

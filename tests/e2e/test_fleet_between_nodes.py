@@ -29,6 +29,7 @@ def is_landing(node: Fleet) -> bool:
     return node.record("auto-1")["accept"] is not None
 
 
+@pytest.mark.soak
 def test_the_post_accept_command_of_a_killed_node_runs_on_another(database: str) -> None:
     """Meanwhile nothing lands. Break: leave the commands of others out of KEEP_TICKET, or never take one over."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:
@@ -113,6 +114,7 @@ def followed(node: Fleet) -> Iterator[list[str]]:
             assert process.stderr.read() == ""
 
 
+@pytest.mark.soak
 def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
     """Break: order by the clock of each node; take two workers of one name for one; or forget the node that died.
 

@@ -159,6 +159,7 @@ def test_a_stopped_machine_hands_its_unfinished_work_over(machines: Machines) ->
     wait_until(lambda: not [ref for ref in machines.bare.refs() if ref.startswith("refs/llmc/work/")])
 
 
+@pytest.mark.soak
 def test_the_remote_is_gone_for_a_while(machines: Machines) -> None:
     """Break: end auto mode, or charge it to the task."""
     first, _ = machines.fleets

@@ -15,6 +15,7 @@ from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.soak
 def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postgres) -> None:
     """Break: ask the database for a worker that is here; or say only that there is none."""
     with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:

@@ -181,7 +181,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "auto-2 (stalled)" in fleet.llmc("goal", "show", first).out
 
     # Done by hand: the parents and the percentage follow, and there is a handoff.
-    assert "its status follows its children" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
+    assert "its status is derived from its children" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
     fleet.llmc("work", "done", "S1.1.1", *mine, "--summary", "did it myself", "--commit", "1a2b3c4")
     view = store(fleet).view(first)
     assert view.assignments["A_1"].status is AssignmentStatus.STALLED, "the next tick takes it back"

@@ -94,6 +94,7 @@ def test_work_that_waits_stays_on_the_newest_base(scripted: Fleet) -> None:
     assert not prompts(scripted, "conflict")
 
 
+@pytest.mark.soak
 @pytest.mark.req("1-130", "1-136")
 def test_conflicts_are_found_alike_by_accept_rebase_and_patrol(scripted: Fleet) -> None:
     """Break: a second way to tell of conflicts; or let patrol rebase again what the worker gave up."""

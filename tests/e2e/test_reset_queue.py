@@ -53,6 +53,7 @@ def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -
     assert not [row for row in fleet.events("work_pinned") if row["reason"] == "start"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("command", [("reset", "adam"), ("nuke", "adam", "--yes")], ids=["reset", "nuke"])
 def test_nor_does_one_that_the_transcript_does_not_have_yet(
     scripted: Fleet, command: tuple[str, ...]

@@ -360,6 +360,7 @@ def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
     assert ui.exit_code == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None:
     """Break: lose a comment when it cannot be saved, or lose it without a word."""
@@ -424,6 +425,7 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
     assert asyncio.run(click()) == "carol"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> None:
     """Break: count the other roots once, at the start; or open the root that the cursor was on before."""

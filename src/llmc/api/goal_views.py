@@ -97,11 +97,7 @@ def the_goal(project: Project, given: str | None) -> str:
     meant = going or every
     if len(meant) == 1:
         return meant[0].goal_id
-    problem = (
-        f"no goal specified; there are {len(meant)} goals"
-        if meant
-        else "no goal specified; there are no goals"
-    )
+    problem = f"no goal specified; there are {len(meant)} goals" if meant else "there are no goals"
     hint = (
         "Specify a goal ID; run `llmc goal list` to list the goals."
         if meant

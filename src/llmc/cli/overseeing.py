@@ -27,8 +27,8 @@ def overseer(ctx: click.Context) -> int | None:
     Exit codes: 10 if the daemon fails again too soon after a fix, 11 if the agent asks for your help, 12 if you must fix
     the cause yourself. `llmc status` shows the supervisor while it runs.
 
-    The commands below manage goals and do not start the supervisor. For example, `llmc goal` is
-    short for `llmc overseer goal`.
+    The commands below manage goals and do not start the supervisor. Some have a
+    short form: `llmc goal` is the same as `llmc overseer goal`.
     """
     if ctx.invoked_subcommand is not None:
         return None

@@ -82,7 +82,7 @@ def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | Non
     why = why_probe(last_verdict(project.root), client, tmux)
     if not why and not asked:
         return None
-    say(f"canary: {why or f'a test of {client} with {tmux} was requested'}; testing in a scratch session")
+    say(f"canary: {why or f'{client} with {tmux}'}; testing in a scratch session")
     verdict = probe(project, say, client, tmux)
     if not verdict.passed:
         error = Refused(f"cannot start auto mode: {verdict.reason}", hint=f"{verdict.fix}.")

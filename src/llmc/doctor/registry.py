@@ -101,9 +101,9 @@ def not_seen(facts: Facts) -> dict[str, str]:
     if "state" in lacking:
         unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "state.json cannot be read")
     if "git" in lacking:
-        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git does not work")
+        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git is missing or unusable")
     if "tmux" in lacking:
-        unseen |= {"sessions": "tmux does not work"}
+        unseen |= {"sessions": "tmux is missing or unusable"}
     if "config" in lacking:
         unseen |= {"source": "config.toml is invalid"}
     return unseen

@@ -49,7 +49,7 @@ KINDS: dict[str, str] = {
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
     "refused": "git refuses the commits of a contained worker, so they cannot land",
     "forged": "a contained agent wrote files to its inbox that did not come from a hook; llmc ignored them",
-    "uncontained": "an agent is not contained, because this machine cannot contain it",
+    "uncontained": "an agent runs uncontained because this machine does not support containment",
     "refused_hosts": "contained agents tried to connect to hosts that are not in `sandbox.hosts`",
     "worktree": "llmc could not reset a worktree; the worker gets no tasks until a reset succeeds",
     # of a task or a goal

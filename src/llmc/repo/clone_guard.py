@@ -189,7 +189,7 @@ class CloneGuard:
             with store.transaction() as tx:
                 tx.clear_item(key)
                 if refusal:
-                    text = f"git refuses the commits of its repository: {refusal}"
+                    text = f"git cannot fetch {name}'s commits: {refusal}"
                     about = {"kind": "refused", "severity": "blocked", "who": name}
                     tx.raise_item(key, text=text, next=f"llmc reset {name}", **about)
 
@@ -290,7 +290,7 @@ class CloneGuard:
                 self._say(
                     Undone(
                         f"{top}/.git",
-                        f"pointed to {place}, whose git config runs programs; llmc moved it away",
+                        f"pointed to {place}, whose git config runs programs; llmc moved it aside",
                     )
                 )
                 self._aside(f"{top}/.git")
@@ -335,7 +335,7 @@ class CloneGuard:
         before = stamp(path)
         data = git_config.read_plainly(Path(path))
         if isinstance(data, Broken):
-            self._say(Undone(path, f"moved away because it was unusable ({data.why})"))
+            self._say(Undone(path, f"was unusable ({data.why}); llmc moved it aside"))
             self._aside(path)
             return
         text = data.decode("utf-8", "surrogateescape")
@@ -353,7 +353,7 @@ class CloneGuard:
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
         """Recreate an unusable settings file as llmc made it."""
-        self._say(Undone(str(file), f"recreated because it was unusable ({why})"))
+        self._say(Undone(str(file), f"was unusable ({why}); llmc recreated it"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
                 self._aside(str(file))

@@ -174,7 +174,7 @@ class _Update(Struct, frozen=True):
 
 def _problem(module: Submodule, done: Done | None) -> str:
     if done is None:
-        return f"submodule {module.path} is missing: its URL is not on the default branch. To use it, run `git submodule add` in the source repository"
+        return f"submodule {module.path} is missing: .gitmodules on the default branch does not have its URL. To use it, run `git submodule add URL {module.path}` in the source repository and commit the result"
     said = (done.stderr or done.stdout).strip()
     reason = said[max(0, said.find("fatal: ")) :]
     reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]

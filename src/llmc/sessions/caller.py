@@ -82,7 +82,7 @@ def _overseer(found: Mark, pane: Mark | None) -> Caller:
     if pane is None or (pane.pid, pane.worker, pane.instance) != (found.pid, OVERSEER, found.instance):
         return Caller(
             Kind.UNKNOWN,
-            why="the caller claims to be the supervisor's agent but does not run in that agent's pane",
+            why="the caller claims to be the supervisor's agent but is not running in that agent's pane",
         )
     return Caller(Kind.OVERSEER, OVERSEER, found.instance, found.root)
 

@@ -229,6 +229,7 @@ def test_the_fence_may_be_a_branch(bare: BareRemote, tmp_path: Path) -> None:
     assert bare.refs() == ["refs/heads/llmc-fence", "refs/heads/main"]
 
 
+@pytest.mark.soak
 def test_two_machines_race_and_everything_lands_once(bare: BareRemote, one: Machine, other: Machine) -> None:
     """Break: count a push as landed that only may have; or overwrite what landed in between."""
     race(bare, [one, other], 12)

@@ -406,6 +406,6 @@ def test_no_submodule_of_an_agent_is_fetched(
     worktree.git("update-index", "--add", "--cacheinfo", f"160000,{tip},sub")
     worktree.git("commit", "-q", "-m", "Evil")
     said = "\n".join(furnish(project, record))
-    assert ("its URL is not on the default branch" in said) is (way == "url")
+    assert ("does not have its URL" in said) is (way == "url")
     assert not (worktree.path / "sub/.git").exists()
     assert not [*(project.root.path / ".git").rglob("modules/*")]

@@ -106,7 +106,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
     assert _next(view, status=S.ACTIVE) == ("without new activity, the work will count as stalled", 1000.0)
-    assert "at the next tick with free capacity" in _next(view, status=S.QUEUED)[0]
+    assert "at the next goal tick" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what

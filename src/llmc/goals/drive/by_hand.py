@@ -46,7 +46,7 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
     """Mark a leaf done; the next tick withdraws it from its worker."""
     if node.node_id in children_of(view.nodes):
         raise Refused(
-            f"cannot mark {node.kind} {node.node_id} done: its status follows its children",
+            f"cannot mark {node.kind} {node.node_id} done: its status is derived from its children",
             hint=f'To override the status: llmc work override {node.node_id} --status done --reason "why"',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)

@@ -44,7 +44,10 @@ _STEPS = {
 }
 
 
-_AT_A_TICK = "will be sent at the next tick with free capacity (to run a tick now: llmc goal tick)"
+_AT_A_TICK = (
+    "llmc sends the instruction at the next goal tick, unless overseer.goals.max_in_progress is reached "
+    "(to run a tick now: llmc goal tick)"
+)
 
 
 class Clock(Struct, frozen=True):
@@ -138,7 +141,8 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
         )
     if assignment.status is S.QUEUED:
         backoff = assignment.backoff_until
-        return Next(_AT_A_TICK if backoff is None else f"{_AT_A_TICK}, at the earliest", backoff)
+        later = "llmc sends the instruction at the first goal tick after the backoff, which ends"
+        return Next(_AT_A_TICK if backoff is None else later, backoff)
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next(
@@ -223,7 +227,11 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
         return _AT_A_TICK
-    return f"starts after {some(waits, MAX_SHOWN)}" if waits else "nothing; its status follows its children"
+    return (
+        f"starts after {some(waits, MAX_SHOWN)}"
+        if waits
+        else "nothing; its status is derived from its children"
+    )
 
 
 def why_goal(view: GoalView, percent: int) -> Why:

@@ -115,11 +115,11 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
                 drop = "setpriv --ambient-caps=-all --inh-caps=-all -- "
             script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec {drop}"$@"'
             argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
-            return _tried(argv, "cannot mount a small disk here")
+            return _tried(argv, "cannot mount a tmpfs for this drill")
         case "no privileges" if os.geteuid() == 0:
             dropped = "-dac_override,-dac_read_search"
             argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", "--no-new-privs"]
-            return _tried([*argv, "--"], "cannot drop root privileges here")
+            return _tried([*argv, "--"], "cannot drop root privileges")
     return [], ""
 
 
