@@ -17,7 +17,7 @@ demo: setup      ## see llmc at work: no account, no configuration
 test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
 	@$(MAKE) --no-print-directory -j 2 lint compiled-tests
-	@scripts/in-memory $(BIN)/pytest -n 6 --dist worksteal
+	@scripts/in-memory $(BIN)/pytest -n 5 --dist worksteal
 
 compiled-tests:
 	@$(BIN)/pytest -q --collect-only >/dev/null

@@ -15,7 +15,7 @@ from llmc.workers.start import start_task
 from tests.e2e.test_delivery import in_process, process_of
 from tests.e2e.test_delivery_faults import at_rest, mark_prompt, marks, turns_with
 from tests.support import late_screen
-from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
 from tests.support.real_client import seed_config
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 STABLE = 12
 
 
-@pytest.fixture(scope="module", params=NEW_CLIENT)
+@pytest.fixture(scope="module", params=CLIENTS_IN_SOAK)
 def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One fleet for everything that leaves the agent alive."""
     server: LoopbackApi | None = None if request.param == "scripted" else request.getfixturevalue("api")

@@ -182,6 +182,7 @@ def test_three_nodes_with_one_killed_and_one_asleep_land_each_task_once(database
             wait_for(node, lambda node=node: not at_work(node), 30)
 
 
+@pytest.mark.soak
 def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> None:
     """Break: end auto mode when the database is gone; or land without it."""
     database = server.new()

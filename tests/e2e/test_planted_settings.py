@@ -34,7 +34,7 @@ def work(fleet: Fleet, worker: str, name: str) -> None:
     fleet.wait(worker, "needs_review")
 
 
-@pytest.mark.parametrize("share", [8, *in_soak(1)], ids=["some", "all"])
+@pytest.mark.parametrize("share", [16, *in_soak(1)], ids=["some", "all"])
 def test_no_command_runs_what_was_planted(scripted: Fleet, planted: Planted, share: int) -> None:
     """In every file, before every command: some of the keys, each in its turn; in `make soak` every key.
 

@@ -106,7 +106,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
     assert _next(view, status=S.ACTIVE) == ("without new activity, the work will count as stalled", 1000.0)
-    assert "at the next goal tick" in _next(view, status=S.QUEUED)[0]
+    assert "at the first goal tick after the backoff" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
     assert 'llmc answer A_1 "..."' in what
@@ -141,7 +141,7 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
     ready = why_node(replaced(view, assignments={}), view.nodes["S1.1.1"]).data["next"]["what"]
-    assert "at the next tick" in ready, "not at once, though workers are idle"
+    assert "at the next goal tick" in ready, "not at once, though workers are idle"
     assert "to run a tick now: llmc goal tick" in ready
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
     assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]
