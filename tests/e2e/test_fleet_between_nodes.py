@@ -157,6 +157,7 @@ def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
         assert "two/auto-1" in text
 
 
+@pytest.mark.soak
 def test_what_an_agent_proposes_is_approved_on_another_node(database: str) -> None:
     """Break: leave the agents' own files out of a shared list; or add the task before its hold."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:

@@ -84,7 +84,9 @@ def test_two_machines_land_in_turn_and_each_builds_on_the_other(
     assert bare.is_linear()
 
 
-@pytest.mark.parametrize("in_the_way", ["uncommitted changes", "commits of their own", "another branch"])
+@pytest.mark.parametrize(
+    "in_the_way", ["uncommitted changes", *in_soak("commits of their own", "another branch")]
+)
 def test_a_checkout_that_cannot_follow_is_left_alone_and_hinders_nobody(
     bare: BareRemote, one: Node, in_the_way: str
 ) -> None:

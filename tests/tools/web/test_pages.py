@@ -280,6 +280,7 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
     with place.served() as web:
         page = Read(web.get("/").text)
         (address,) = {one["href"] for tag, one in page.tags if tag == "a" and "/r/" in one["href"]}
+        other = web.get(address)  # waits for the first look at that root
         every = Read(web.get("/roots").text)
         assert faults(web.get("/roots").text) == []
         assert address in [one["href"] for tag, one in every.tags if tag == "a"]
@@ -288,7 +289,6 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
         )  # of this root in the head of the page, and of both in the list
         assert "llmc --root '/a b' web" in every.text
         assert "2 offline" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
-        other = web.get(address)
         assert (other.status_code, faults(other.text)) == (200, [])
         links = {one["href"] for tag, one in Read(other.text).tags if tag == "a" and "board" in one["href"]}
         assert [web.get(link).status_code for link in links] == [200]
