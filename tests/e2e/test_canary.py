@@ -96,7 +96,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     client.has_version("3.0.1 (odd)")
     refused = up(fleet, "--json", code=3)
     assert "the client changed from 3.0.0 (odd) to 3.0.1 (odd)" in refused.err
-    assert "cannot start auto mode: the client exited with code 3 on /exit" in refused.err
+    assert "cannot start auto mode: the client exited with code 3 after /exit" in refused.err
     assert "--no-canary" in refused.json["hint"]
     assert refused.json["canary"]["probes"]["exit"] == "failed"
     assert kinds_of(refused.json["canary"]["hooks"]) == HOOKS
@@ -113,7 +113,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     fleet.llmc("down")
     assert "canary" not in up(fleet, "--no-canary").err
     items = on_every_surface(fleet, "canary")
-    assert "canary failed for 3.0.1 (odd): the client exited with code 3 on /exit" in items["canary"]["text"]
+    assert "canary failed for 3.0.1 (odd): the client exited with code 3 after /exit" in items["canary"]["text"]
     assert items["canary"]["next"] == "llmc down && llmc up --auto --detach --canary"
     is_told(hook, "canary")
     fleet.llmc("down")

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from llmc.records.worker import Status
 from llmc.rehearsal.drills.scratch import Scratch
 
 
@@ -149,11 +150,12 @@ def session_killed_again(scratch: Scratch) -> None:
 
 
 def _kill_at_work(scratch: Scratch, fixed: Path) -> bool:
-    """Whether it is fixed; else kill its session as soon as it has a task."""
+    """Whether it is fixed; else kill its session as soon as it works on its task."""
     if fixed.exists():
         return True
     project = scratch.project()
-    if project.store.worker("auto-1").assignment is not None:
+    # Killed before its prompt arrives, an agent crashed, and the task is set aside after three times.
+    if project.store.worker("auto-1").status is Status.WORKING:
         project.tmux.kill_session(project.session("auto-1"))
     return False
 
