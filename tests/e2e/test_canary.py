@@ -113,7 +113,9 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     fleet.llmc("down")
     assert "canary" not in up(fleet, "--no-canary").err
     items = on_every_surface(fleet, "canary")
-    assert "canary failed for 3.0.1 (odd): the client exited with code 3 after /exit" in items["canary"]["text"]
+    assert (
+        "canary failed for 3.0.1 (odd): the client exited with code 3 after /exit" in items["canary"]["text"]
+    )
     assert items["canary"]["next"] == "llmc down && llmc up --auto --detach --canary"
     is_told(hook, "canary")
     fleet.llmc("down")
