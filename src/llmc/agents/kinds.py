@@ -47,6 +47,6 @@ def tool_children(instance: str) -> list[Process]:
     marks = {kind_of(name).child_mark for name in AGENTS}
     ours, everyone = marked_among_all("LLMC_INSTANCE", instance) if instance else ([], {})
     tools = [process for process in ours if marks & environment(process.pid).keys()]
-    # The holder of a contained agent adopts nobody, and its proxy has a session of its own.
+    # Not the holder of a contained agent: no orphan becomes its child, and its proxy has a session of its own.
     agent = [one for one in ours if one not in tools and launch.__file__ not in command_of(one.pid)]
     return list(dict.fromkeys([*tools, *strayed(agent, everyone)]))

@@ -323,9 +323,7 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
 def _rewrite(worktree: Path, names: Sequence[str]) -> None:
     """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
     for name in names:
-        with contextlib.suppress(
-            OSError
-        ):  # a directory, or replaced by a link: git tells what it thinks of it
+        with contextlib.suppress(OSError):  # a directory, or behind a link: git says so
             inside.remove(worktree, name)
     index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
     git.git(worktree, *index, input=git.nul_separated(names), check=False, timeout_s=300)

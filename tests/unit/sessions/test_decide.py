@@ -611,22 +611,22 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
 @pytest.mark.parametrize(
     ("path", "believed"),
     [
-        ("/root/.llmc/home/w1/projects/x/1.jsonl", True),
-        ("/root/.llmc/home/w1/../w2/projects/x/1.jsonl", False),
-        ("/root/.llmc/home/w10/projects/x/1.jsonl", False),
+        ("/r/.llmc/home/w1/projects/x/1.jsonl", True),
+        ("/r/.llmc/home/w1/../w2/projects/x/1.jsonl", False),
+        ("/r/.llmc/home/w10/projects/x/1.jsonl", False),
         ("/home/user/.claude/projects/x/1.jsonl", False),
-        ("/root/.llmc/home/w1/x/projects/x/1.jsonl", False),
-        ("/root/.llmc/home/w1/projects/x/y/1.jsonl", False),
-        ("/root/.llmc/home/w1/projects/../1.jsonl", False),
-        ("/root/.llmc/home/w1/x.jsonl", False),
-        ("/root/.llmc/home/w1/projects/x/settings.json", False),
+        ("/r/.llmc/home/w1/x/projects/x/1.jsonl", False),
+        ("/r/.llmc/home/w1/projects/x/y/1.jsonl", False),
+        ("/r/.llmc/home/w1/projects/../1.jsonl", False),
+        ("/r/.llmc/home/w1/x.jsonl", False),
+        ("/r/.llmc/home/w1/projects/x/settings.json", False),
         ("/etc/passwd", False),
     ],
 )
 def test_a_contained_agent_names_only_a_conversation_of_its_own(path: str, believed: bool) -> None:
     """llmc reads it, and copies it to another home. Break: believe each path below its home: a directory may be a link."""
     begun = event(hook("SessionStart", source="startup", transcript_path=path))
-    record = worker(S.IDLE, contained=True, config_dir="/root/.llmc/home/w1")
+    record = worker(S.IDLE, contained=True, config_dir="/r/.llmc/home/w1")
     verdict = judge(record, begun, Facts())
     assert (verdict.fields.get("transcript_path") == path) is believed
     assert (verdict.action == "hook_ignored") is not believed
