@@ -1,6 +1,8 @@
 """`up --auto` gives out tasks or says that it does not; and everybody sees when auto mode does not run."""
 
 import os
+import shlex
+import shutil
 import signal
 from pathlib import Path
 
@@ -79,9 +81,9 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
     assert not [row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto"]
 
 
-def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
-    """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
-    client = scripted.dir / "client/claude-like"
+def client_that_ends(fleet: Fleet) -> tuple[Path, Path]:
+    """A client that exits as soon as it starts, and the file with what it prints before."""
+    client = fleet.dir / "client/claude-like"
     client.parent.mkdir()
     client.write_text(
         """#!/bin/sh
@@ -89,11 +91,16 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
         """
     )
     client.chmod(0o755)
+    return client, client.with_name("claude-like.says")
+
+
+def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
+    """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
+    client, says = client_that_ends(scripted)
     scripted.set_up("anna", "bert")
     if SANDBOX == "off":
         _is_not_trusted(scripted, client)
     # Its client ends at once: what that said last is the reason, here and in the status.
-    says = client.with_name("claude-like.says")
     says.write_text("Failed to connect to api.example: ENOTFOUND\n\nNote: it may not be available.\n")
     said = "the agent exited immediately: Failed to connect to api.example: ENOTFOUND"
     assert f"anna: not started: {said}" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
@@ -121,3 +128,20 @@ def _is_not_trusted(fleet: Fleet, client: Path) -> None:
     assert "next: llmc init --trust && llmc up --detach" in shown
     assert "anna: Claude" not in shown
     fleet.llmc("init", "--trust", LLMC_AGENT=str(client))
+
+
+def test_up_sees_an_end_that_tmux_did_not_tell(scripted: Fleet) -> None:
+    """tmux 3.3a sometimes runs no hook at the end of a program. Break: `wait_ready` listens to hooks only."""
+    deaf = scripted.dir / "deaf"
+    deaf.mkdir()
+    tmux = shlex.quote(str(shutil.which("tmux")))
+    (deaf / "tmux").write_text(f'#!/bin/bash\nexec {tmux} "${{@/#pane-died/pane-mode-changed}}"\n')
+    (deaf / "tmux").chmod(0o755)
+    client, says = client_that_ends(scripted)
+    says.write_text("no route to api.example\n")
+    scripted.set_up("anna")
+    env = {"LLMC_AGENT": str(client), "PATH": f"{deaf}:{scripted.env['PATH']}"}
+    if SANDBOX == "off":
+        scripted.llmc("init", "--trust", **env)
+    failed = scripted.llmc("up", "--detach", code=1, **env)
+    assert "anna: not started: the agent exited immediately: no route to api.example" in failed.out

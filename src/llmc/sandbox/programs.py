@@ -6,7 +6,6 @@ Only they are shown of the user's home. A directory of programs comes with what 
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from llmc import launch
 from llmc.sandbox import rules
@@ -22,20 +21,26 @@ def is_seen(place: str, hidden: Iterable[str]) -> bool:
 
 def places(path: str, program: str, hidden: Sequence[str]) -> list[str]:
     """The files and directories of the programs on PATH and of one more; none that contains a hidden place."""
-    found = [os.path.dirname(os.path.realpath(program)), *_interpreter()]
+    found = [_place_of(os.path.realpath(program), hidden), *_interpreter()]
     for folder in dict.fromkeys(path.split(os.pathsep)):
         if os.path.isabs(folder) and os.path.isdir(folder) and not is_seen(folder, hidden):
-            found += [folder, *_linked(folder)]
+            found += [folder, *(_place_of(target, hidden) for target in _link_targets(folder))]
     return _with_what_is_beside(found, hidden)
 
 
-def of(names: Iterable[str], hidden: Iterable[str]) -> list[str]:
+def of(names: Iterable[str], hidden: Sequence[str]) -> list[str]:
     """The same for these programs only."""
     import shutil  # takes 2 ms, and few commands need it
 
     found = [path for name in names if (path := shutil.which(name))]
-    folders = [os.path.dirname(path) for one in found for path in (one, os.path.realpath(one))]
-    return _with_what_is_beside(folders, hidden)
+    places = [_place_of(path, hidden) for one in found for path in (one, os.path.realpath(one))]
+    return _with_what_is_beside(places, hidden)
+
+
+def _place_of(program: str, hidden: Sequence[str]) -> str:
+    """Its directory, or the program alone where that contains a hidden place: a client that lies directly in the home."""
+    folder = os.path.dirname(program)
+    return program if rules.contains_any(folder, hidden) else folder
 
 
 def _with_what_is_beside(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
@@ -58,11 +63,11 @@ def _interpreter() -> list[str]:
     return [*sorted(prefixes), os.path.dirname(os.path.realpath(sys.executable)), package]
 
 
-def _linked(folder: str) -> list[str]:
-    """The directories of the programs that are links to elsewhere."""
+def _link_targets(folder: str) -> list[str]:
+    """The programs elsewhere that links in a directory lead to."""
     try:
         links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
     except OSError:
         return []
     real = [os.path.realpath(link) for link in links]
-    return [str(Path(target).parent) for target in real if os.path.isfile(target)]
+    return [target for target in real if os.path.isfile(target)]

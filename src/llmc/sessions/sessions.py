@@ -228,26 +228,36 @@ def _to_trust(project: Project, record: WorkerRecord) -> Path:
 
 
 def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
-    """Wait until the launched agent is ready; returns the problem if it is not. The caller holds the lock."""
+    """Wait until the launched agent is ready; returns the problem if it is not. The caller holds the lock.
+
+    Its process is watched, too: tmux sometimes misses the end of a program, and then no event tells of it.
+    """
     record = project.store.worker(name)
     instance = record.instance
+    if record.status is Status.OFFLINE and instance:
+        pane = project.pane(record)
 
-    def started() -> bool:
-        events = inbox_events.waiting(project.root, name, record.agent)
-        return any(
-            isinstance(e, AgentEvent)
-            and e.instance == instance
-            and e.what in (What.SESSION_STARTED, What.EXITED)
-            for e in events
-        )
+        def has_ended() -> bool:
+            return pane is None or (isinstance(pane, Pane) and not processes.is_alive(pane.pid))
 
-    if record.status is Status.OFFLINE and instance and not processes.wait_until(started, timeout_s):
-        problem = (
-            f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
-            "for a dialog or a login prompt, then run `llmc up --detach`"
-        )
-        _record_failure(project, record, problem)
-        return problem
+        def has_told() -> bool:
+            events = inbox_events.waiting(project.root, name, record.agent)
+            return any(
+                isinstance(e, AgentEvent)
+                and e.instance == instance
+                and e.what in (What.SESSION_STARTED, What.EXITED)
+                for e in events
+            )
+
+        if not processes.wait_until(lambda: has_told() or has_ended(), timeout_s):
+            problem = (
+                f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
+                "for a dialog or a login prompt, then run `llmc up --detach`"
+            )
+            _record_failure(project, record, problem)
+            return problem
+        if isinstance(pane, Pane):
+            _after_its_end(project, record, pane)
     after = intake.apply_pending(project, name)
     if after.status is not Status.OFFLINE:
         return None
