@@ -21,7 +21,7 @@ def main() -> None:
         code = _drop_output(0)
     except OSError as error:
         if code == 0:  # else an error was printed
-            sys.stderr.write(f"llmc: cannot write the output: {error.strerror}\n")
+            sys.stderr.write(f"llmc: cannot write output: {error.strerror}\n")
         code = _drop_output(1)
     _end(code)
 

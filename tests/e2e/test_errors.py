@@ -275,7 +275,7 @@ def test_a_state_of_a_newer_llmc(shared: Fleet, copy: Path) -> None:
     (copy / "state.json").write_text('{"version": 99, "workers": {}}')
     for argv in (["status", "--json"], ["status"], ["add", "eve"]):
         result = llmc(shared, "--root", str(copy), *argv)
-        complaint(result, FAILED, "version 99", "newer version of llmc")
+        complaint(result, FAILED, "version 99", "Upgrade llmc")
 
 
 def test_a_registration_that_cannot_be_read(shared: Fleet, copy: Path) -> None:

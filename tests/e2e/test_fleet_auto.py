@@ -197,7 +197,7 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
         gate.touch()
         wait_for(one, lambda: one.record("auto-1")["status"] == "needs_review", 30)
         assert landed(one) == []
-        assert "does not answer" in one.llmc("status", cwd=one.root).out
+        assert "is not responding" in one.llmc("status", cwd=one.root).out
         server.start()
         wait_for(one, lambda: all_done(database), 40)
         assert landed(one) == ["Task 1"]

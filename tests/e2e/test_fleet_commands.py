@@ -170,9 +170,9 @@ def test_the_password_is_shown_nowhere(scripted: Fleet, database: str) -> None:
 def test_without_its_database_a_command_says_so(scripted: Fleet, postgres: Postgres) -> None:
     set_up(scripted, "postgresql://llmc@127.0.0.1:1/none", "one")
     status = scripted.llmc("fleet", "status", "--json", code=1)
-    assert "does not answer" in json.loads(status.out)["problem"]
+    assert "is not responding" in json.loads(status.out)["problem"]
     for command in (["tasks", "list"], ["fleet", "join"], ["tasks", "add", "Do it"]):
-        assert "the fleet's database does not answer" in scripted.llmc(*command, code=1).err
+        assert "the fleet's database is not responding" in scripted.llmc(*command, code=1).err
 
 
 def test_alone_there_is_no_fleet(scripted: Fleet) -> None:

@@ -20,7 +20,7 @@ def test_three_machines_land_the_tasks_and_leave_nothing(
 ) -> None:
     """Break: leave a daemon or the server running; count a task that another machine landed too."""
     done = scripted.llmc("demo", "--fleet", "--tasks", str(tasks), timeout=300, TMPDIR=place(scripted))
-    assert f"{tasks} tasks, {tasks} commits on one line; each task landed once." in done.out
+    assert f"{tasks} tasks, {tasks} commits, no merges; each task landed once." in done.out
     landed = re.findall(r"(?m)^(\S+) +(\d+) landed: (.*)$", done.out)
     assert [name for name, _, _ in landed] == ["laptop", "server-1", "server-2"]
     numbers = [number for _, count, told in landed if count != "0" for number in told.split(", ")]
@@ -43,7 +43,7 @@ def test_after_ctrl_c_nothing_is_left(scripted: Fleet, postgres: Postgres, momen
 
 def test_it_goes_with_no_other_demo(scripted: Fleet) -> None:
     refused = scripted.llmc("demo", "--fleet", "--keep", code=2)
-    assert "--fleet can only be used with --tasks" in refused.err
+    assert "the only option allowed with --fleet is --tasks" in refused.err
 
 
 def place(fleet: Fleet) -> str:

@@ -172,7 +172,7 @@ def test_the_remote_is_gone_for_a_while(machines: Machines) -> None:
     auto.add(first, 2)
     go.touch()
     log = first.root / "logs/auto.log"
-    wait_until(lambda: "does not answer" in log.read_text(), 60, machines.story)
+    wait_until(lambda: "is not responding" in log.read_text(), 60, machines.story)
     os.rename(away, machines.bare.path)
     wait_until(lambda: machines.landed() == [1, 2], 60, machines.story)
     assert daemon.poll() is None

@@ -39,7 +39,8 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "it is here: no database is asked"
         unknown = one.llmc("hold", "clara", cwd=one.root, code=4)
         assert (
-            "llmc cannot look for it on the other nodes: the fleet's database does not answer" in unknown.err
+            "llmc cannot look for it on the other nodes: the fleet's database is not responding"
+            in unknown.err
         )
 
 

@@ -79,7 +79,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # Why: of whoever has it, of what waits, of the goal; from the store alone.
     found = fleet.llmc("overseer", "why", "S1.1.1", "--json").json
     assert (found["kind"], found["status"], found["accepted"]) == ("assignment", "dispatched", True)
-    assert "will count as stalled" in found["next"]["what"]
+    assert "marks the work as stalled" in found["next"]["what"]
     assert fleet.llmc("overseer", "why", found["assignmentId"], "--json").json["workNodeId"] == "S1.1.1"
     waits = fleet.llmc("overseer", "why", "T2.1").out
     assert "waits for P1" in waits

@@ -169,8 +169,8 @@ def test_nothing_that_an_agent_makes_up_is_believed(scripted: Fleet) -> None:
         "the event names eve, not adam",
         "from an earlier launch",
         "from another pane",
-        "its conversation is not in its own home",
-        "a request in the name of eve",
+        "the conversation is not in the agent's configuration directory",
+        "a request that claims to be from eve",
         "a request from an earlier launch",
     ]
     assert [why for why in expected if why not in ignored] == []

@@ -157,7 +157,7 @@ def test_hooks_that_fail(odd: Fleet) -> None:
         before = person_sees(odd)
         said = odd.llmc("accept", "adam", code=3)
         assert "not on a Friday" in said.err
-        assert "Fix what git or the hook reports" in said.err
+        assert "Fix the error that git or the hook reported" in said.err
         assert person_sees(odd) == before
         refusing.unlink()
         landed(odd, "Hooks")

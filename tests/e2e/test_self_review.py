@@ -199,7 +199,7 @@ def test_a_draft_is_not_typed_over(running: Fleet) -> None:
     wait_until(lambda: "my own words" in running.screen("adam"))
     go.touch()
     done = running.wait("adam", "needs_review")
-    assert done["reason"].startswith("self-review refused: the input box of adam contains a draft")
+    assert done["reason"].startswith("self-review refused: adam's input box contains a draft")
     assert done["self_review"] == "done"
     assert review_prompts(running) == []
     assert len(running.events("self_review_failed")) == 1
@@ -283,7 +283,7 @@ def test_killed_before_it_gives_up(alone: Fleet) -> None:
     wait_until(lambda: "mine" in alone.screen("adam"))
     alone.llmc("status", code=KILLED, LLMC_FAULT="self_review.give_up:before:kill")
     assert alone.wait("adam", "needs_review")["reason"].startswith(
-        "self-review refused: the input box of adam contains a draft"
+        "self-review refused: adam's input box contains a draft"
     )
     alone.tmux("send-keys", "-t", alone.session("adam"), "C-u")
     assert review_prompts(alone, "Given up") == []

@@ -182,7 +182,7 @@ def test_a_person_inside_tmux(scripted: Fleet) -> None:
     with person_in(fleet, ours, "mine"):
         gate.touch()
         wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
-        assert (fleet.dir / "switched").read_text() == "switching to adam; C-b L switches back\n"
+        assert (fleet.dir / "switched").read_text() == "switching to adam; switch back with C-b L\n"
         assert len(fleet.tmux("list-clients").splitlines()) == 1
     fleet.tmux("kill-session", "-t", "=mine")
     # A look from a narrow terminal, at a screen that is wide again.

@@ -81,9 +81,9 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     assert "two" in shown
     assert "gets this prompt" not in shown  # nothing is left to send
     for number, standing in (
-        (1, "addressed according to the agent · lines changed"),
+        (1, "marked as addressed by the agent · lines changed"),
         (2, "open"),
-        (3, "addressed according to the agent · lines unchanged"),
+        (3, "marked as addressed by the agent · lines unchanged"),
     ):
         one = commenting.page(web.place.project, "adam").comments[number - 1]
         assert (one.standing, f"round 1 · {standing}" in shown) == (standing, True)

@@ -90,7 +90,7 @@ class FileLedger:
 
     def _reach(self) -> None:
         if not self.path.parent.is_dir():
-            raise Unreachable("the ledger does not answer", hint="llmc status")
+            raise Unreachable("the ledger is not responding", hint="llmc status")
 
 
 def _taken(file: int) -> bool:

@@ -131,7 +131,7 @@ class Storm:
         up(node, code=None)
         self.spare.configure({"fleet.node": name})
         refused = up(self.spare, code=1)
-        assert f"the node name {name} belongs to another root" in refused or "does not answer" in refused
+        assert f"the node name {name} belongs to another root" in refused or "is not responding" in refused
         assert node.daemon_pid() == pid
         assert is_alive(pid)
 

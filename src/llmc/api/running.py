@@ -123,7 +123,7 @@ def _tell_of_containment(project: Project, tell: Tell) -> None:
 
     if problem := probe.problem():
         what = "agents" if of_agents else "checks"
-        tell(f"warning: {what} are not contained: {problem.text}. To fix it, {problem.fix}", "yellow")
+        tell(f"warning: {what} are not contained: {problem.text}. To fix this, {problem.fix}", "yellow")
 
 
 def _start_detached(project: Project, wanted: Wanted, changing: bool) -> Up:
@@ -149,7 +149,7 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
     is_auto = control.is_auto(project)
     if is_auto is None and project.daemon_runs():
         raise Refused(
-            f"cannot tell whether the daemon (pid {pid}) is in auto mode", hint="Run the command again."
+            f"cannot tell whether the daemon ({pid}) is in auto mode", hint="Run the command again."
         )
     if is_auto and (named := [name for name, value in said.items() if value is not None]):
         again = "Run `llmc down`, then run this command again."
@@ -162,7 +162,7 @@ def _change_over(project: Project, tell: Tell) -> None:
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before stopping a daemon for one that cannot start
     pid = holder(project.root.lock("daemon"))
-    tell(f"stopping the daemon (pid {pid}), which is running without auto mode; its agents keep running")
+    tell(f"stopping the daemon ({pid}), which is running without auto mode; its agents keep running")
     control.hand_over(project)
 
 
@@ -180,7 +180,7 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
         command, because = (found.command, f" ({found.because})") if found else ("make test", "")
         tell(
             "warning: repo.validate is not set, so auto mode lands untested work. "
-            f"To set it, for example: llmc config set repo.validate {shlex.quote(command)}{because}"
+            f"For example: llmc config set repo.validate {shlex.quote(command)}{because}"
         )
     if not project.config.overseer.goals.enabled:
         _tell_of_goals(project, tell)

@@ -171,7 +171,7 @@ class SignIns:
         except (OSError, ValueError, RecursionError) as error:
             raise Refused(
                 f"cannot read the web server's sign-in file {self._file}: {error}",
-                hint=f"Run `rm {self._file}`; every browser must then sign in again.",
+                hint=f"Run `rm {self._file}`, then sign in again in every browser.",
             ) from error
 
 

@@ -32,7 +32,7 @@ WORDS = {
     "permission": "asks for permission",
     "limit": "usage limit",
     "api": "API error",
-    "dialog": "stopped at a dialog, which is closed now; waiting for your message",
+    "dialog": "stopped at a dialog that is now closed; waiting for your message",
 }
 #: what to do first, by the cause of a failure
 FIRST = {

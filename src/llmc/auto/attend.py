@@ -63,9 +63,7 @@ def _try_to_settle(run: Run, project: Project, claim: Claim) -> bool:
         settle_claim(project, run.queue.source, claim)
     except (Unreachable, fence.RemoteRefused) as error:
         run.unsettled[claim.worker] = claim
-        text = (
-            f"cannot find out whether task {claim.task} landed, so {claim.worker} is waiting: {error.message}"
-        )
+        text = f"cannot tell whether task {claim.task} landed, so {claim.worker} is waiting: {error.message}"
         about = {"kind": "unsettled", "severity": "blocked", "who": claim.worker, "text": text}
         wanted = {key: {**about, "next": f"git ls-remote {shlex.quote(project.upstream)}"}}
     raising.sync(project, (key,), wanted)

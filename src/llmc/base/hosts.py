@@ -85,7 +85,7 @@ def check_host(written: str) -> str | None:
     try:
         host_of(written)
     except ValueError:
-        return "a host is a name or an address, with a port if needed, such as pypi.org, *.npmjs.org or localhost:5432"
+        return "must be a host or host:port, such as pypi.org, *.npmjs.org or localhost:5432"
     return None
 
 

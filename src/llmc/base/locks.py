@@ -233,7 +233,7 @@ def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
     if ours is None:
         raise LockTimeout(
             f"cannot lock {path.stem}: {holder(path)} has held the lock for over {timeout_s:g} s",
-            hint="Wait for that process to finish or stop it, then run this command again.",
+            hint="Wait for that process to finish, or stop it, then run this command again.",
         )
     _sign(ours)
     return ours

@@ -51,8 +51,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
 def rebase(project: Project, worker: str, as_json: bool) -> None:
     """Rebase a worker onto the latest default branch
 
-    Also validates the result. On conflicts, llmc asks the worker to resolve them; when it has, its status is
-    needs_review again.
+    Also validates the result. On conflicts, llmc asks the worker to resolve them; when it is done, its
+    status returns to needs_review.
 
     \b
     Example:

@@ -96,7 +96,7 @@ def on_each(
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
     """The given text, the contents of the file, or what the user writes in an editor."""
     if text is not None and file is not None:
-        raise UsageError(f"the {what} was given both as text and as a file")
+        raise UsageError(f"pass the {what} as text or as a file, not both")
     if text is not None:
         return text
     if file is not None:

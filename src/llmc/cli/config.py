@@ -55,7 +55,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
 def set_(ctx: click.Context, key: str, value: str) -> None:
     """Set a configuration key
 
-    Keeps comments and formatting. Refuses an invalid value.
+    Keeps comments and formatting. Rejects invalid values.
     """
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml

@@ -94,7 +94,7 @@ def message(project: Project, worker: str, text: str | None, file: str | None, a
 def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
     """Answer a question from a worker or a goal
 
-    Answers a worker that asks a question or is blocked, or a question listed by `llmc inbox`. TEXT is the number of an
+    Answers a worker that has a question or is blocked, or a question listed by `llmc inbox`. TEXT is the number of an
     option, or free text. Without TEXT, shows the worker's question and prompts for the answer. For permission requests
     and unknown dialogs, use `llmc attach`. For a worker on another node of a fleet, WORKER is NODE/NAME.
 
@@ -195,8 +195,8 @@ def release(project: Project, worker: str, as_json: bool) -> None:
 def attach(project: Project, worker: str, read_only: bool) -> None:
     """Attach to a worker's terminal
 
-    While you are attached, llmc does not type into the terminal, land the worker's changes or reset it. attach
-    prints the detach keys when it starts.
+    While you are attached, llmc does not type into the terminal, land the worker's changes or reset it.
+    Prints the detach keys first.
 
     \b
     Example:
@@ -204,7 +204,7 @@ def attach(project: Project, worker: str, read_only: bool) -> None:
     """
     opened = workers.terminal(project, worker, os.environ, read_only=read_only)
     if opened.switches:
-        note(f"switching to {worker}; {opened.leave} switches back")
+        note(f"switching to {worker}; switch back with {opened.leave}")
     else:
         note(f"attaching to {worker}; detach with {opened.leave}")
     os.execvpe(opened.argv[0], opened.argv, opened.env)

@@ -82,7 +82,7 @@ def _joined(done: service.Joined) -> dict[str, object]:
 def status(project: Project, as_json: bool) -> int:
     """Show the database, the queue and the nodes
 
-    Exits with 1 if the database does not answer.
+    Exits with 1 if the database is not responding.
 
     \b
     Example:

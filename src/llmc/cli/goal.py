@@ -63,7 +63,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "verify",
             "Command that must pass before the goal is completed (repeatable)",
         ),
-        "--non-goal": ("non_goals", "Something that is out of scope for the goal (repeatable)"),
+        "--non-goal": ("non_goals", "Work that is out of scope for the goal (repeatable)"),
         "--constraint": ("constraints", "Constraint that the work must respect (repeatable)"),
         "--assumption": ("assumptions", "Assumption that the goal is based on (repeatable)"),
         "--risk": ("risks", 'Risk to the goal, as "risk | impact | mitigation" (repeatable)'),
@@ -118,8 +118,8 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:
     """Create a goal and plan it
 
-    If planning fails, the goal is still saved, and the exit code is 1. With --from, an invalid plan is refused and no
-    goal is created.
+    If planning fails, the goal is still saved, and the exit code is 1. With --from, llmc rejects
+    an invalid plan and creates no goal.
 
     \b
     Examples:
@@ -177,16 +177,16 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
       llmc goal plan goal_1f0c9a7e42 --replan --why "no server after all"
 
     \b
-    Format of a plan file (lines after a name are instructions for the worker):
+    Plan file format (lines after a name are instructions for the worker):
       # Import CSV files
       success: the docs say how
       ## P1: Read files
       ### T1.1: Parser
       - [ ] Read rows
-        accept: a file of two rows gives two rows
+        accept: a two-row file yields two rows
         verify: make test
       - [ ] Detect the dialect
-        accept: tabs and semicolons are told apart
+        accept: tabs and semicolons are recognized
         deps: S1.1.1
       ## P2: Show them
       deps: P1

@@ -65,7 +65,7 @@ def warn(found: Troubles) -> None:
     for goal_id, why in found.unreadable.items():
         note(
             paint(f"{goal_id}: {why}. ", "red", err=True)
-            + "This goal was skipped; `llmc goal export` includes its data."
+            + "Skipped this goal; `llmc goal export` includes its data."
         )
 
 

@@ -190,7 +190,7 @@ def override(
 ) -> None:
     """Override the status of a plan item
 
-    The status stays until you use --clear, regardless of the status of its children.
+    The override stays in effect until you use --clear, regardless of the item's children.
 
     \b
     Examples:

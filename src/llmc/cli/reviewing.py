@@ -328,7 +328,7 @@ def _whom_and_what(
     """The worker and the message; one argument alone can be either."""
     if named is not None:
         if len(given) > 1:
-            raise UsageError("the worker was given both as an argument and with --worker")
+            raise UsageError("WORKER and --worker cannot be used together")
         return named, given[0] if given else None
     if len(given) == 2:
         return given[0], given[1]

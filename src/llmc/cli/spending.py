@@ -18,7 +18,7 @@ from llmc.config.toml_text import join_key
 
 @click.command("usage")
 @click.option(
-    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="How to group the usage"
+    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="Field to group by"
 )
 @since_option
 @json_option
@@ -53,7 +53,8 @@ def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     for model in total.unpriced:
         keys = (shlex.quote(join_key(["prices", model, one])) for one in ("input", "output"))
         note(
-            f"no price for {model}; run `llmc prices update FILE|URL`, or set its prices per million tokens in dollars: "
+            f"no price for {model}; run `llmc prices update FILE|URL`, or "
+            "set its prices in dollars per million tokens: "
             + "; ".join(f"llmc config set {key} N" for key in keys)
         )
     if used.complaint:
@@ -108,7 +109,7 @@ def prices() -> None:
     """Show and update model prices
 
     Prices are in dollars per million tokens. `llmc usage`, budgets and --max-cost use them. llmc comes with a dated price
-    list. Prices in config.toml override it; a name there applies to every model whose name starts with it.
+    list. Prices in config.toml override it; a name there matches all models that start with it.
 
     \b
     Examples:

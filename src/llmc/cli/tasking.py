@@ -182,7 +182,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     """Add a task from options or a Markdown file
 
     \b
-    Format of a task file (the part between --- is optional; options override it):
+    Task file format (options override the optional part between --- lines):
       ---
       priority: 1
       label: db
@@ -219,7 +219,7 @@ def import_(
 ) -> None:
     """Import tasks from Markdown files or task files
 
-    Imports all Markdown files or, if one is invalid, none of them. From a directory, imports all *.md files. `after: NAME`
+    If a Markdown file is invalid, imports nothing. From a directory, imports all *.md files. `after: NAME`
     can refer to another imported file. Running the command again does not import the same task file twice.
 
     \b

@@ -61,7 +61,7 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     max_tasks_per_phase: Annotated[int, option("Maximum number of tasks per phase", ge=1, le=7)] = 7
     max_subtasks_per_task: Annotated[int, option("Maximum number of subtasks per task", ge=0, le=7)] = 7
     max_repair_attempts: Annotated[
-        int, option("Maximum number of times an invalid plan is returned to the planner", ge=0, le=10)
+        int, option("Maximum number of times to return an invalid plan to the planner", ge=0, le=10)
     ] = 2
     diagnose: Annotated[bool, option("Ask the planner to diagnose stalled work before asking you")] = False
     timeout: Annotated[float, duration("Timeout for a planning run", gt=0)] = 600.0
@@ -197,7 +197,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
         str,
         option(
             "Instructions for the self-review; empty means the built-in instructions",
-            example="Look for missing tests and for names that mislead.",
+            example="Look for missing tests and misleading names.",
             check=check_can_be_typed,
         ),
     ] = ""
@@ -234,7 +234,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     background_grace_s: Annotated[
         float,
         duration(
-            "Maximum time that background processes may keep running after their agent stops with commits",
+            "Maximum time that background processes may keep running after their agent commits and stops",
             ge=0,
         ),
     ] = 60.0
@@ -261,7 +261,7 @@ class Contained(Table, frozen=True, kw_only=True):
     checks: Annotated[
         Sandbox | None,
         option(
-            "Contain repo.validate, repo.setup and the verify commands of tasks; if unset, defaults.sandbox",
+            "Contain repo.validate, repo.setup and tasks' verify commands; if unset, defaults.sandbox",
             example="on",
             inherits="defaults.sandbox",
         ),
@@ -283,7 +283,7 @@ class Contained(Table, frozen=True, kw_only=True):
     write: Annotated[
         tuple[Place, ...],
         option(
-            "Directories that contained agents and checks can write to; do not trust what they write there",
+            "Directories that contained agents and checks can write to; treat the contents as untrusted",
             example=["/srv/fixtures"],
         ),
     ] = ()
@@ -298,7 +298,7 @@ class Contained(Table, frozen=True, kw_only=True):
     ignored_hosts: Annotated[
         tuple[HostName, ...],
         option(
-            "Hosts to refuse without reporting it: host, host:port or *.domain",
+            "Hosts to block without reporting them: host, host:port or *.domain",
             example=["telemetry.example.com"],
             parse=as_array,
         ),
@@ -532,7 +532,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     restart_cooldown_secs: Annotated[
         float,
         duration(
-            "Time after a remediation during which another failure of the daemon makes the supervisor give up",
+            "Time after a remediation during which another daemon failure makes the supervisor give up",
             gt=0,
         ),
     ] = 60.0
@@ -553,7 +553,7 @@ class Ui(Table, frozen=True, kw_only=True):
     theme: Annotated[Literal["dark", "light"], option("Color theme of `llmc ui`")] = "dark"
     glyphs: Annotated[
         Literal["auto", "unicode", "ascii"],
-        option("Status symbols in `llmc ui`; auto chooses them by locale and terminal"),
+        option("Status symbols in `llmc ui`; auto chooses based on locale and terminal"),
     ] = "auto"
     keys: Annotated[
         dict[NonEmpty, NonEmpty],

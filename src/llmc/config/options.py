@@ -44,7 +44,7 @@ check_env_name = _must_match(
 )
 check_env_pattern = _must_match(
     r"[A-Za-z_][A-Za-z0-9_]*\*?",
-    "must be the name of an environment variable, or the start of one followed by *",
+    "must be an environment variable name, or a prefix followed by *",
 )
 check_model_name = _must_match(r"[!-~]{1,200}", "a model name must not be empty or contain spaces")
 #: the message does not repeat the value, which may be a secret

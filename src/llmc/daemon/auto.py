@@ -368,7 +368,7 @@ class AutoMode:
             if state.failing_base is not None:
                 branch = self._project.config.repo.default_branch
                 fails_at = f"{branch} itself fails `{state.failing_base.command}`"
-                self._say(f"{fails_at}; auto mode starts no tasks until {branch} passes")
+                self._say(f"{fails_at}; auto mode will not start tasks until {branch} passes")
             else:
                 self._say("the default branch passes validation again; work continues")
                 self._look_for_work()
@@ -429,7 +429,7 @@ class AutoMode:
         if len(gone) == len(self.workers) and not missing:
             self._run.drain("every auto worker was removed")
         elif len(gone) == len(self.workers):
-            self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
+            self.fail(HardFailure(Cause.BUG, "state corruption: no auto workers in state.json"))
         elif missing and not self._missing_said:
             self._missing_said = True
             text = f"auto workers missing from state.json ({len(missing)} of {len(self.workers)}): {', '.join(missing)}"

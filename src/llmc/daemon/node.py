@@ -111,7 +111,7 @@ class Node:
             self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
         except Exception:
             self._log.exception(
-                "bug in the heartbeat of the node", extra={"action": "beat_failed", "cause": "bug"}
+                "bug in the node's heartbeat", extra={"action": "beat_failed", "cause": "bug"}
             )
         finally:
             self._is_beating = False
@@ -126,7 +126,7 @@ class Node:
             self._run.drain(f"node {self._own.node} is draining")
         if pulse.expired:
             for task, node in self._tasks.expire():
-                self._run.say(f"task {task} is free again: node {node} was out of contact for too long")
+                self._run.say(f"released task {task}: node {node} was out of contact for too long")
         self._list_questions(state, pulse)
         if pulse.answers:
             self._start(self._delivering, self._deliver)
@@ -252,15 +252,15 @@ class Node:
         """Nothing is claimed and nothing lands; the agents finish their turns."""
         if not self._is_gone:
             self._is_gone = True
-            self._run.say(f"{error.message}; no task starts or lands until it answers")
-            text = f"{error.message}. No task starts or lands until the database answers"
+            self._run.say(f"{error.message}; no task starts or lands until it responds")
+            text = f"{error.message}. No task starts or lands until it responds"
             about = {"kind": "database", "severity": "blocked", "who": self._own.node, "text": text}
             raising.sync(self._project, (DATABASE,), {DATABASE: {**about, "next": "llmc fleet status"}})
 
     def _answers(self) -> None:
         if self._is_gone:
             self._is_gone = False
-            self._run.say("the fleet's database answers again")
+            self._run.say("the fleet's database is reachable again")
             self._heard_again()
         raising.sync(self._project, (DATABASE,), {})
 

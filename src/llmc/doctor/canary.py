@@ -145,7 +145,7 @@ def repair_leftovers(root: Root) -> None:
     """As `end_leftovers`, but not while a canary runs."""
     with locks.claim(root.lock("canary")) as ours:
         if not ours:
-            raise Refused("a canary is running", hint="When it has finished, run the command again.")
+            raise Refused("a canary is running", hint="Wait for it to finish, then run the command again.")
         end_leftovers(root)
 
 

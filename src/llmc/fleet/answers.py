@@ -40,8 +40,8 @@ def open_question(own: Membership, name: str, worker: str) -> tuple[Node, str]:
     question = question_for(worker, node.attention)
     if not question:
         raise Refused(
-            f"{name}/{worker} has no open question that can be answered from here",
-            hint="To see the questions of all nodes: llmc status --fleet",
+            f"{name}/{worker} has no open question that can be answered from this node",
+            hint="To see questions from all nodes: llmc status --fleet",
         )
     return node, question
 

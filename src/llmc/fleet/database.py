@@ -96,7 +96,7 @@ class Database:
             ) from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise LlmcError(
-                f"the fleet's database denied access to the user of {self.address}: {error.diag.message_primary}",
+                f"the fleet's database denied access to the user in {self.address}: {error.diag.message_primary}",
                 hint="Grant that user select, insert, update and delete on all tables in schema llmc, then run the command again.",
             ) from None
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -183,7 +183,7 @@ class Database:
             version = db.info.server_version // 10000
             db.close()
             raise Refused(
-                f"{self.address} runs PostgreSQL {version}, but llmc needs PostgreSQL {LEAST_SERVER} or newer",
+                f"{self.address} runs PostgreSQL {version}, but llmc needs PostgreSQL {LEAST_SERVER} or later",
                 hint="Upgrade the server, or use another one: llmc config set fleet.database postgresql://USER@HOST/DATABASE",
             )
         return db
@@ -204,8 +204,8 @@ class Database:
     def _said(self) -> DatabaseGone:
         why = f": {self._problem}" if self._problem else ""
         return DatabaseGone(
-            f"the fleet's database does not answer ({self.address}){why}",
-            hint="This node starts and lands nothing until the database answers. To check: llmc fleet status",
+            f"the fleet's database is not responding ({self.address}){why}",
+            hint="No task starts or lands on this node until it responds. To check: llmc fleet status",
         )
 
     def close(self) -> None:
@@ -255,8 +255,8 @@ class Database:
                         db.execute(statements.APPLIED, (number,))
             except psycopg.errors.InsufficientPrivilege as error:
                 raise Refused(
-                    f"the user of {self.address} may not create tables: {error.diag.message_primary}",
-                    hint="Run `llmc fleet init` once as the owner of the database.",
+                    f"the user in {self.address} cannot create tables: {error.diag.message_primary}",
+                    hint="Run `llmc fleet init` once as the database owner.",
                 ) from None
             finally:
                 db.close()

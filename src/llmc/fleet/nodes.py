@@ -91,7 +91,7 @@ def _host_name() -> str:
     name = socket.gethostname().partition(".")[0].lower()
     if not name or check_node(name):
         raise UsageError(
-            f"the host name {name!r} cannot be a node name",
+            f"the host name {name!r} is not a valid node name",
             hint="Choose one: llmc config set fleet.node NAME",
         )
     return name
@@ -120,7 +120,7 @@ def _refuse_other_repository(own: Membership, address: str, first: Collection[st
         there = known[0]["address"]
         raise Refused(
             f"{address} is not the fleet's repository: it shares no history with {there}",
-            hint=f"Use a root of the fleet's repository: llmc init --source {there} --target DIR",
+            hint=f"Create a root for the fleet's repository: llmc init --source {there} --target DIR",
         )
 
 

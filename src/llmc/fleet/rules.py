@@ -173,7 +173,7 @@ def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[s
     if len(found) > 1:
         named = [f"{node.name}/{name}" if word == worker else word for word in command]
         places = ", ".join(node.name for node in found)
-        return f"{name} is not on this node, but on {places}", f"Name the node: llmc {shlex.join(named)}"
+        return f"{name} is on {places}, not on this node", f"Specify the node: llmc {shlex.join(named)}"
     if name not in node.workers and node.workers:
         return f"node {of} has no worker {name!r}", f"Workers on that node: {', '.join(node.workers)}"
     state = "" if node.state == "up" else f"; that node is {node.state}"

@@ -201,9 +201,7 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 def new_goal(title: str, **fields: Any) -> Goal:
     if not title.strip():
-        raise UsageError(
-            "the title of a goal must not be empty", hint='Example: llmc goal create --title "..."'
-        )
+        raise UsageError("the goal title must not be empty", hint='Example: llmc goal create --title "..."')
     now = now_unix()
     return Goal(goal_id=new_id("goal"), title=title.strip(), created_at=now, updated_at=now, **fields)
 

@@ -112,9 +112,7 @@ def ask(
     except proc.Overran as error:
         return Silent(Failure.OVERRAN, _named(setup, error.message))
     except (LlmcError, OSError) as error:
-        return Silent(
-            Failure.MISSING, f"the planner could not be started: {error}", getattr(error, "hint", "")
-        )
+        return Silent(Failure.MISSING, f"cannot start the planner: {error}", getattr(error, "hint", ""))
     return _of_command(setup, done) if asks is None else _of_client(asks, done)
 
 

@@ -272,7 +272,7 @@ class Runner:
             self._granted_until = now + policy.idle_after_s
             log(
                 self._project,
-                f"{why.replace('patrol', 'the tick')}; inactivity does not count as a stall for the next {policy.idle_after_s:g} s",
+                f"{why.replace('patrol', 'the tick')}; llmc ignores inactivity for the next {policy.idle_after_s:g} s",
             )
 
     def _attend(self, tick: _Tick, view: GoalView) -> None:

@@ -55,7 +55,7 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
         view = of_goal
     else:
         raise NotFound(
-            f"the goal of {id} ({given.goal_id}) no longer exists",
+            f"{id} belongs to goal {given.goal_id}, which no longer exists",
             hint="Run `llmc goal events` to see what happened.",
         )
     return why_assignment(

@@ -246,7 +246,7 @@ class _Pipeline:
         """Other work landed first: merge with the new base, now holding the ticket."""
         if self.journal.attempt >= MAX_ATTEMPTS:
             error = LlmcError(
-                f"cannot land the work of {self.name}: the default branch moved {MAX_ATTEMPTS} times in the meantime",
+                f"cannot land {self.name}'s work: the default branch moved during all {MAX_ATTEMPTS} attempts",
                 hint=f"Run `llmc accept {self.name}` again.",
             )
             self._give_up("merge", error)
@@ -360,7 +360,7 @@ class _Pipeline:
         if again:
             branch = self.project.config.repo.default_branch
             raise Refused(
-                f"the work of {self.name} still contains changes that were reverted on {branch}: {'; '.join(again)}",
+                f"{self.name}'s work still contains changes that were reverted on {branch}: {'; '.join(again)}",
                 hint=f"To have them removed, run `llmc message {self.name} 'Remove the changes reverted on {branch}.'`. "
                 f"To land them anyway, run `llmc review {self.name}`, then `llmc accept {self.name}`.",
             )
@@ -485,7 +485,7 @@ class _Pipeline:
             answer = self.way.poll(self.project, self._offer(), self.journal.receipt)
         self._look_at_worker()
         if isinstance(answer, ways.SentBack):
-            why = f"the work of {self.name} was not accepted: {gist(answer.reason)}"
+            why = f"{self.name}'s work was not accepted: {gist(answer.reason)}"
             raise LandingRejected(
                 why, hint=f"To tell the worker what to change: llmc message {self.name} ..."
             )

@@ -43,7 +43,8 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
         raise Refused(
             f"{record.name} has background processes (pid {pids}) that may still change files",
-            hint=f"Wait for them to exit, or run: llmc message {record.name} 'Stop your background processes.' "
+            hint=f"Wait for them to exit, or run "
+            f"`llmc message {record.name} 'Stop your background processes.'`. "
             "Then run the command again.",
         )
 
@@ -81,7 +82,7 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     if not changes.clean:
         raise Refused(
             f"{record.name} has uncommitted changes: {some_files(changes.files)}",
-            hint=f"To ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.' "
+            hint=f"Run `llmc message {record.name} 'Commit or discard your uncommitted changes.'`. "
             "Then run the command again.",
         )
     return changes
@@ -96,7 +97,7 @@ def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) 
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
             f"{record.name} is not on its branch {record.branch}, which has commits that would not land",
-            hint=f"Run: llmc message {record.name} 'Move all your commits to the branch {record.branch}.' "
+            hint=f"Run `llmc message {record.name} 'Move all your commits to branch {record.branch}.'`. "
             "Then run the command again.",
         )
 
@@ -114,7 +115,7 @@ def refuse_if_changed(project: Project, record: WorkerRecord) -> None:
     if not found.clean:
         raise WorkChanged(
             f"{record.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",
-            hint=f"To ask for a commit: llmc message {record.name} 'Commit or discard your uncommitted changes.' "
+            hint=f"Run `llmc message {record.name} 'Commit or discard your uncommitted changes.'`. "
             f"Then run `llmc accept {record.name}` again.",
         )
 

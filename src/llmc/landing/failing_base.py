@@ -81,8 +81,8 @@ def failure(project: Project, base: str, done: proc.Done) -> BaseFails:
     return BaseFails(
         done,
         message=f"{repo.default_branch} itself fails `{repo.validate}` (at {base[:12]}); nothing landed",
-        hint=f"To see the output: {_show(project.root)}. Fix {repo.default_branch}, or change repo.validate with "
-        "`llmc config edit`; then run the command again.",
+        hint=f"Run `{_show(project.root)}` to see the output. Fix {repo.default_branch}, or change "
+        "repo.validate with `llmc config edit`; then run the command again.",
     )
 
 

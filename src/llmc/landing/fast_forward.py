@@ -25,7 +25,7 @@ SOURCE = "source"
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
 
-_REFUSED_BY_HOOK = "Fix what git or the hook reports, then run the command again."
+_REFUSED_BY_HOOK = "Fix the error that git or the hook reported, then run the command again."
 
 
 class BaseMoved(Exception):

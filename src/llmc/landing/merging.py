@@ -146,13 +146,13 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     branch = project.config.repo.default_branch
     if not points:
         raise Refused(
-            f"cannot merge the commits of {name}: they and {branch} have unrelated histories",
+            f"cannot merge {name}'s commits with {branch}: unrelated histories",
             hint=f"Run `llmc message {name} 'Rebase your work onto origin/{branch}.'`. When the worker is done, run the command again.",
         )
     if len(points) > 1:
         raise Refused(
-            f"cannot merge the commits of {name}: they and {branch} have {len(points)} merge bases, "
-            "because each was merged into the other",
+            f"cannot merge {name}'s commits: they have {len(points)} merge bases with {branch} "
+            "because the two were merged into each other",
             hint=f"Run `llmc message {name} 'Merge origin/{branch} into your branch again and commit.'`. "
             "When the worker is done, run the command again.",
         )

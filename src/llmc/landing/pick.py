@@ -76,7 +76,7 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
     if record.accept is not None:
         raise Refused(
             f"cannot pick {name}: its work is being accepted (step {record.accept.step})",
-            hint=f"Run `llmc status` to follow its progress. If the worker still has commits afterwards, run `llmc pick {name}` again.",
+            hint=f"Run `llmc status` to follow its progress. If the worker still has commits afterward, run `llmc pick {name}` again.",
         )
     if record.status not in CAN_PICK:
         raise Refused(

@@ -138,7 +138,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(
-            f"cannot read the worktree of {name}",
+            f"cannot read {name}'s worktree",
             hint="Run the command again. If that fails too, run `llmc doctor`.",
         )
     # A new turn has started: its end decides. Files left by a validation do not matter.
@@ -149,7 +149,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
         failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(
-                f"cannot finish the rebase of {name}: the worker made a commit during validation",
+                f"cannot finish rebasing {name}: the worker made a commit during validation",
                 hint="Run the command again to validate the new commit.",
             )
         blamed = failed is not None and not isinstance(failed, BaseFails)
@@ -437,13 +437,13 @@ def tell(project: Project, name: str) -> LlmcError:
             facts = intake.git_facts(project, record)
             if facts is None:
                 return LlmcError(
-                    f"cannot read the worktree of {name}",
+                    f"cannot read {name}'s worktree",
                     hint="Run the command again. If that fails too, run `llmc doctor`.",
                 )
             if not facts.rebasing and _has_ended(project, record, facts):
                 return LlmcError(
                     f"the rebase of {name} has already ended",
-                    hint="Run `llmc status` to see the status of the worker.",
+                    hint="Run `llmc status` to see the worker's status.",
                 )
             text, files = conflict_prompt(project, record, facts)
             together = tuple(dict.fromkeys([*record.conflicted_files, *files]))

@@ -113,9 +113,9 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     """Not the one before instead: the user means the accept that waits."""
     assert pending.accept is not None
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
-    hint = f"To check whether it has landed: llmc accept {pending.name}"
+    hint = f"Run `llmc accept {pending.name}` to check whether it has landed."
     if before is not None:
-        hint += f". To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
+        hint += f" To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
     return Refused(
         f"cannot undo the last accepted work because it has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
         f"has been waiting for {pending.landing_waits_for} since {since}",
@@ -238,7 +238,7 @@ class _Steps:
         """The branch moved: make another revert, on its current state."""
         if self.journal.attempt >= MAX_ATTEMPTS:
             error = LlmcError(
-                f"cannot land the revert: the default branch moved {MAX_ATTEMPTS} times in the meantime; nothing was undone",
+                f"cannot land the revert: the default branch moved during all {MAX_ATTEMPTS} attempts; nothing was undone",
                 hint="Run `llmc undo` again.",
             )
             self._give_up("revert", error)

@@ -52,7 +52,7 @@ def verify(project: Project, name: str, worktree: Path, task: Assignment) -> Non
 
 
 def _of_task(task: Assignment) -> str:
-    return f"the verify command of task {task.task_id}"
+    return f"the verify command for task {task.task_id}"
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class _Check:
     def _run(self, command: str, commit: str) -> proc.Done:
         done = self._command(command, self.repo.validate_timeout_s)
         if done.ok and not slots.is_at(self.project, self.slot, commit):
-            said = f"\n(llmc: the command moved HEAD away from {commit[:12]}, so its result does not count)\n"
+            said = f"\n(llmc: the command moved HEAD away from {commit[:12]}, so llmc treats it as failed)\n"
             return proc.Done(done.argv, 1, done.stdout + said, "")
         return done
 
@@ -287,7 +287,7 @@ class _Check:
 
 
 def _say_where_it_runs(project: Project, why: NoSlot) -> None:
-    text = f"work is validated in the workers' worktrees, not in clean checkouts: {why.message}"
+    text = f"llmc validates work in the workers' worktrees, not in clean checkouts: {why.message}"
     output = next((one.base_output for one in slots.every(project) if one.base_output.exists()), None)
     show = f"less {shlex.quote(str(output))}" if output else "llmc doctor"
     with project.store.transaction() as tx:
@@ -370,7 +370,7 @@ def in_worktree(
     worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
         raise Refused(
-            f"cannot validate {commit[:12]} in the worktree of {record.name}: another commit is checked out",
+            f"cannot validate {commit[:12]} in {record.name}'s worktree: another commit is checked out",
             hint="Run the command again.",
         )
     refuse_hidden_changes(record)
@@ -451,7 +451,7 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
     if changed:
         raise Refused(
             f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
-            hint=f"To ask for a commit: llmc message {record.name} 'Commit or restore these files.' "
+            hint=f"Run `llmc message {record.name} 'Commit or restore these files.'`. "
             "Then run the command again.",
         )
 

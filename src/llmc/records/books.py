@@ -239,7 +239,7 @@ def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
     if _pieces(books, own) > 1:
         return f"tasks {_listed(own)} failed on {failed} with the same cause ({cause})"
     if all(hit.values()) and _pieces(books, everybodys) > 1:
-        return f"a task failed on every worker with the same cause ({cause}): {_listed(everybodys)}"
+        return f"tasks failed on every worker with the same cause ({cause}): {_listed(everybodys)}"
     return ""
 
 

@@ -19,7 +19,7 @@ ACTIONS: dict[str, str] = {
     "released": "the user released a held worker",
     "web_signed_in": "a browser signed in to the web page with a link (`by`: the browser and its address)",
     "web_ordered": "the user ran a command from the web page (`command`: the equivalent command line, `by`: the browser and its address)",
-    "prompt_pending": "a prompt was recorded and is about to be typed (`prompt_id`)",
+    "prompt_pending": "llmc recorded a prompt and is about to type it (`prompt_id`)",
     "prompt_delivered": "llmc sent a prompt, or failed to send it (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent received a prompt that llmc did not send",
     "session_launched": "an agent was started in its own tmux pane (`instance`, `agent`, `model`)",
@@ -32,8 +32,8 @@ ACTIONS: dict[str, str] = {
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: the text)",
     "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`)",
     "hook_received": "the agent sent another kind of hook event (`hook`)",
-    "host_refused": "a contained agent tried to connect to a host that is not in `sandbox.hosts` (`host`, `allow`: what to add); once for each host and launch",
-    "hook_ignored": "llmc ignored a hook event that was unreadable, came from an earlier launch of the agent, or was not the agent's to send (`why`)",
+    "host_refused": "a contained agent tried to connect to a host that is not in `sandbox.hosts` (`host`, `allow`: what to add); logged once per host and launch",
+    "hook_ignored": "llmc ignored a hook event that was unreadable, came from an earlier launch of the agent, or did not belong to the agent (`why`)",
     "reviewed": "the user reviewed a worker's work (`commit`, `behind`)",
     "commits_collapsed": "a worker's commits were squashed into one before a rebase (`commit`, `tip`: the last of the original commits, `ref`: the ref that keeps `tip`)",
     "rebase_started": "llmc started to rebase a worker's commits (`commit`: the tip before the rebase, `base`, `ref`: the ref that keeps `commit`)",
@@ -61,7 +61,7 @@ ACTIONS: dict[str, str] = {
     "trash_pruned": "old trash entries were deleted permanently (`names`; `refs`: the entries that were refs)",
     "validation_left": "files left in a worktree by validation were moved to the trash (`files`, `ref`)",
     "accept_failed": "`llmc accept` ended without landing anything (`step`)",
-    "pinning": "work is about to be saved under a trash ref (`ref`)",
+    "pinning": "llmc is about to save work under a trash ref (`ref`)",
     "work_restored": "work from the trash was restored to a worker (`ref`, `commit`)",
     "work_pinned": "work was saved under a trash ref before a reset (`ref`)",
     "worktree_linked": (
@@ -70,7 +70,7 @@ ACTIONS: dict[str, str] = {
     "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
     "git_config_undone": (
-        "llmc removed dangerous git settings from the root's clone (settings that run programs or redirect git) (`file`, `keys`)"
+        "llmc removed dangerous git settings, which run programs or redirect git, from the root's clone (`file`, `keys`)"
     ),
     "repaired": "`llmc doctor --repair` fixed a problem (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` rebuilt state.json (`workers`, `kept`: the old file)",
@@ -102,7 +102,7 @@ ACTIONS: dict[str, str] = {
     "base_passed": "the default branch passes `repo.validate` again, or is no longer validated (`commit`: the commit that failed, `command`)",
     "post_accept": "the command in `auto.post_accept_command` ran (`task_id`, `code`, `elapsed_s`)",
     "usage_recorded": (
-        "an agent used tokens, counted since the previous event of this kind (`task_id`, `model`, `input_tokens`, `output_tokens`, "
+        "an agent used tokens since the previous event of this kind (`task_id`, `model`, `input_tokens`, `output_tokens`, "
         "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null if the price is unknown, `claude_session_id`)"
     ),
     "overseer_started": "a supervisor started (`pid`, `adopted`: the pid of a daemon that the supervisor took over, or null)",
@@ -114,7 +114,7 @@ ACTIONS: dict[str, str] = {
         "`result`)"
     ),
     "goal_stalled": "work on a plan item has stalled (`goal_id`, `work_node_id`, `assignment_id`, `reason`)",
-    "overseer_failure": "the supervisor found that the daemon failed (`kind`, `cause`, `ran_s`, `reason`)",
+    "overseer_failure": "the supervisor detected a daemon failure (`kind`, `cause`, `ran_s`, `reason`)",
     "overseer_daemon_ended": "the supervisor stopped the daemon, or found it stopped (`pid`)",
     "overseer_remediation": "the remediation agent started (`attempt`) or ended (`attempt`, `outcome`, `duration_s`, `log`)",
     "overseer_restart": "the supervisor is restarting the daemon without running the remediation agent (`after_s`, `workers`: the workers that were reset)",
@@ -126,7 +126,7 @@ ACTIONS: dict[str, str] = {
 
 
 def check_action(action: str) -> None:
-    assert action in ACTIONS, f"event action {action!r} is not in the table"
+    assert action in ACTIONS, f"unknown event action {action!r}"
 
 
 def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:

@@ -47,7 +47,7 @@ KINDS: dict[str, str] = {
     "person": "a worker cannot continue: unsent text, an open dialog, an attached terminal or a hold is in the way",
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
     "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
-    "refused": "git refuses the commits of a contained worker, so they cannot land",
+    "refused": "git refuses a contained worker's commits, so they cannot land",
     "forged": "a contained agent wrote files to its inbox that did not come from a hook; llmc ignored them",
     "uncontained": "an agent runs uncontained because this machine does not support containment",
     "refused_hosts": "contained agents tried to connect to hosts that are not in `sandbox.hosts`",
@@ -63,8 +63,8 @@ KINDS: dict[str, str] = {
     "goal_stalled": "a plan item has stalled",
     # of the fleet
     "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote refuses the push",
-    "unsettled": "llmc cannot find out whether a task landed, so the task's worker is waiting",
-    "database": "the fleet's database does not answer, so no task starts or lands",
+    "unsettled": "llmc cannot tell whether a task landed, so the task's worker is waiting",
+    "database": "the fleet's database does not respond, so no task can start or land",
     "post_accept": "a node died before its post-accept command finished, and this node has no post-accept command, so nothing can land",
     "daemon": "the daemon is not running",
     "auto": "auto mode failed, or ended unexpectedly and was not restarted",
@@ -74,10 +74,10 @@ KINDS: dict[str, str] = {
     "budget": "a budget is used up or nearly used up",
     "canary": "this version of the client failed the canary or has not been tested",
     "disk": "the disk that holds the root is nearly full",
-    "git_config": "llmc removed dangerous git settings from the root's clone (settings that run programs or redirect git)",
+    "git_config": "llmc removed dangerous git settings, which run programs or redirect git, from the root's clone",
     "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks",
-    "uncontained_checks": "checks are not contained, because this machine cannot contain them",
-    "validation": "no validation slot is usable, so llmc validates work in the worktrees",
+    "uncontained_checks": "checks run uncontained because this machine does not support containment",
+    "validation": "no validation slot is usable, so llmc validates work in the workers' worktrees",
 }
 
 #: items about tasks and goals, which all nodes of a fleet share

@@ -118,7 +118,7 @@ class Transaction:
 
     def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
         """Raise an attention item; if already raised, it keeps its age."""
-        assert kind in KINDS, f"attention kind {kind!r} is not in the table"
+        assert kind in KINDS, f"unknown attention kind {kind!r}"
         assert severity in SEVERITIES
         known = self.state.attention.get(key)
         since_unix = known.since_unix if known else self.now
@@ -287,7 +287,7 @@ class Store:
             if isinstance(version, int) and version > VERSION:
                 raise NewerState(
                     f"{self.root.state} has version {version}, but this llmc supports only version {VERSION}; nothing was changed",
-                    hint="Use the newer version of llmc that wrote the file.",
+                    hint="Upgrade llmc to the version that wrote the file.",
                 )
             if "workers" not in raw:
                 raise msgspec.ValidationError('missing key "workers"')

@@ -171,7 +171,7 @@ def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bo
     if web and not is_installed():
         raise UsageError("the web server requires starlette and uvicorn", hint=f"Run: {GET_IT}")
     if fleet and (by_hand or web or keep or agent != "scripted"):
-        raise UsageError("--fleet can only be used with --tasks", hint="Run: llmc demo --fleet")
+        raise UsageError("the only option allowed with --fleet is --tasks", hint="Run: llmc demo --fleet")
     if fleet:
         fleet_demo.run(tasks)
         return

@@ -53,7 +53,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     type=click.Choice(get_args(Sandbox)),
     default="auto",
     show_default=True,
-    help="Contain the agents and checks, as defaults.sandbox does; auto: if this machine can",
+    help="Contain the agents and checks: always (on), never (off), or if the machine supports it (auto)",
 )
 @json_option
 def drill(
@@ -83,7 +83,7 @@ def drill(
     if sandbox == "on" and (found := probe.problem()):
         raise LlmcError(
             f"cannot contain the agents: {found.text}",
-            hint=f"To fix it, {found.fix}. To run the drills without containment: llmc drill --sandbox off",
+            hint=f"To fix this, {found.fix}. To run the drills without containment: llmc drill --sandbox off",
         )
 
     def began(drill: Drill) -> None:

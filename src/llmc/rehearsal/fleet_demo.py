@@ -87,7 +87,7 @@ def _tell(machines: Sequence[Machine], server: Postgres, directory: Path, count:
     remote = directory / "greeter.git"
     sample.create(first.source)
     git.git(directory, "clone", "--quiet", "--bare", str(first.source), str(remote))
-    title("Three machines get a root each, on one git remote and one PostgreSQL")
+    title("Each of the three machines gets a root; all share one git remote and one PostgreSQL server")
     for machine in machines:
         machine.join(remote, server.address("postgres"))
     title(f"Each machine starts {WORKERS} auto workers")
@@ -126,7 +126,7 @@ def _check(user: Show, remote: Path, count: int) -> None:
     merges = git.git(user.source, "rev-list", "--merges", "main").stdout.split()
     if len(set(subjects)) != count or len(subjects) != count or merges:
         raise LlmcError(f"the remote has {len(subjects)} commits and {len(merges)} merges for {count} tasks")
-    say(paint(f"{count} tasks, {count} commits on one line; each task landed once.", "green", bold=True))
+    say(paint(f"{count} tasks, {count} commits, no merges; each task landed once.", "green", bold=True))
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class RemoteGone(Unreachable):
     def __init__(self, remote: Remote, why: str) -> None:
         last = why.strip().rpartition("\n")[2]
         super().__init__(
-            f"{remote.address} does not answer: {last}", hint=f"Try: git ls-remote {remote.address}"
+            f"{remote.address} is not responding: {last}", hint=f"Try: git ls-remote {remote.address}"
         )
 
 
@@ -46,7 +46,7 @@ class RemoteRefused(Refused):
     def __init__(self, remote: Remote, reason: str) -> None:
         super().__init__(
             f"{remote.address} rejected the push: {reason}",
-            hint="Fix what the remote reports, then run the command again.",
+            hint="Fix the problem that the remote reports, then run the command again.",
         )
 
 

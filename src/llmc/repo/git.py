@@ -123,9 +123,36 @@ def git(
             timeout_s=timeout_s,
             within=box,
             inherits=(*inherits, *descriptors),
-            meanwhile=look or meanwhile,
+            meanwhile=_watched(repo, look or meanwhile) if guarded else meanwhile,
             env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
         )
+
+
+class WaitsForPipe(ToolFailed):
+    """A pipe is where git reads a file of the worktree. `name`: its path there."""
+
+    def __init__(self, worktree: Path, name: str) -> None:
+        path = worktree / name
+        super().__init__(
+            *(["git", "-C", str(worktree)], None, ""),
+            message=f"git cannot read {path}: it is a pipe",
+            hint=f"Remove it: rm '{path}'",
+        )
+        self.name = name
+
+
+def _watched(worktree: Path, also: Callable[[], None] | None) -> Callable[[], None]:
+    """What is called while git runs. Most git commands end before the first call."""
+    watches: list[Callable[[], None]] = []
+
+    def look() -> None:
+        if not watches:
+            from llmc.repo import pipes  # few commands need it
+
+            watches.append(pipes.watch(worktree, also))
+        watches[0]()
+
+    return look
 
 
 def env_in_box(

@@ -126,7 +126,7 @@ def take(root: Path, name: str) -> str:
     """Fetch what a contained worker committed into the clone; returns git's refusal, "" for none."""
     own = path_of(root, name)
     if odd := odd_file(root, name):
-        return f"{odd} is not a plain file"
+        return f"{odd} is not a regular file"
     try:
         wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
     except ToolFailed as error:
@@ -145,8 +145,8 @@ def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
     if odd := odd or odd_file(root, name):
         raise ToolFailed(
             *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
-            message=f"cannot read the repository of {name}: {odd} is not a plain file",
-            hint=f"Run `llmc reset {name}`, which moves it to the trash.",
+            message=f"cannot read the repository of {name}: {odd} is not a regular file",
+            hint=f"Run `llmc reset {name}`, which moves the repository to the trash.",
         )
 
 

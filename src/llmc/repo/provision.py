@@ -176,11 +176,16 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     """
     key = f"worktree:{record.name}"
     try:
-        ref = _reset(project, record, commit, why)
+        try:
+            ref = _reset(project, record, commit, why)
+        except git.WaitsForPipe:
+            from llmc.repo import pipes  # few agents make one
+
+            ref = pipes.past(Path(record.worktree_path), lambda: _reset(project, record, commit, why))
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
-            text = f"llmc could not reset its worktree: {error.message}"
+            text = f"could not reset the worktree: {error.message}"
             tx.raise_item(key, kind="worktree", severity="blocked", who=record.name, text=text, next=again)
         raise
     if key in project.store.read().attention:
@@ -256,7 +261,7 @@ def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
         found = git.tree_state(worktree) if hidden else look.result()
         if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
-    raise LlmcError(f"HEAD keeps changing in the worktree of {worktree.name}", hint="Run the command again.")
+    raise LlmcError(f"HEAD keeps changing in {worktree.name}'s worktree", hint="Run the command again.")
 
 
 def _move(worktree: Path, commit: str) -> None:

@@ -20,7 +20,7 @@ class NotUsable(Refused):
     def __init__(self, remote: Remote, what: str, reason: str, *, hint: str = "") -> None:
         super().__init__(
             f"{remote.address} cannot be shared: {what}: {reason}",
-            hint=hint or "Change the settings of the remote, or use another one.",
+            hint=hint or "Change the remote's settings, or use another: llmc config set fleet.remote URL",
         )
 
 
@@ -51,7 +51,7 @@ def first_commits(root: Path, remote: Remote, base: str) -> list[str]:
             remote,
             "it is another repository",
             f"its branch {remote.branch} has no history in common with this root",
-            hint=f"To land there, create a root of it: llmc init --source {remote.address} --target DIR. "
+            hint=f"To land there, create a root for it: llmc init --source {remote.address} --target DIR. "
             "Or set another remote: llmc config set fleet.remote URL",
         )
     return git.out(root, "rev-list", "--max-parents=0", tip).split()
@@ -67,14 +67,14 @@ def _remove(root: Path, remote: Remote, mine: str) -> None:
         return
     said = fence.send(root, remote, *(f":{ref}" for ref in found))
     if not said.ok:
-        raise NotUsable(remote, "refs cannot be deleted by pushing", said.text)
+        raise NotUsable(remote, "the remote does not let pushes delete refs", said.text)
 
 
 def _makes(root: Path, remote: Remote, mine: str, one: str) -> None:
     said = fence.send(root, remote, f"{one}:{mine}")
     if said.refused:
-        hint = "If the host allows only branches, use one as the fence: set fleet.fence_ref to its name."
-        raise NotUsable(remote, f"refs like {mine} are refused", said.text, hint=hint)
+        hint = "If the host allows only branches, use one as the fence: llmc config set fleet.fence_ref NAME"
+        raise NotUsable(remote, f"the remote rejects refs like {mine}", said.text, hint=hint)
     if not said.ok:
         raise fence.RemoteGone(remote, said.text)
 
@@ -83,7 +83,7 @@ def _refuses_a_stale_push(root: Path, remote: Remote, mine: str, one: str, other
     """A lease on a value that the ref does not have must stop the push."""
     stale = fence.send(root, remote, f"--force-with-lease={mine}:{other}", f"{other}:{mine}")
     if stale.ok or fence.listed(root, remote, mine).get(mine) != one:
-        raise NotUsable(remote, "the fence does not hold", "the remote accepted a push with a stale lease")
+        raise NotUsable(remote, "it ignores leases", "the remote accepted a push with a stale lease")
 
 
 def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> None:
@@ -119,7 +119,7 @@ def _allows_the_branch(root: Path, remote: Remote, mine: str, tip: str, reason: 
     if said.unsent:
         return  # the branch moved meanwhile: others push to it
     if said.refused.get(remote.head, "") != reason:
-        hint = "Allow this user to push to the branch, or use a remote that does: llmc config set fleet.remote URL"
+        hint = "Let this user push to the branch, or use another remote: llmc config set fleet.remote URL"
         raise NotUsable(remote, f"the branch {remote.branch} is protected", said.text, hint=hint)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -54,9 +55,10 @@ def pin(
     state = known or git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
     forced = [*_files_at(worktree, ignored), *(_newly_staged(worktree, head) if state.tracked else ())]
-    unfit = _unfit(worktree, untracked)
+    unfit = [*_unfit(worktree, untracked), *_without_content(worktree, state.tracked)]
     too_much = _unfit(worktree, forced) if move_out else [name for name in forced if name.endswith("/")]
-    forced = [name for name in forced if name not in too_much]
+    kept_out = {*too_much, *_without_content(worktree, forced)}
+    forced = [name for name in forced if name not in kept_out]
     others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if tip] if branch else []
     others = [tip for tip in dict.fromkeys([*others, *tips]) if tip != head]
     commit = head
@@ -299,7 +301,8 @@ def is_pin(repo: Path, commit: str) -> bool:
 
 def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
     """A worktree's files as a tree, committed or not, and the names that do not fit into one. Changes nothing."""
-    unfit = _unfit(worktree, git.untracked_files(worktree))
+    changed = git.tree_state(worktree, untracked=False).tracked
+    unfit = [*_unfit(worktree, git.untracked_files(worktree)), *_without_content(worktree, changed)]
     return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
 
 
@@ -371,14 +374,25 @@ def _unfit(worktree: Path, names: Iterable[str]) -> list[str]:
 
 
 def _fits_into_git(worktree: Path, name: str) -> bool:
-    """Whether it must not go into git: a nested repository would become a mere link, a huge file would stay forever."""
-    path = worktree / name
+    """Whether it may go into git: a nested repository would become a mere link, a huge file would stay forever."""
     if any(_NOT_FOR_GIT.fullmatch(part) for part in name.split("/")):
         return False
     try:
-        return path.is_symlink() or (not path.is_dir() and path.lstat().st_size <= MAX_PINNED_BYTES)
-    except FileNotFoundError:
+        found = os.lstat(worktree / name)
+    except (FileNotFoundError, NotADirectoryError):
         return True
+    return stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= MAX_PINNED_BYTES)
+
+
+def _without_content(worktree: Path, names: Iterable[str]) -> list[str]:
+    """Pipes, sockets and devices where git has a file: `git add` fails on them."""
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):  # it is gone
+            mode = os.lstat(worktree / name).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+                found.append(name)
+    return found
 
 
 def take_out(place: Path, names: Iterable[str], folder: Path, *, top: Path | None = None) -> None:

@@ -105,14 +105,14 @@ def _drop(name: str, worktree: Path, top: Path, lock_name: str) -> bool:
     if not processes.wait_until(lambda: not lock_holders(worktree, lock), READER_S, interval_s=0.1):
         pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
         raise Refused(
-            f"a git command in the worktree of {name} holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for that command to finish or stop it, then run this command again.",
+            f"a git command in {name}'s worktree holds {lock}: pid {pids or 'unknown'}",
+            hint="Wait for that command to finish, or stop it, then run this command again.",
         )
     try:
         with inside.folder_of(top, lock_name) as (folder, last):
             if os.lstat(last, dir_fd=folder).st_ino != before:
                 raise Refused(
-                    f"a git command in the worktree of {name} holds {lock}", hint="Run the command again."
+                    f"a git command in {name}'s worktree holds {lock}", hint="Run the command again."
                 )
             os.unlink(last, dir_fd=folder)
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str
     if not worktree.is_dir():
         raise LlmcError(
             f"cannot use {worktree} as a worktree: it is not a directory",
-            hint=f"Move it away, then run `llmc reset {record.name}`.",
+            hint=f"Move it aside, then run `llmc reset {record.name}`.",
         )
     halves = _half_entries(root, worktree)
     has_pointer = os.path.lexists(worktree / ".git")

@@ -158,5 +158,5 @@ def _read(root: Root, worker: str) -> _File:
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(
             f"cannot read the comments on {worker}: {path}: {error}",
-            hint=f"Fix the file, or move it away: mv {path} {path}.bad",
+            hint=f"Fix the file, or move it aside: mv {path} {path}.bad",
         ) from error

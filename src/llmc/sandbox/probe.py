@@ -31,7 +31,7 @@ def is_contained(
     if found is not None and wanted == "on":
         raise LlmcError(
             f"cannot contain {what}: {found.text}",
-            hint=f"To fix it, {found.fix}. To go on without containment: llmc config set {key} off",
+            hint=f"To fix this, {found.fix}. To continue without containment: llmc config set {key} off",
         )
     return found is None
 

@@ -118,7 +118,7 @@ def read_request(head: bytes) -> Request:
         return Request(*_place(target, 0))
     scheme, found, rest = target.partition(b"://")
     if not found or scheme.lower() != b"http":
-        raise Failed("400 Bad Request", "this is a proxy: it takes CONNECT, and http:// URLs")
+        raise Failed("400 Bad Request", "this proxy accepts only CONNECT requests and http:// URLs")
     place = re.split(rb"[/?#]", rest, maxsplit=1)[0]
     path = rest.removeprefix(place)
     host, port = _place(place, 80)
@@ -195,7 +195,7 @@ class Proxy:
             self._join(client, request.host, request.port, request.head + rest, answers=not request.head)
         except Refused as refused:
             self._refusals.add(refused)
-            how = f"To allow it, a person adds {refused.allow} to sandbox.hosts in llmc's configuration."
+            how = f"To allow it, the user must add {refused.allow} to sandbox.hosts in llmc's configuration."
             _answer(client, "403 Forbidden", f"llmc refuses {refused.place}: {refused.why}. {how}")
         except Failed as failed:
             _answer(client, failed.status, f"llmc: {failed}")

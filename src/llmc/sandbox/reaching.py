@@ -66,8 +66,8 @@ class Listed(NamedTuple):
             return
         names = (str(found), "localhost") if found.is_loopback else (str(found),)
         if not any(one.name in names and port in one.ports for one in self.hosts):
-            what = "not public" if not _is_public(found) else "of this machine"
-            why = f"its address {found} is {what}, and it is not in sandbox.hosts"
+            what = "is not public" if not _is_public(found) else "belongs to this machine"
+            why = f"its address {found} {what} and is not in sandbox.hosts"
             raise Refused(host, port, why, with_port(str(found), port))
 
 
@@ -224,7 +224,7 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
         try:
             chunk = client.recv(CHUNK_BYTES)
         except TimeoutError:
-            raise Failed("408 Request Timeout", "the request did not come") from None
+            raise Failed("408 Request Timeout", "timed out waiting for the request") from None
         if not chunk:
             raise ConnectionError("no request")
         data += chunk

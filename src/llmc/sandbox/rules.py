@@ -203,7 +203,7 @@ def problem_before(machine: Machine) -> Problem | None:
         )
     if not machine.has_bubblewrap:
         return Problem(
-            "bubblewrap is not installed", "install it (Debian, Ubuntu: apt-get install bubblewrap)"
+            "bubblewrap is not installed", "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)"
         )
     return None
 
@@ -216,7 +216,7 @@ def problem_of_try(machine: Machine, said: Sequence[str]) -> Problem:
         return Problem(
             why,
             "start the container with `--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
-            "--security-opt systempaths=unconfined`, or let the container be what contains the agents",
+            "--security-opt systempaths=unconfined`, or rely on the container itself to contain the agents",
         )
     if machine.apparmor_restrict_unprivileged_userns not in ("", "0"):
         return Problem(

@@ -71,7 +71,7 @@ def _tell_forged(tx: Transaction, name: str, what: str) -> None:
     """Once for a launch: the agent may go on with it."""
     if _forged_key(name) in tx.state.attention:
         return
-    text = f"the agent wrote to its inbox something that did not come from a hook; llmc ignored it: {what}"
+    text = f"the agent wrote data to its inbox that did not come from a hook; llmc ignored it: {what}"
     about = {"kind": "forged", "severity": "notice", "who": name}
     tx.raise_item(_forged_key(name), text=text, next=f"llmc events --worker {name}", **about)
 

@@ -101,7 +101,7 @@ def read_request(path: Path) -> Request:
 def _not_believed(record: WorkerRecord, request: Request) -> str:
     if not record.contained or not record.instance or request.instance != record.instance:
         return "a request from an earlier launch"
-    return f"a request in the name of {request.worker[:80]}" if request.worker != record.name else ""
+    return f"a request that claims to be from {request.worker[:80]}" if request.worker != record.name else ""
 
 
 def _run(project: Project, argv: list[str]) -> Answer:

@@ -339,7 +339,7 @@ def end_stray(project: Project, session: SessionName) -> None:
     if project.is_overseer(session):
         raise Refused(
             f"cannot stop {session}: it is the supervisor's own session",
-            hint="To stop the supervisor, press Ctrl-C in the terminal of `llmc overseer`.",
+            hint="To stop the supervisor, press Ctrl-C in the terminal where `llmc overseer` runs.",
         )
     panes = answered(project.tmux.panes(), session)
     for pane in panes.values():

@@ -227,16 +227,14 @@ class Typist:
         box = self._box()
         attach = f"run `llmc attach {self.name}`"
         if box.box is Box.ABSENT:
-            words = (
-                f"the input box of {self.name} is not on the screen; {attach}, then close whatever covers it"
-            )
+            words = f"{self.name}'s input box is not on the screen; {attach}, then close whatever covers it"
             raise Refusal(Obstacle.SCREEN, words)
         if box.box is not Box.EMPTY:
             shown = f" ({box.text[:40]!r})" if box.text else ""
             if self._is_left_over(box):
-                words = f"the input box of {self.name} still contains an earlier prompt{shown}; {attach}, then clear it"
+                words = f"{self.name}'s input box still contains an earlier prompt{shown}; {attach}, then clear it"
                 raise Refusal(Obstacle.LEFTOVER, words)
-            words = f"the input box of {self.name} contains a draft{shown}; {attach}, then send or clear it"
+            words = f"{self.name}'s input box contains a draft{shown}; {attach}, then send or clear it"
             raise Refusal(Obstacle.DRAFT, words)
 
     def _is_left_over(self, box: Composer) -> bool:

@@ -193,7 +193,7 @@ class TaskQueue:
         """Log new tasks: one line each, or their number at the start."""
         new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
         if self._is_first_look:
-            self.source.note(f"number of tasks in {self.source.where()}: {len(new)}")
+            self.source.note(f"tasks in {self.source.where()}: {len(new)}")
             new = {}
         self._is_first_look = False
         for task_id in sorted(new, key=in_order):

@@ -577,7 +577,7 @@ class SharedTasks(TaskSource):
 
     @property
     def how_to_unblock(self) -> str:
-        return "mark the missing task, or one task of the cycle, as done: llmc tasks done ID"
+        return "mark the missing task, or one task in the cycle, as done: llmc tasks done ID"
 
     @property
     def agents_write_here(self) -> bool:

@@ -137,7 +137,7 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
         if is_in_question(task, completed):
             text = (
                 f"task {task.id} is pending in its file, but llmc already completed a task with this ID. "
-                f"To run this task, requeue it; to mark this task done: llmc tasks done {task.id}"
+                f"Requeue the task to run it, or mark it as done: llmc tasks done {task.id}"
             )
             item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
             found[_task_key(source, task.id)] = item
@@ -324,7 +324,7 @@ def _refuse_cycle(known: Iterable[Task], new: Iterable[Draft]) -> None:
     ]
     found = cycle(needs([*known, *planned]))
     if {task.id for task in planned} & set(found):
-        raise UsageError(f"nothing was added: this would create a dependency cycle ({', '.join(found)})")
+        raise UsageError(f"nothing was added: the tasks would form a dependency cycle ({', '.join(found)})")
 
 
 def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:

@@ -53,7 +53,7 @@ class _Order:
         after = self.source.edit(self.key, partial(claims.set_by_user, seen=seen, status=status))
         if after.status is not status or (status is TaskStatus.PENDING and after.owner):
             hint = f"Run `llmc tasks show {seen.id}` to see its current state, then run the command again."
-            raise Refused(f"cannot change task {seen.id}: it was changed in the meantime", hint=hint)
+            raise Refused(f"cannot change task {seen.id}: it changed in the meantime", hint=hint)
         self.report(action, after, reason, **more)
         return after
 
@@ -181,9 +181,9 @@ def _has_it(project: Project, claim: Claim) -> Refused:
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is not None and record.landing_waits_for:
         return Refused(
-            f"cannot change task {claim.task.id}: the work of {claim.worker} on it is waiting for "
+            f"cannot change task {claim.task.id}: {claim.worker}'s work on it is waiting for "
             f"{record.landing_waits_for} and may still land",
-            hint=f"Wait for the result. To check whether it has landed: llmc accept {claim.worker}",
+            hint=f"Wait for the result. To check whether the work has landed: llmc accept {claim.worker}",
         )
     hint = f"Run `llmc reset {claim.worker}` to stop the worker and release the task."
     return Refused(f"cannot change task {claim.task.id}: {claim.worker} is working on it", hint=hint)

@@ -52,11 +52,11 @@ class Acting(Reviewing):
     def _waits_for(self, row: Row, item: Item | None) -> str:
         """What a worker waits for, and the key or command for that: of the same rule as its row in the list."""
         if item is None:
-            return f"is {row.status}"
+            return f"has status {row.status}"
         if item.next.startswith("llmc answer "):
-            return "asks a question (press A to answer)"
+            return "is asking a question (press A to answer)"
         key = " (press m to send a message)" if item.next.startswith("llmc message ") else ""
-        return f"is {row.status}: {item.sentence}{key or f'; next: {item.next}' if item.next else ''}"
+        return f"has status {row.status}: {item.sentence}{key or f'; next: {item.next}' if item.next else ''}"
 
     def do_undo(self) -> None:
         try:

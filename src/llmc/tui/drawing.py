@@ -281,13 +281,13 @@ def _about_node(node: OtherNode, there: There | None, now: float, width: int, br
         "client": node.client or "unknown",
         "workers": f"{node.workers}, {node.busy} busy",
     }
-    commands = {"To open its screen from here": node.command}
+    commands = {"To open the node's screen from here": node.command}
     lines = []
     if there is not None:
         lines = plain_lines(
             there.sentence or f"{there.who}: {there.status}", width, f"bold {brush.theme.text}"
         )
-        commands = {"Next command, from here": there.next, "To attach from here": there.attach}
+        commands = {"Next command to run here": there.next, "To attach from here": there.attach}
         if there.question:
             lines += [Text(""), Text("Press A to answer", style=brush.theme.muted)]
     for name, command in commands.items():

@@ -66,9 +66,7 @@ class FleetApp(Acting):
     def _tell_typing(self) -> None:
         name = self.store.worker
         to = name or "a worker"
-        self._say(
-            "", f"You cannot type text here. Press m to send {to} a message, or Enter to attach.", PLAIN
-        )
+        self._say("", f"cannot type here; press m to send {to} a message, or Enter to attach", PLAIN)
 
     def _confirm_key(self, key: str) -> None:
         confirm = self.confirm

@@ -562,7 +562,7 @@ class Frame(App[str | None]):
     ) -> None:
         """Ask for a text. `keep`: what it is for; until it was sent, the form shows it again when it is opened for that."""
         form = self.form
-        assert form is not None, "a key opens it, and keys wait for it"
+        assert form is not None, "keys wait until the form is mounted"
 
         def sent(value: str) -> None:
             if not value.strip() and not empty:

@@ -104,7 +104,7 @@ KEYS = (
     Key(("r",), "request", "send", "Send all comments as one request for changes", DIFF),
     Key(("m",), "message", "", "Send a message to the worker", DIFF),
     Key(("o",), "open", "", "Open the file in $EDITOR", DIFF),
-    Key(("+",), "full", "wide", "Use the whole width, or restore it", DIFF),
+    Key(("+",), "full", "wide", "Maximize the diff, or restore its size", DIFF),
 )
 
 _NAMES = {

@@ -102,7 +102,7 @@ def in_ascii(char: str) -> str:
 
 
 def _written_in_ascii(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError), "registered for an output"
+    assert isinstance(error, UnicodeEncodeError), "registered for encoding only"
     return "".join(map(in_ascii, error.object[error.start : error.end])), error.end
 
 

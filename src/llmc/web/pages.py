@@ -167,7 +167,7 @@ def review(live: Live, name: str, query: Query) -> Page:
     row_of(live, name)
     since = access.whole(query.get("since") or "0")
     if since is None:
-        raise UsageError(f"`since` must be the number of a round, not {query['since'][:20]!r}")
+        raise UsageError(f"`since` must be a round number, not {query['since'][:20]!r}")
     view = "split" if query.get("view") == "split" else "unified"
     #: the commit whose diff the browser shows already; a stream sends no diff
     drawn = query.get("drawn", "")

@@ -16,7 +16,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir, read_text, remove_tree
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, own_repos, provision, serena, trash, worktrees
+from llmc.repo import git, own_repos, pipes, provision, serena, trash, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake, sessions
 from llmc.workers import reset
@@ -41,7 +41,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
         reset.cancel(project, record, "nuke")
         sessions.end(project, name, "nuke", last=record.delivery)
     with fault_step("nuke.pin"):
-        ref = _pin(project, record)
+        ref = pipes.past(Path(record.worktree_path), lambda: _pin(project, record))
     folder = trash.folder_of(project.root, ref) if ref else None
     with fault_step("nuke.move"):
         move_into_trash(Path(record.worktree_path), folder)

@@ -86,7 +86,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if record.landing_waits_for:
         raise Refused(
             f"cannot stop {record.name}: its work is waiting for {record.landing_waits_for} and may still land",
-            hint=f"Wait for the result. To check whether it has landed: llmc accept {record.name}",
+            hint=f"Wait for the result. To check whether the work has landed: llmc accept {record.name}",
         )
     if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(

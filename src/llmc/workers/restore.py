@@ -254,7 +254,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     facts = intake.git_facts(project, record)
     if facts is None:
         raise LlmcError(
-            f"cannot read the worktree of {name}",
+            f"cannot read {name}'s worktree",
             hint="Run the command again. If that fails too, run `llmc doctor`.",
         )
     if facts.ahead or facts.dirty or facts.rebasing:

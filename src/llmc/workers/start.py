@@ -197,7 +197,7 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
     add = "To add a worker, run `llmc add NAME`, then `llmc up --detach`."
     if all(record.auto for record in state.workers.values()):
         raise NotFound(
-            "no worker is idle: every worker is an auto worker"
+            "no worker is available: every worker is an auto worker"
             if state.workers
             else "this root has no workers yet",
             hint=add,

@@ -69,7 +69,7 @@ def test_it_starts_and_says_why_a_worker_waits(
         with node.project.worker_lock(WORKER):
             attend.attend(run, node.project, WORKER, Clock(now_unix()))
 
-    why = "closed until Monday" if trouble == "refuses" else "does not answer"
+    why = "closed until Monday" if trouble == "refuses" else "is not responding"
     ((who, text),) = told()
     assert (who, why in text, "task 1" in text) == (claim.worker, True, True)
     look()

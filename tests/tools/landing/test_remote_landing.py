@@ -317,7 +317,7 @@ def test_an_accept_waits_for_a_remote_that_is_gone_or_slow(bare: BareRemote, one
         one.accept()
     assert one.step() == "wait"
     away = bare.path.rename(bare.path.with_name("away.git"))
-    with pytest.raises(accept_journal.Waiting, match="does not answer"):
+    with pytest.raises(accept_journal.Waiting, match="is not responding"):
         one.accept()
     away.rename(bare.path)
     bare.drop_hook("pre-receive")
@@ -355,7 +355,7 @@ def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node, monkeypatch
 
     with monkeypatch.context() as later:
         later.setattr(one.ledger, "enter", not_now)
-        with pytest.raises(accept_journal.Waiting, match="does not answer"):
+        with pytest.raises(accept_journal.Waiting, match="is not responding"):
             one.accept()
     assert bare.log() == [FIRST]
     one.accept()
@@ -480,7 +480,7 @@ def test_an_undo_waits_for_a_remote_that_is_gone(bare: BareRemote, one: Node) ->
     one.accept()
     one.hurry(1)
     bare.hook("pre-receive", "sleep 30")
-    with pytest.raises(LlmcError, match="does not answer"):
+    with pytest.raises(LlmcError, match="is not responding"):
         one.undo()
     bare.drop_hook("pre-receive")
     one.undo()

@@ -237,11 +237,11 @@ def test_the_task_s_own_command_comes_second_and_sees_the_commit_too(
     commit, base = work(worktree)
     verify = f"echo verify >> '{tmp_path}/order'; test -e made.txt"
     task = Assignment(task_id="7", claim="c", since_unix=0.0, verify=verify)  # type: ignore[arg-type]
-    with pytest.raises(CommandFailed, match="the verify command of task 7 failed"):
+    with pytest.raises(CommandFailed, match="the verify command for task 7 failed"):
         check(project, record, commit, base, task)
     assert (tmp_path / "order").read_text().split() == ["validate", "verify"]
     project = configured(project, validate="")
-    with pytest.raises(CommandFailed, match="the verify command of task 7 failed"):
+    with pytest.raises(CommandFailed, match="the verify command for task 7 failed"):
         check(project, record, commit, base, task)
 
 
@@ -253,7 +253,7 @@ def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Proj
     same = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}~1", "-m", "As one").strip()
     validation.in_worktree(project, record, same, base)
     worktree.commit("more.txt", "more\n")
-    with pytest.raises(Refused, match=f"cannot validate {commit[:12]} in the worktree of w1"):
+    with pytest.raises(Refused, match=f"cannot validate {commit[:12]} in w1's worktree"):
         validation.in_worktree(project, record, commit, base)
     assert (tmp_path / "ran").read_text().split() == ["ran"]
 
@@ -387,7 +387,7 @@ def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_pat
     with pytest.raises(validation.NoSlot):
         check(project, record, commit, base)
     (said,) = items(project)
-    assert said.startswith("work is validated in the workers' worktrees, not in clean checkouts: ")
+    assert said.startswith("llmc validates work in the workers' worktrees, not in clean checkouts: ")
     assert said.endswith(f"` fails in {first(project).path} on main itself")
     with pytest.raises(validation.NoSlot):
         check(project, record, commit, base)

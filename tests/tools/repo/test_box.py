@@ -254,9 +254,9 @@ def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(probe, "box", late)
-        with pytest.raises(ToolFailed, match="is not a plain file") as raised:
+        with pytest.raises(ToolFailed, match="is not a regular file") as raised:
             git.git(worktree.path, *EMPTY_COMMIT, timeout_s=20, env=git.OWN_IDENTITY)
-    assert raised.value.hint == "Run `llmc reset w1`, which moves it to the trash."
+    assert raised.value.hint == "Run `llmc reset w1`, which moves the repository to the trash."
     reset(project)
     assert git.tree_state(worktree.path).clean
 
@@ -268,6 +268,6 @@ def test_a_pipe_among_the_objects_is_not_waited_for(project: Project, worktree: 
     pipe = own_repos.path_of(project.root.path, "w1") / "objects" / tree[:2] / tree[2:]
     pipe.unlink()
     os.mkfifo(pipe)
-    assert own_repos.take(project.root.path, "w1").endswith(f"{pipe} is not a plain file")
+    assert own_repos.take(project.root.path, "w1").endswith(f"{pipe} is not a regular file")
     reset(project)
     assert git.tree_state(worktree.path).clean

@@ -156,7 +156,7 @@ def test_a_remote_that_refuses_is_quoted(bare: BareRemote, one: Machine, hook: s
 def test_a_remote_that_is_gone(bare: BareRemote, one: Machine) -> None:
     seen, commit = one.look(), one.on_top("One")
     bare.path.rename(bare.path.with_name("away.git"))
-    with pytest.raises(RemoteGone, match="does not answer"):
+    with pytest.raises(RemoteGone, match="is not responding"):
         one.look()
     with pytest.raises(RemoteGone):
         take_over(one)

@@ -27,7 +27,7 @@ Node.js v20.19.0
 @pytest.mark.parametrize(
     ("screen", "reason"),
     [
-        (NO_NETWORK, "Failed to connect to api.anthropic.com: ENOTFOUND. Check the network and the proxy settings"),
+        (NO_NETWORK, "Failed to connect to api.anthropic.com: ENOTFOUND. Check your network connection and proxy settings"),
         (NODE, "Error: Cannot find module '/opt/claude/cli.js'"),
         ("Traceback (most recent call last):\n  raise x\nModuleNotFoundError: No module named 'x'\n\nbye", "ModuleNotFoundError: No module named 'x'"),
         ("Invalid API key\n─────────\nPress any key", "Invalid API key"),

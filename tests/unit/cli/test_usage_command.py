@@ -63,7 +63,8 @@ def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
         "total       0     450            0      27,000           450  $2.50 + ?   100%\n"
     )
     assert done.stderr == (
-        "no price for model-4.5; run `llmc prices update FILE|URL`, or set its prices per million tokens in dollars: "
+        "no price for model-4.5; run `llmc prices update FILE|URL`, or "
+        "set its prices in dollars per million tokens: "
         "llmc config set 'prices.\"model-4.5\".input' N; llmc config set 'prices.\"model-4.5\".output' N\n"
     )
 

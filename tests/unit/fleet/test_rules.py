@@ -95,8 +95,8 @@ def test_a_worker_of_another_node_is_where_it_is() -> None:
 def test_a_worker_that_several_nodes_have_must_be_named_with_its_node() -> None:
     said = where("auto-2", ["attach", "auto-2"], [HERE, THERE, node("third", "auto-2")])
     assert said == (
-        "auto-2 is not on this node, but on there, third",
-        "Name the node: llmc attach there/auto-2",
+        "auto-2 is on there, third, not on this node",
+        "Specify the node: llmc attach there/auto-2",
     )
 
 

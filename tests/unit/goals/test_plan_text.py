@@ -89,7 +89,7 @@ risk: huge
 """
     assert problems(text) == [
         "line 2: unknown key `sucess:`; did you mean `success:`?",
-        "line 4: a subtask must be below a `### task` heading",
+        "line 4: a subtask must be under a `### task` heading",
         "line 7: deps: no phase, task or subtask has the id T9",
         'line 8: risk: must be one of low, med, high, not "huge"',
         "line 9: a checkbox must be `[ ]` (open) or `[x]` (done), not `[?]`",

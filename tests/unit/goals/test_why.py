@@ -105,7 +105,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     assert _next(view, retry_count=9)[0] == "llmc asks you how to proceed"
     waits = (dispatch("D_1", ts=900.0),)
     assert "the next tick completes" in _next(view, dispatch_history=waits)[0]
-    assert _next(view, status=S.ACTIVE) == ("without new activity, the work will count as stalled", 1000.0)
+    assert _next(view, status=S.ACTIVE) == ("without new activity, llmc marks the work as stalled", 1000.0)
     assert "at the first goal tick after the backoff" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)

@@ -174,7 +174,7 @@ def test_when_going_on_makes_no_sense() -> None:
     everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
     assert (
         hopeless(fold(Books(), everybody), workers, "auto-2")
-        == "a task failed on every worker with the same cause (agent): 7, 8"
+        == "tasks failed on every worker with the same cause (agent): 7, 8"
     )
     assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]

@@ -35,13 +35,13 @@ def sent(*places: int | None) -> Talk:
 @pytest.mark.parametrize(
     ("place", "diff", "said", "standing", "doubtful"),
     [
-        (3, AFTER, "Addressed: c1", "addressed according to the agent · lines changed", False),
-        (2, AFTER, "Addressed: c1", "addressed according to the agent · lines unchanged", True),
+        (3, AFTER, "Addressed: c1", "marked as addressed by the agent · lines changed", False),
+        (2, AFTER, "Addressed: c1", "marked as addressed by the agent · lines unchanged", True),
         (3, AFTER, "", "lines changed", False),
         (2, AFTER, "", "open", False),
         (-1, AFTER, "", "lines changed", False),
-        (-1, BEFORE, "Addressed: c1", "addressed according to the agent · lines unchanged", True),
-        (None, AFTER, "Addressed: c1", "addressed according to the agent", False),
+        (-1, BEFORE, "Addressed: c1", "marked as addressed by the agent · lines unchanged", True),
+        (None, AFTER, "Addressed: c1", "marked as addressed by the agent", False),
         (None, AFTER, "", "open", False),
         (3, "", "", "lines changed", False),
     ],

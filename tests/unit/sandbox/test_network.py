@@ -96,7 +96,7 @@ def test_a_public_address_of_this_machine_is_not_reached(monkeypatch: pytest.Mon
     monkeypatch.setattr(reaching, "_is_public", lambda _: True)
     HOSTS.check_address("a.example", "93.184.216.34", 443)
     for address in ("127.0.0.1", "::1"):
-        with pytest.raises(Refused, match="of this machine"):
+        with pytest.raises(Refused, match="belongs to this machine"):
             HOSTS.check_address("a.example", address, 443)
 
 

@@ -140,4 +140,4 @@ def test_failures_say_what_they_found() -> None:
     )
     gone = judge(DAEMON, replace(WELL, alive=False, exit_code=-9), SETTINGS)
     assert gone is not None
-    assert gone.text == "the daemon's process 100 is gone (killed by signal 9)"
+    assert gone.text == "the daemon (pid 100) is gone (killed by signal 9)"

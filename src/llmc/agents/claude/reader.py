@@ -71,7 +71,7 @@ _FIXES = (
         pattern(r"cannot be used with root/sudo"),
         "Run llmc as a non-root user; in a container, run `llmc config set defaults.env.IS_SANDBOX 1`",
     ),
-    (pattern(r"^Failed to connect to \S"), "Check the network and the proxy settings"),
+    (pattern(r"^Failed to connect to \S"), "Check your network connection and proxy settings"),
 )
 #: a line that says what failed; the first pattern that fits a line wins
 _ERRORS = (

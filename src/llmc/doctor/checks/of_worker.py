@@ -263,7 +263,7 @@ def _left_in(tree: Tree) -> str:
 
 # fmt: off
 CHECKS = (
-    WorkerCheck("record", "state", "a worker's entry in state.json contradicts itself, git or the clock", _record,
+    WorkerCheck("record", "state", "a worker's entry in state.json is invalid or inconsistent", _record,
         fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
     WorkerCheck("session_missing", "sessions", "a worker is not offline, but its tmux pane is gone",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),

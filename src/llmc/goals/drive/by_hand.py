@@ -113,14 +113,14 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
 def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     shape = shape_of(view.nodes)
     if node.status is not NodeStatus.DONE or node.node_id in shape.children:
-        hint = "Only done plan items without children can be reopened. To reopen a parent, run `llmc work reopen` with one of its children."
+        hint = "Only done plan items without children can be reopened. To reopen a parent, run `llmc work reopen` for one of its children."
         raise Refused(f"cannot reopen {node.kind} {node.node_id} (status: {node.status})", hint=hint)
     line = (node.node_id, *shape.parents[node.node_id])
     reopened = {one: replace(view.nodes[one], status=NodeStatus.TODO) for one in line}
     ready = is_ready(node.node_id, {**view.nodes, **reopened}, shape)
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    word = f"This work was done before, but has been reopened: {reason}"
+    word = f"This work was done but has been reopened: {reason}"
     return moved_to([(replace(moved, overridden=False, word=word), event)], [])
 
 

@@ -264,7 +264,7 @@ def check_typed(name: str, text: str) -> str:
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Refused(
             f"{_in_words(name)} must be valid UTF-8; nothing was saved",
-            hint="Check the locale settings of your terminal, then run the command again.",
+            hint="Check your terminal's locale settings, then run the command again.",
         )
     if found := scan(text):
         raise SecretRefused(

@@ -163,7 +163,7 @@ class _Markdown:
         depth = _KINDS.index(kind)
         if len(self._open) < depth:
             above = ("## phase", "### task")[len(self._open)]
-            self._problem(number, f"a {kind} must be below a `{above}` heading")
+            self._problem(number, f"a {kind} must be under a `{above}` heading")
             self._part = part
             return
         del self._open[depth:]

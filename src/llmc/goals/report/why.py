@@ -146,7 +146,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if assignment.status is not S.STALLED or node is None:
         seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
         return Next(
-            "without new activity, the work will count as stalled",
+            "without new activity, llmc marks the work as stalled",
             seen + assignment.idle_after_s(policy.idle_after_s),
         )
     step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
@@ -245,7 +245,7 @@ def why_goal(view: GoalView, percent: int) -> Why:
         lines.append(f"  no plan yet; to create one: llmc goal plan {view.goal.goal_id}")
     if view.goal.status is GoalStatus.PAUSED:
         lines.append(
-            f"  nothing is sent while the goal is paused; to resume it: llmc goal resume {view.goal.goal_id}"
+            f"  llmc sends nothing while the goal is paused; to resume: llmc goal resume {view.goal.goal_id}"
         )
     if view.goal.asks is not None:
         by[S.BLOCKED] = [view.goal.goal_id, *by[S.BLOCKED]]

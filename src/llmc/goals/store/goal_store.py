@@ -65,7 +65,7 @@ def is_damage(error: BaseException) -> bool:
 def busy(path: Path, busy_s: float) -> LockTimeout:
     return LockTimeout(
         f"the goal database is locked: {writer_of(path)} has been writing for over {busy_s:g} s",
-        hint="Wait for that process to finish or stop it, then run the command again.",
+        hint="Wait for that process to finish, or stop it, then run the command again.",
     )
 
 

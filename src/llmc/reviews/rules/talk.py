@@ -191,7 +191,7 @@ class Placed(Struct, frozen=True):
             return "draft"
         if self.comment.closed:
             return "closed"
-        said = "addressed according to the agent" if self.claimed else ""
+        said = "marked as addressed by the agent" if self.claimed else ""
         shown = {True: "lines changed", False: "lines unchanged", None: ""}[self.lines_changed]
         return " · ".join(part for part in (said, shown) if part and (said or self.lines_changed)) or "open"
 

@@ -172,7 +172,7 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
         return Verdict(action=IGNORED, details={"hook": event.name, "why": "from an earlier launch"})
     match event.what:
         case What.SESSION_STARTED if event.transcript and not _is_in_its_home(record, event):
-            why = "its conversation is not in its own home"
+            why = "the conversation is not in the agent's configuration directory"
             return Verdict(action=IGNORED, details={"hook": event.name, "why": why})
         case What.SESSION_STARTED:
             return _session_start(record, event, facts)

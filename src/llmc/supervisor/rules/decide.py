@@ -140,7 +140,7 @@ def before_start(notes: Mapping[str, str]) -> End | None:
     if not notes:
         return None
     said = "\n\n".join(f"{path}:\n{text.strip() or '(empty)'}" for path, text in notes.items())
-    advice = "Resolve what the file describes, delete the file, then run `llmc overseer` again."
+    advice = "Fix the problem described in the file, delete the file, then run `llmc overseer` again."
     return End(Exit.MANUAL, f"the remediation agent requested manual intervention\n{said}", advice)
 
 
@@ -221,7 +221,7 @@ def _gone(expected: Identity, seen: Seen) -> Failure | None:
     if seen.drained:
         return Failure(FailureKind.DRAINED, f"the daemon exited normally: {seen.drained}")
     how = "" if seen.exit_code is None else f" ({_exit(seen.exit_code)})"
-    return Failure(FailureKind.PROCESS, f"the daemon's process {expected.pid} is gone{how}")
+    return Failure(FailureKind.PROCESS, f"the daemon (pid {expected.pid}) is gone{how}")
 
 
 def _unregistered(expected: Identity, seen: Seen) -> Failure | None:

@@ -64,7 +64,7 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
     if asked.origin is None and writes:
         return Refusal(403, "missing Origin header")
     if asked.origin is not None and not _is_ours(asked.origin, asked.host):
-        return Refusal(403, f"requests from {_shown(asked.origin)} are refused")
+        return Refusal(403, f"requests from {_shown(asked.origin)} are not allowed")
     if asked.embedded:
         return Refusal(403, "requests embedded in another site's page are not allowed")
     if asked.body_bytes > MOST_BODY_BYTES:

@@ -1,0 +1,68 @@
+"""Pipes where git reads a file of a worktree, such as a `.gitignore`: git would wait until another program writes to it."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from llmc.base import inside
+from llmc.base.clock import monotonic
+from llmc.repo.git import WaitsForPipe
+
+#: the files that git and git-lfs open in a worktree, tracked or not
+_READ_BY_GIT = {".gitignore", ".gitattributes", ".gitmodules", ".mailmap", ".lfsconfig"}
+#: an agent that runs may go on making them
+MOST_REMOVED = 20
+
+T = TypeVar("T")
+
+
+def past(worktree: Path, act: Callable[[], T]) -> T:
+    """Act, and again without each pipe that git waits for: nothing is in it that could be lost."""
+    for _ in range(MOST_REMOVED):
+        try:
+            return act()
+        except WaitsForPipe as error:
+            with contextlib.suppress(OSError):  # it is gone
+                inside.remove(worktree, error.name)
+    return act()
+
+
+def watch(worktree: Path, also: Callable[[], None] | None) -> Callable[[], None]:
+    """What is called while git runs, and raises if it waits for a pipe. The longer git runs, the fewer looks it takes."""
+    began = monotonic()
+    due = began
+
+    def look() -> None:
+        nonlocal due
+        if also is not None:
+            also()
+        if monotonic() < due:
+            return
+        for name in _found(worktree):
+            raise WaitsForPipe(worktree, name)
+        now = monotonic()
+        due = now + (now - began)
+
+    return look
+
+
+def _found(worktree: Path) -> Iterator[str]:
+    """None in the clone itself, which has no checkout, and whose directory holds all the worktrees."""
+    folders = [""] if os.path.isfile(worktree / ".git") else []
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(worktree / folder) as entries:
+                for entry in entries:
+                    name = os.path.join(folder, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                    elif entry.name in _READ_BY_GIT and stat.S_ISFIFO(
+                        entry.stat(follow_symlinks=False).st_mode
+                    ):
+                        yield name
+        except OSError:
+            continue  # it is gone, or git cannot read it either
