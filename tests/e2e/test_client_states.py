@@ -37,6 +37,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     fleet.up()
     # A first turn, so that there is a conversation, a history and something to rewind to.
     fleet.llmc("message", "adam", "@say hello")
+    fleet.wait("adam", "idle")  # a client may call itself idle for a moment longer after the prompt arrived
     at_rest(fleet)
     yield fleet
     fleet.close()
