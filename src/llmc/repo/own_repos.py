@@ -22,7 +22,7 @@ from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.repo import git, own_large_files
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.sandbox import probe, programs, rules
+from llmc.sandbox import mount_points, probe, programs, rules
 from llmc.sandbox.rules import Mount, View
 
 #: what git keeps for one worktree beside these is moved with the worktree
@@ -79,16 +79,19 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
         return
     own, worktree = path_of(root, name), root / root_layout.WORKTREES / name
     home = os.environ.get("HOME", "")
+    guard = git.guards.get(str(root))
+    hidden = [place for place in (home, str(root), guard.source if guard else "") if os.path.isabs(place)]
     writable, fixed = for_agents(own, root)
     places = [
         *(Mount(path, True) for path in [*writable, str(worktree), str(git.for_git(own))]),
         *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
-        *map(Mount, programs.of(("git", "git-lfs"), (home, str(root)))),
+        *map(Mount, programs.of(("git", "git-lfs"), hidden)),
         *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
     ]
     seen = (place for place in places if os.path.exists(place.source or place.path))
     system = probe.system_mounts(rules.ETC_OF_GIT)
-    view = View((*system, *seen), empty=("/tmp",), links=probe.system_links())
+    covered = ("/tmp", *mount_points.covered(hidden))
+    view = View((*system, *seen), empty=covered, links=probe.system_links())
     with probe.box(view) as (words, descriptors):
         yield words, descriptors, lambda: refuse_odd_files(root, name, odd_in(own))
 

@@ -14,7 +14,7 @@ from llmc.config.edit import set_value
 from llmc.config.model import Worker
 from llmc.repo import git, own_repos, provision, setup, trash
 from llmc.repo.project import Project
-from llmc.sandbox import probe
+from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import View
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
@@ -96,6 +96,24 @@ def test_a_program_of_git_reaches_no_further_than_the_agent(
     assert said.read_text() == ""
     assert "WROTE" in done.stdout
     assert (worktree.path / "made").exists()
+
+
+def test_a_root_and_a_source_below_a_directory_of_the_system_are_not_seen(
+    project: Project, source: Repo, worktree: Worktree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below /opt. Break: no `covered` in repo/own_repos.py."""
+    monkeypatch.setattr(rules, "SYSTEM", (*rules.SYSTEM, str(tmp_path)))
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "secret").touch()
+    (tmp_path / "tool").touch()
+    monkeypatch.setenv("HOME", str(home))
+    _, other = add_worker(project, "w2")
+    places = [home / "secret", source.path / "a.txt", other.path / "a.txt", project.root.config]
+    look = f"for f in {' '.join(map(str, places))}; do test -e $f && echo SEEN; done; ls {tmp_path}; ls a.txt"
+    said = runs(worktree, look).stdout.split()
+    assert "SEEN" not in said
+    assert {"tool", "a.txt"} <= {*said}
 
 
 def test_no_password_of_the_source_is_there(
