@@ -106,15 +106,16 @@ def _since(
             hint=f"Choose a round before the current one ({said.round}).",
         )
     before = comments.tree_of_round(project, shown, sent)
-    files = files_of(git.diff(shown.worktree, before, shown.result))
-    plain = files_of(git.diff(shown.worktree, sent.head, shown.head))
+    root = project.root.path
+    files = files_of(git.diff(root, before, shown.result))
+    plain = files_of(git.diff(root, sent.head, shown.head))
     kept = {file.path for file in files}
     return files, tuple(file.path for file in plain if file.path not in kept)
 
 
-def file_lines(shown: Page, file: DiffFile) -> list[str]:
+def file_lines(project: Project, shown: Page, file: DiffFile) -> list[str]:
     """The lines of a file as it would land, also those that the diff leaves out."""
-    return git.file_text(shown.review.worktree, shown.review.result, file.path).split("\n")
+    return git.file_text(project.root.path, shown.review.result, file.path).split("\n")
 
 
 def add(

@@ -3,7 +3,7 @@
 from llmc.attention.rules import after_dirty as after_dirty
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
-from llmc.landing import review
+from llmc.landing import merging, review
 from llmc.landing.fresh_review import begin as begin
 from llmc.landing.review import FileChange as FileChange
 from llmc.landing.review import Review as Review
@@ -29,11 +29,17 @@ def end(project: Project, shown: Review, *, seen: bool) -> bool:
     return project.store.worker(shown.worker).status is not Status.OFFLINE
 
 
-def diff(shown: Review, *options: str, env: dict[str, str] | None = None) -> str:
+def diff(project: Project, shown: Review, *options: str, env: dict[str, str] | None = None) -> str:
     """The change as git prints it, with these options of `git diff`."""
-    place, words, more = git.outside_the_box(shown.worktree)
-    args = [*words, "diff", *options, shown.base, shown.result, "--"]
-    return git.git(place, *args, timeout_s=300, env=more | (env or {})).stdout
+    args = [*_where(project, shown), "diff", *options, shown.base, shown.result, "--"]
+    done = git.git(project.root.path, *args, timeout_s=300, env=env, most_bytes=git.MOST_DIFF)
+    return done.stdout
+
+
+def _where(project: Project, shown: Review) -> list[str]:
+    """In the clone, with the user's own settings and programs, and the attributes of the base: the agent's could hide a file."""
+    place = merging.attributes_of(project, shown.base)
+    return ["-C", str(place), f"--git-dir={project.root.path}/.git", f"--work-tree={place}"]
 
 
 def commit_text(project: Project, commit: str) -> str:
@@ -41,21 +47,26 @@ def commit_text(project: Project, commit: str) -> str:
     return git.git(project.root.path, "show", "--stat", "-p", commit, timeout_s=300).stdout
 
 
-def open_difftool(shown: Review, command: str) -> None:
+def open_difftool(project: Project, shown: Review, command: str) -> None:
     """Show it in an external program, and wait for that."""
-    place, words, more = git.outside_the_box(shown.worktree)
-    args = [*words, "difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]
-    argv = ["git", "-C", str(place), *args]
-    git.look_first(place)
-    code = proc.run_attached(argv, env=proc.command_env() | more)
+    args = [
+        *_where(project, shown),
+        "difftool",
+        "--no-prompt",
+        f"--extcmd={command}",
+        shown.base,
+        shown.result,
+    ]
+    argv = ["git", *args]
+    git.look_first(project.root.path)
+    code = proc.run_attached(argv, env=proc.command_env())
     if code:
         raise ToolFailed(argv, code, "")
 
 
-def pager(shown: Review, env: dict[str, str]) -> str:
+def pager(project: Project, env: dict[str, str]) -> str:
     """The command that git would page with; "" for none."""
-    place, words, _ = git.outside_the_box(shown.worktree)
-    return git.git(place, *words, "var", "GIT_PAGER", env=env).stdout.strip()
+    return git.git(project.root.path, "var", "GIT_PAGER", env=env).stdout.strip()
 
 
 def reviewed_last(project: Project) -> str | None:

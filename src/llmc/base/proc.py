@@ -98,21 +98,30 @@ def run(
     within: Sequence[str] = (),
     inherits: Sequence[int] = (),
     meanwhile: Callable[[], None] | None = None,
+    most_bytes: int = 0,
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
     `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
-    `meanwhile` is called while it runs, and may raise, which ends it.
+    `meanwhile` is called while it runs, and may raise, which ends it. `most_bytes`: it is stopped if it prints more.
     """
     args = list(argv)
-    stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
+    stdin = subprocess.PIPE if input is not None or most_bytes else subprocess.DEVNULL
     process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
     with process, clock.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
-            stdout, stderr = _communicate(process, input, timeout_s, meanwhile)
+            if most_bytes:
+                talk = Talk(process, input or b"", most_bytes)
+                stdout, stderr = talk.until(
+                    time.monotonic() + timeout_s, STOP_POLL_S, meanwhile or (lambda: None)
+                )
+            else:
+                stdout, stderr = _communicate(process, input, timeout_s, meanwhile)
         except BaseException as error:
             kill_group(process)
+            if isinstance(error, TooMuch):
+                raise _too_much(args, most_bytes) from None
             if isinstance(error, subprocess.TimeoutExpired):
                 raise ToolFailed(
                     args, None, "", message=f"`{scrub(' '.join(args))[:300]}` timed out after {timeout_s:g} s"
@@ -167,14 +176,16 @@ def run_bounded(
             interrupt.raise_if_pressed()
             said = Talk(process, input, most_bytes).until(time.monotonic() + timeout_s, STOP_POLL_S, look)
         except TooMuch:
-            raise Overran(
-                args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes"
-            ) from None
+            raise _too_much(args, most_bytes) from None
         except subprocess.TimeoutExpired:
             raise Overran(args, None, "", message=f"`{args[0]}` timed out after {timeout_s:g} s") from None
         finally:
             kill_group(process)
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
+
+
+def _too_much(args: list[str], most_bytes: int) -> Overran:
+    return Overran(args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes")
 
 
 def _start(

@@ -88,7 +88,7 @@ def review(
         for file in shown.files:
             say(in_line(file.path))
     else:
-        _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
+        _show(project, shown, _head(shown, time.time(), project.config.repo.default_branch), show)
     if shown.so_far:
         return  # unfinished work does not count as reviewed
     has_agent = reviews.end(project, shown, seen=not name_only)
@@ -149,7 +149,7 @@ def _head(review: Review, now: float, branch: str) -> str:
     lines += [f"  {_stat(file)}" for file in review.files]
     if review.so_far:
         return "\n".join([*lines, *_so_far(review)])
-    if not review.diff:
+    if not review.diff and not review.too_large:
         lines.append(paint("  no changes", "red"))
     if review.behind:
         lines.append(
@@ -165,7 +165,8 @@ def _head(review: Review, now: float, branch: str) -> str:
 
 def _so_far(review: Review) -> list[str]:
     """Notes on unfinished work."""
-    lines = [] if review.diff else ["  no changes"]
+    lines = [] if review.diff or review.too_large else ["  no changes"]
+    lines += [paint(f"warning: {in_line(text)}", "red") for text in review.warnings]
     if review.dirty:
         lines.append(paint(f"note: uncommitted files: {some_files(review.dirty)}", "yellow"))
     if review.left_out:
@@ -195,48 +196,49 @@ def _stat(file: FileChange) -> str:
     return f"{counts:<12} {old}{in_line(file.path)}"
 
 
-def _show(review: Review, head: str, interface: str) -> None:
+def _show(project: Project, review: Review, head: str, interface: str) -> None:
     if interface == "vscode":
         say_lines(head)
-        reviews.open_difftool(review, "code --wait --diff")
+        reviews.open_difftool(project, review, "code --wait --diff")
         return
-    body = _shown(review, _difftastic if interface == "difftastic" else _diff)
-    _page(review, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
+    tool = _difftastic if interface == "difftastic" else _diff
+    body = b"" if review.too_large else _shown(lambda colour: tool(project, review, colour))
+    _page(project, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
 
 
-def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
+def _shown(diff: Callable[[str], str]) -> bytes:
     """The diff for the terminal. Control characters in the change are escaped (`^[`), and then there are no colors:
     only without them is every escape sequence known to come from the tool."""
-    plain = diff(review, "never")
+    plain = diff("never")
     is_harmless = visible(plain) == plain
     if has_colours() and is_harmless:
-        return diff(review, "always").encode("utf-8", "replace")
+        return diff("always").encode("utf-8", "replace")
     return cleaned(plain)
 
 
-def _diff(review: Review, colour: str) -> str:
+def _diff(project: Project, review: Review, colour: str) -> str:
     """As the user's git shows it, but without an external diff program."""
-    return reviews.diff(review, "--no-ext-diff", f"--color={colour}", "--find-renames")
+    return reviews.diff(project, review, "--no-ext-diff", f"--color={colour}", "--find-renames")
 
 
-def _difftastic(review: Review, colour: str) -> str:
+def _difftastic(project: Project, review: Review, colour: str) -> str:
     env = {
         "GIT_EXTERNAL_DIFF": "difft",
         "DFT_COLOR": colour,
         "DFT_WIDTH": str(shutil.get_terminal_size().columns),
         "LC_ALL": "C.UTF-8",
     }
-    return reviews.diff(review, "--ext-diff", env=env)
+    return reviews.diff(project, review, "--ext-diff", env=env)
 
 
-def _page(review: Review, data: bytes) -> None:
+def _page(project: Project, data: bytes) -> None:
     """Show it in the pager that git would use."""
     if not is_terminal():
         write_cleaned(data)
         return
     # clean_env drops GIT_PAGER, which is the user's choice here. LESS and LV as git sets them.
     chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
-    pager = reviews.pager(review, chosen)
+    pager = reviews.pager(project, chosen)
     if pager in ("", "cat"):
         write_cleaned(data)
         return

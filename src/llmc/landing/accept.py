@@ -201,7 +201,7 @@ class _Pipeline:
     def _subject(self) -> str:
         if not self.journal.squash or self.subject:
             return self.subject
-        return git.out(self.worktree, "show", "-s", "--format=%s", self.journal.squash)
+        return git.out(self.project.root.path, "show", "-s", "--format=%s", self.journal.squash)
 
     def _one_step(self) -> None:
         current = self.journal.step
@@ -322,7 +322,7 @@ class _Pipeline:
         fast_forward.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
-        reviewed = review.compare(self.record, made.work.base, made.commit)
+        reviewed = review.compare(self.project, self.record, made.work.base, made.commit)
         if reviewed is not Reviewed.SAME:
             self._refuse_what_was_taken_back(made)
         if reviewed is Reviewed.CHANGED and self.only_seen:

@@ -88,7 +88,7 @@ class Made(Struct, frozen=True):
 
 def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
     """All changes of the tip, as one commit on top of the base. Raises Conflicts."""
-    with Aside(lambda: _attributes_of(project, base)) as attributes:
+    with Aside(lambda: attributes_of(project, base)) as attributes:
         work = work_of(project, name, base, tip)
     tree = merged_tree(project, work, attributes)
     if tree == work.base_tree:
@@ -104,7 +104,7 @@ def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = N
         return work.base_tree
     if work.on_base:
         return next(commit.tree for commit in work.commits if commit.id == work.tip)
-    place = attributes.result() if attributes else _attributes_of(project, work.base)
+    place = attributes.result() if attributes else attributes_of(project, work.base)
     return _merge_in(project, place, work.base, work.tip)
 
 
@@ -166,7 +166,7 @@ def _commit(row: str) -> Commit:
 
 def merge(project: Project, ours: str, theirs: str, *, base: str = "") -> str:
     """The tree of a three-way merge of two commits, with the attributes of `base`, else of ours. Raises Conflicts."""
-    return _merge_in(project, _attributes_of(project, base or ours), ours, theirs)
+    return _merge_in(project, attributes_of(project, base or ours), ours, theirs)
 
 
 def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
@@ -276,7 +276,7 @@ def _person(author: Commit) -> dict[str, str]:
     return {"NAME": author.author, "EMAIL": author.email}
 
 
-def _attributes_of(project: Project, commit: str) -> Path:
+def attributes_of(project: Project, commit: str) -> Path:
     """A directory with only the `.gitattributes` of a commit; shared by all commits with the same ones."""
     root = project.root.path
     files = _plain(git.files_of(root, commit, ":(glob)**/.gitattributes"))

@@ -43,7 +43,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     worktree = Path(record.worktree_path)
     base = provision.refresh_base(project)
     head = git.head(worktree)
-    if git.divergence(worktree, base, head).ahead == 0:
+    if git.divergence(project.root.path, base, head).ahead == 0:
         raise Refused(
             f"nothing to pick: {name} has no commits ahead of {project.config.repo.default_branch}",
             hint="Run `llmc status` to see all workers.",

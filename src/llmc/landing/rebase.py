@@ -344,7 +344,10 @@ def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str)
 def _record_clean(project: Project, name: str, base: str, head: str, then_validate: bool) -> None:
     before = project.store.worker(name)
     seen: dict[str, Any] = {}
-    if before.reviewed_sha == before.pre_rebase_sha and review.compare(before, base, head) is Reviewed.SAME:
+    if (
+        before.reviewed_sha == before.pre_rebase_sha
+        and review.compare(project, before, base, head) is Reviewed.SAME
+    ):
         seen = {"reviewed_sha": head}  # the user has reviewed this change, under another commit id
     if before.accept is not None:
         seen["accept"] = replace(before.accept, tip=head)

@@ -1,9 +1,13 @@
 """Review: what a worker's accept would land, or its work so far; and the record of what the user has seen.
 
 Read-only: takes no lock, and does not change the state, the worktree or its index.
+
+Everything that is shown or compared is read in the root's clone. A contained agent writes its own repository, where git would
+believe another content for an object: it checks objects only when they are fetched.
 """
 
 from pathlib import Path
+from shlex import join as shell_join
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +16,7 @@ from llmc.attention.raising import advice
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.names import WorkerName
+from llmc.base.proc import Overran
 from llmc.base.text import some_files
 from llmc.landing import merging, rules
 from llmc.landing.rules import patch_id
@@ -64,6 +69,8 @@ class Review(Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
     #: warnings about changes that are probably not intended
     warnings: tuple[str, ...] = ()
+    #: the diff is too large to show; `files` is complete
+    too_large: bool = False
     #: the status of a worker that is not in review: then this is its work so far, committed or not
     so_far: str = ""
     #: files of that work missing from the diff: huge ones, and nested repositories
@@ -104,7 +111,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         stale = error.message  # show the work even if the source is unreachable
     head = git.head(worktree)
     shown = _what_lands(project, record.name, head)
-    return _review(record, shown, stale=stale, warnings=_warnings(project, record, shown))
+    return _review(project, record, shown, stale=stale, warnings=_warnings(project, record, shown))
 
 
 class _Shown(Struct, frozen=True):
@@ -114,8 +121,11 @@ class _Shown(Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
 
 
-def _review(record: WorkerRecord, shown: _Shown, **more: Any) -> Review:
-    worktree, work = Path(record.worktree_path), shown.work
+def _review(
+    project: Project, record: WorkerRecord, shown: _Shown, *, warnings: tuple[str, ...] = (), **more: Any
+) -> Review:
+    root, worktree, work = project.root.path, Path(record.worktree_path), shown.work
+    diff, too_large = _diff(root, shown)
     return Review(
         worker=record.name,
         worktree=worktree,
@@ -126,14 +136,25 @@ def _review(record: WorkerRecord, shown: _Shown, **more: Any) -> Review:
         ahead=len(work.commits),
         behind=len(work.others),
         commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
-        files=changed_files(worktree, shown.base, shown.result),
+        files=changed_files(root, shown.base, shown.result),
         dirty=git.tree_state(worktree).files,
-        diff=git.diff(worktree, shown.base, shown.result),
+        diff=diff,
         parting=work.parting,
         result=shown.result,
         conflicts=shown.conflicts,
+        warnings=(*warnings, *([too_large] if too_large else [])),
+        too_large=bool(too_large),
         **more,
     )
+
+
+def _diff(root: Path, shown: _Shown) -> tuple[str, str]:
+    """The diff, or why it is missing: a few objects of an agent can make one that fills the memory."""
+    try:
+        return git.diff(root, shown.base, shown.result), ""
+    except Overran as error:
+        by_hand = shell_join(["git", "-C", str(root), "diff", shown.base, shown.result])
+        return "", f"the diff is not shown: {error.message}. To see it: {by_hand}"
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:
@@ -180,7 +201,7 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
         still_waits = record.status is Status.NEEDS_REVIEW and record.since_unix == review.since_unix
-        if seen and still_waits and record.accept is None:
+        if seen and still_waits and record.accept is None and not review.too_large:
             tx.update(
                 review.worker,
                 commit_sha=head,
@@ -196,25 +217,25 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
 def _diff_now(project: Project, review: Review, head: str) -> str:
     try:
         shown = _what_lands(project, review.worker, head)
-        return git.diff(review.worktree, shown.base, shown.result)
+        return git.diff(project.root.path, shown.base, shown.result)
     except LlmcError:
         return ""  # what cannot be compared does not count as equal
 
 
-def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
+def compare(project: Project, record: WorkerRecord, base: str, tip: str) -> Reviewed:
     """Whether base..tip, which is about to land, is the reviewed change. Never fails."""
     if record.reviewed_patch is None:
         return Reviewed.NOT_REVIEWED
     try:
-        same = patch_id(git.diff(Path(record.worktree_path), base, tip)) == record.reviewed_patch
+        same = patch_id(git.diff(project.root.path, base, tip)) == record.reviewed_patch
     except LlmcError:
         same = False  # what cannot be compared does not count as equal
     return Reviewed.SAME if same else Reviewed.CHANGED
 
 
-def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+def changed_files(root: Path, base: str, head: str) -> tuple[FileChange, ...]:
     """The changed files between two commits or trees."""
-    done = git.git(worktree, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
+    done = git.git(root, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
     fields = iter(done.stdout.split("\0"))
     found = []
     for field in fields:
@@ -241,8 +262,21 @@ def look_so_far(project: Project, record: WorkerRecord) -> Review:
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)
     tree, left_out = _files(worktree, head)
+    _have_in_clone(project, worktree, tree)
     so_far = "being accepted" if record.accept is not None else str(record.status)
-    return _review(record, _Shown(work, work.parting, tree), so_far=so_far, left_out=left_out)
+    return _review(project, record, _Shown(work, work.parting, tree), so_far=so_far, left_out=left_out)
+
+
+def _have_in_clone(project: Project, worktree: Path, tree: str) -> None:
+    own = git.own_repo(worktree)
+    if own is None:
+        return  # a linked worktree has no objects of its own
+    from llmc.repo import own_repos  # most workers are not contained
+
+    if refusal := own_repos.fetch(project.root.path, own, tree):
+        raise LlmcError(
+            f"cannot read {worktree.name}'s work: {refusal}", hint=f"Run `llmc reset {worktree.name}`."
+        )
 
 
 def _files(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:

@@ -368,7 +368,8 @@ def in_worktree(
 ) -> None:
     """Raises CommandFailed. The worktree must have the commit, or one with the same tree, checked out."""
     worktree = Path(record.worktree_path)
-    if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
+    root = project.root.path
+    if git.tree_of(root, git.head(worktree)) != git.tree_of(root, commit):
         raise Refused(
             f"cannot validate {commit[:12]} in {record.name}'s worktree: another commit is checked out",
             hint="Run the command again.",
@@ -400,7 +401,7 @@ class _Worktree:
         self.memory = _recall(project, self.file)
 
     def passed(self, commit: str) -> None:
-        tree = git.tree_of(self.path, commit)
+        tree = git.tree_of(self.project.root.path, commit)
         if self.memory.passed[-1:] != (tree,):
             private_dir(self.project.root.slots)
             _remember(self.project, self.file, _with(self.memory, tree))
@@ -409,7 +410,7 @@ class _Worktree:
     def base_passes(self, base: str) -> bool:
         """Checked once for each commit; a base that cannot be checked out counts as one that passes."""
         checks = _fingerprint(self.project)
-        if git.tree_of(self.path, base) in self.memory.passed:
+        if git.tree_of(self.project.root.path, base) in self.memory.passed:
             return True
         if failing_base.known(self.project, base, checks):
             return False

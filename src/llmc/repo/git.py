@@ -53,6 +53,9 @@ OWN_IDENTITY = {
     for what, value in (("NAME", "llmc"), ("EMAIL", "llmc@localhost"))
 }
 
+#: the largest diff that is read
+MOST_DIFF = 32 * 1024 * 1024
+
 #: a hooks directory that cannot contain anything
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
@@ -102,11 +105,12 @@ def git(
     asks_for_large_files: bool = False,
     inherits: Sequence[int] = (),
     meanwhile: Callable[[], None] | None = None,
+    most_bytes: int = 0,
 ) -> proc.Done:
     """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write.
 
-    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`: as in
-    base/proc.py.
+    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`,
+    `most_bytes`: as in base/proc.py.
     """
     guarded = look_first(repo, *args)
     settings = [] if hooks else [NO_HOOKS]
@@ -124,6 +128,7 @@ def git(
             within=box,
             inherits=(*inherits, *descriptors),
             meanwhile=_watched(repo, look or meanwhile) if guarded else meanwhile,
+            most_bytes=most_bytes,
             env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
         )
 
@@ -485,19 +490,6 @@ def own_repo(worktree: Path) -> Path | None:
     return own if is_own else None
 
 
-def outside_the_box(worktree: Path) -> tuple[Path, list[str], dict[str, str]]:
-    """Where git shows a worktree's commits with the user's own settings and programs: place, options, and environment.
-
-    For a contained worker that is the clone: it has no settings of the agent. What is only in the worker's repository is read too.
-    """
-    if (own := own_repo(worktree)) is None:
-        return worktree, [], {}
-    root = own.parents[2]
-    quoted = str(own / "objects").replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
-    options = ["-C", str(worktree), f"--git-dir={root}/.git", f"--work-tree={worktree}"]
-    return root, options, {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
-
-
 def _target(pointer: Path) -> str:
     return _line(pointer).removeprefix("gitdir: ")
 
@@ -545,9 +537,10 @@ def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
 
 
 def diff(repo: Path, base: str, tip: str) -> str:
-    """A commit's patch, independent of the user's settings."""
+    """A commit's patch, independent of the user's settings. Raises proc.Overran if it is too large."""
     plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
-    return git(repo, "diff-tree", "-r", *plain, base, tip, "--", timeout_s=300).stdout
+    args = ["diff-tree", "-r", *plain, base, tip, "--"]
+    return git(repo, *args, timeout_s=300, most_bytes=MOST_DIFF).stdout
 
 
 def file_text(repo: Path, tree: str, path: str) -> str:

@@ -41,6 +41,8 @@ _FOLLOWED = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 #: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them
 _CHECKED = ("transfer.fsckObjects=true", "core.fsync=committed", "core.fsyncMethod=batch")
+#: what a fetch runs there; it may name an object that no ref has
+_SERVED = ("git", "-c", "uploadpack.allowAnySHA1InWant=true", "upload-pack")
 
 
 def path_of(root: Path, name: str) -> Path:
@@ -186,7 +188,7 @@ def _is_plain(path: str) -> bool:
 
 
 def fetch(root: Path, own: Path, *moves: str) -> str:
-    """Fetch refs of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
+    """Fetch refs or objects of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
     refusal = _fetch(root, own, *moves)
     if _UNFINISHED in refusal:
         # The process that makes the worktree holds the lock. This thread may hold a later one, so it cannot take it.
@@ -198,7 +200,7 @@ def fetch(root: Path, own: Path, *moves: str) -> str:
 def _fetch(root: Path, own: Path, *moves: str) -> str:
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
     with box(root, own.name) as (words, descriptors, look):
-        served = [f"--upload-pack={_contained(words, 'git', 'upload-pack')}"] if words else []
+        served = [f"--upload-pack={_contained(words, *_SERVED)}"] if words else []
         command = [*settings, "fetch", *_QUIET, "--update-head-ok", *served, str(own), *moves]
         try:
             done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors, meanwhile=look)

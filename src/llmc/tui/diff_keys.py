@@ -127,7 +127,7 @@ class Reviewing(Moving):
             found: dict[str, list[str]] = {}
             for file in files:
                 try:
-                    found[file.path] = later.commenting.file_lines(page, file)
+                    found[file.path] = later.commenting.file_lines(self.project, page, file)
                 except LlmcError:
                     found[file.path] = []  # deleted, or a nested repository
             self.call_from_thread(show, found)

@@ -184,7 +184,7 @@ class DiffView(Struct):
             found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
         if page.by_rebase:
             found.append(f"not shown: {_files(len(page.by_rebase))} changed only by the rebase")
-        if not page.files:
+        if not page.files and not review.too_large:
             found.append("no changes" if not page.since else f"nothing changed since round {page.since}")
         return found
 

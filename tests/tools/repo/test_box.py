@@ -12,7 +12,7 @@ from llmc.base.errors import ToolFailed
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
-from llmc.repo import git, own_repos, provision, setup, trash
+from llmc.repo import git, own_repos, provision, setup
 from llmc.repo.project import Project
 from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import View
@@ -136,24 +136,6 @@ def test_what_the_user_ignores_everywhere_is_ignored(
     worktree.write(".idea/x", "x\n")
     worktree.write("new", "x\n")
     assert git.tree_state(worktree.path).untracked == ("new",)
-
-
-def test_a_person_s_diff_program_shows_uncommitted_work(worktree: Worktree, tmp_path: Path) -> None:
-    """Break: run it in the worktree, where git does not see the program; or without the worker's own objects."""
-    program = tmp_path / "differ"
-    program.write_text('#!/bin/sh\necho "$1 differs"\n')
-    program.chmod(0o755)
-    worktree.write("new.txt", "mine\n")
-    worktree.write(".gitattributes", "a.txt -diff\n")
-    worktree.write("a.txt", "b\n")
-    tree, _ = trash.files_as_tree(worktree.path, worktree.head())
-    place, words, env = git.outside_the_box(worktree.path)
-    what = [worktree.head(), tree, "--"]
-    plain = git.git(place, *words, "diff", *what, env=env).stdout
-    assert "+mine" in plain
-    assert "Binary files a/a.txt and b/a.txt differ" in plain
-    said = git.git(place, *words, "diff", "--ext-diff", *what, env=env | {"GIT_EXTERNAL_DIFF": str(program)})
-    assert "new.txt differs" in said.stdout
 
 
 def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree, tmp_path: Path) -> None:
