@@ -13,6 +13,7 @@ from llmc.repo import git, provision, trash
 from llmc.repo.project import Project
 from llmc.workers import nuke
 from tests.support.contained import needs_bubblewrap
+from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git, worker_of
 
 #: far above what it takes, far below git's own limits: without the look each of these tests fails by its time limit
@@ -99,8 +100,8 @@ def test_a_slot_with_one_is_made_again(project: Project) -> None:
         assert not slots.changes(one)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket"])
-@pytest.mark.parametrize("name", ["a.txt", "staged.txt", "d"])
+@pytest.mark.parametrize("kind", ["pipe", *in_soak("socket")])
+@pytest.mark.parametrize("name", ["a.txt", "staged.txt", *in_soak("d")])
 @pytest.mark.parametrize("how", ["reset", "nuke"])
 def test_a_special_file_where_git_has_a_file_stops_nothing(
     project: Project, linked: tuple[WorkerRecord, Worktree], kind: str, name: str, how: str
