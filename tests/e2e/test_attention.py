@@ -194,7 +194,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
             "@sh sleep 600",
             "budget:run",
             "waiting",
-            "auto mode starts no new tasks",
+            "auto mode is not starting new tasks",
         ),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),

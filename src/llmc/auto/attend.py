@@ -267,7 +267,7 @@ def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
-            said = f"auto mode starts no new tasks because of the run's budget: {words}"
+            said = f"auto mode is not starting new tasks because of the budget for this run: {words}"
             tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
 

@@ -112,7 +112,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--plan/--no-plan", "planned", default=True, show_default=True, help="Plan the goal after creating it"
 )
-@click.option("--from", "file", type=_FILE, help="Read the plan from this file instead of planning")
+@click.option("--from", "file", type=_FILE, help="Read the plan from this file instead of generating one")
 @json_option
 @click.pass_context
 def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:

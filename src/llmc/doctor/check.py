@@ -94,7 +94,9 @@ def hands_off(worker: WorkerFacts, kind: str) -> str:
         return DETACH
     # A stale index.lock may be what keeps `llmc accept` from finishing.
     if worker.record.accept is not None and kind != "index_lock":
-        return f"`llmc accept` has not finished; run `llmc accept {name}`, then `llmc doctor --repair`"
+        return (
+            f"an earlier `llmc accept` did not finish; run `llmc accept {name}`, then `llmc doctor --repair`"
+        )
     if worker.pane is PaneState.UNKNOWN:
         return "tmux did not answer; run `llmc doctor` again"
     return ""

@@ -62,7 +62,7 @@ KINDS: dict[str, str] = {
     "goal_question": "a goal or plan item has a question",
     "goal_stalled": "a plan item has stalled",
     # of the fleet
-    "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote refuses the push",
+    "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote rejects the push",
     "unsettled": "llmc cannot tell whether a task landed, so the task's worker is waiting",
     "database": "the fleet's database does not respond, so no task can start or land",
     "post_accept": "a node died before its post-accept command finished, and this node has no post-accept command, so nothing can land",
@@ -75,7 +75,7 @@ KINDS: dict[str, str] = {
     "canary": "this version of the client failed the canary or has not been tested",
     "disk": "the disk that holds the root is nearly full",
     "git_config": "llmc removed dangerous git settings, which run programs or redirect git, from the root's clone",
-    "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode starts no tasks",
+    "base_fails": "the default branch itself fails `repo.validate`, so nothing can land and auto mode does not start tasks",
     "uncontained_checks": "checks run uncontained because this machine does not support containment",
     "validation": "no validation slot is usable, so llmc validates work in the workers' worktrees",
 }

@@ -59,7 +59,7 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
         )
     if refused := own_repos.take(project.root.path, record.name):
         raise LlmcError(
-            f"cannot link the worktree of {record.name} to the clone: cannot fetch its commits: {refused}",
+            f"cannot link {record.name}'s worktree to the clone: failed to fetch the worker's commits: {refused}",
             hint=f"Run `llmc reset {record.name}`, which moves them to the trash.",
         )
     kept = [*git.kept_apart(own).glob(f"{own_repos.OURS}*")]

@@ -247,7 +247,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         hint = ""
         if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
             hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source repository and commit."
-        raise LlmcError(f"the worktree of {record.name} is not clean after a reset ({names})", hint=hint)
+        raise LlmcError(f"{record.name}'s worktree is not clean after a reset ({names})", hint=hint)
     return ref
 
 

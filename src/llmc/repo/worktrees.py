@@ -21,7 +21,7 @@ READER_S = 1.0
 def refuse_if_missing(record: WorkerRecord) -> None:
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
-            f"the worktree of {record.name} is missing",
+            f"{record.name}'s worktree is missing",
             hint="Run `llmc up --detach` to recreate it from its branch, then run the command again.",
         )
 

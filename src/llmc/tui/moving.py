@@ -78,7 +78,7 @@ class Moving(Frame):
         told = (
             "j and k scroll the pane; Tab goes back to the list"
             if self.in_pane
-            else "j and k move in the list; Tab goes to the pane"
+            else "j and k move through the list; Tab switches to the pane"
         )
         self._say("", told, PLAIN)
 

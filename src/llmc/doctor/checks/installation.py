@@ -25,12 +25,12 @@ def _launcher(at: Sight) -> Iterator[str]:
         words = shlex.split(path.read_text().splitlines()[-1])
         python = words[words.index("exec") + 1]
     except FileNotFoundError:
-        yield f"{path}, which agents run as llmc, is missing"
+        yield f"{path}, the agents' `llmc` command, is missing"
     except (OSError, ValueError, IndexError):
-        yield f"{path}, which agents run as llmc, cannot be read"
+        yield f"cannot read {path}, the agents' `llmc` command"
     else:
         if not os.access(python, os.X_OK) or not os.access(path, os.X_OK):
-            yield f"{path}, which agents run as llmc, cannot run: the script or {python} is missing or not executable"
+            yield f"cannot run {path}, the agents' `llmc` command: the script or {python} is missing or not executable"
 
 
 def _write_launcher(project: Project, _: str) -> str:

@@ -128,7 +128,7 @@ def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         text = f"the daemon (pid {daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
         yield Finding(
             text,
-            "check `llmc logs daemon`, then run `llmc down --force` and `llmc up --detach` with the same options",
+            "check `llmc logs daemon`, then run `llmc down --force`, and `llmc up --detach` with your usual options",
         )
 
 
@@ -143,7 +143,9 @@ def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     problem = facts.daemon.socket_problem
     if facts.daemon.runs and problem:
         text = f"hooks cannot wake the daemon ({problem}), so it handles hook events only during patrols"
-        yield Finding(text, "restart the daemon: `llmc down`, then `llmc up --detach` with the same options")
+        yield Finding(
+            text, "restart the daemon: `llmc down`, then `llmc up --detach` with your usual options"
+        )
 
 
 def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -152,7 +154,7 @@ def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         text = f"the daemon is hung: no heartbeat for {late_s / 60:.0f} minutes"
         yield Finding(
             text,
-            "check `llmc logs daemon`, then run `llmc down --force` and `llmc up --detach` with the same options",
+            "check `llmc logs daemon`, then run `llmc down --force`, and `llmc up --detach` with your usual options",
         )
 
 
