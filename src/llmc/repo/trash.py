@@ -31,6 +31,10 @@ _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 PINNED = "llmc: pinned before"
 
 
+class NotSaved(LlmcError):
+    """The clone refuses what was pinned in the repository of a contained worker; nothing was removed."""
+
+
 def pin(
     root: Root,
     worktree: Path,
@@ -242,7 +246,7 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
     if refused or not whole.ok or git.resolve(repo, ref) != commit:
         problem = refused or whole.stderr.strip()
         said = f": {problem}" if problem else ""
-        raise LlmcError(
+        raise (NotSaved if refused else LlmcError)(
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",
         )

@@ -70,10 +70,13 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
         with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
             provision.link(project, record)
     if git.is_worktree_of(worktree, root.path):
-        tips = _loose_tips(project, record, worktree)
-        ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
-        _tell(project, record.name, ref)
-        return ref
+        with contextlib.suppress(trash.NotSaved):  # it goes to the trash with its repository, as it is
+            tips = _loose_tips(project, record, worktree)
+            ref = trash.pin(
+                root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False
+            )
+            _tell(project, record.name, ref)
+            return ref
     tip = git.resolve(root.path, f"refs/heads/{record.branch}")
     if not os.path.lexists(worktree):
         earlier = record.removal_ref

@@ -16,6 +16,7 @@ from llmc.records.worker import Reviewed
 from llmc.repo import git, own_repos, provision
 from llmc.repo.project import Project
 from llmc.reviews.rules.diff_rows import files_of
+from llmc.workers import nuke
 from tests.support.contained import needs_bubblewrap
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, worker_of
 
@@ -118,3 +119,26 @@ def test_a_diff_that_would_fill_the_memory_is_not_read(
     assert "the diff is not shown: `git` printed more than 5000 bytes. To see it: git -C " in warning
     review.remember(project, shown)
     assert project.store.worker("w1").reviewed_patch is None, "the user has not seen it"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("how", ["reset", "nuke"])
+def test_a_forged_object_stops_no_reset(project: Project, how: str) -> None:
+    """git finds the forged object and does not write its own, so that the clone refuses what is pinned.
+
+    Break: no `start_over` after `NotSaved` in repo/provision.py: the worker could not be reset or removed any more.
+    """
+    record, worktree = worker_of(project)
+    worktree.commit("run.sh", "first\n")
+    worktree.write("run.sh", "second\n")
+    blob = worktree.git("hash-object", "run.sh")
+    forge(own_repos.path_of(project.root.path, "w1"), blob, HARMLESS, worktree)
+    if how == "nuke":
+        removed = nuke.nuke_worker(project, "w1")
+        assert removed.directory is not None
+        assert (removed.directory / "run.sh").read_text() == "second\n"
+        return
+    ref = provision.reset_in_place(project, record, project.base, "reset")
+    assert git.out(project.root.path, "show", f"{ref}:run.sh") == "second"
+    assert git.tree_state(worktree.path).clean
+    assert not (worktree.path / "run.sh").exists()
