@@ -140,16 +140,16 @@ class Node:
 
     def _heed_commands(self, pulse: Pulse) -> None:
         """Run the post-accept command of a node that died; until it has finished, nothing lands."""
-        project, known = self._current(), {due.task for due in self._project.store.read().auto.due}
+        project = self._current()
         if project.config.auto.post_accept_command:
-            for due in post_accept.take_over(project, {*pulse.due, *pulse.lost} - known):
+            for due in post_accept.take_over(project, {*pulse.due, *pulse.lost}):
                 self._run.say(
                     f"running the post-accept command for task {due.task}, which {due.worker} landed"
                 )
             if pulse.due or pulse.lost:
                 self._start(self._commands, self._run_post_accepts)
         else:
-            for task in set(pulse.due) - known:
+            for task in post_accept.unattended(project.store.read(), pulse.due):
                 nodes.end_post_accept(self._own, task)
         self._tell_lost(() if project.config.auto.post_accept_command else pulse.lost)
 

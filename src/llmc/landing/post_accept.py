@@ -11,7 +11,8 @@ from llmc.base import clock
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
-from llmc.records.state import Due, due_fields
+from llmc.landing.accept_journal import is_past_landing
+from llmc.records.state import Due, State, due_fields
 from llmc.records.store import Transaction
 from llmc.repo import user_commands
 from llmc.repo.project import Project
@@ -55,14 +56,26 @@ def take_over(project: Project, tasks: Collection[TaskKey]) -> list[Due]:
     from llmc.fleet import nodes
 
     taken = []
-    for task in set(tasks) - {due.task for due in project.store.read().auto.due}:
+    for task in unattended(project.store.read(), tasks):
         worker = nodes.take_post_accept(nodes.membership(project), task)
         if worker is not None:
             taken.append(Due(task, worker))
     if taken:
         with project.store.transaction() as tx:
-            tx.update_auto(**due_fields((*tx.state.auto.due, *taken)))
+            known = {due.task for due in tx.state.auto.due}
+            new = (due for due in taken if due.task not in known)
+            tx.update_auto(**due_fields((*tx.state.auto.due, *new)))
     return taken
+
+
+def unattended(state: State, tasks: Collection[TaskKey]) -> set[TaskKey]:
+    """Those of `tasks`, which the database lists, that are not due here and that no accept of this node will make due.
+
+    `state` must be read after the database: an accept lists its task there first, and enters it here in its last step.
+    """
+    due = {one.task for one in state.auto.due}
+    records = (record for record in state.workers.values() if is_past_landing(record.accept))
+    return set(tasks) - due - {record.assignment.task for record in records if record.assignment}
 
 
 def _run(project: Project, due: Due) -> None:

@@ -26,10 +26,10 @@ _REQUEST = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.ask")
 _OURS = pattern(r"(\.|\.tmp-)?[0-9]{1,20}-[0-9]{1,20}\.(json|ask|answer)(\.[0-9]+\.[0-9a-f]+\.tmp)?")
 
 #: maximum size of an event; the client's own payloads are far smaller
-MOST_BYTES = 16 << 20
-#: how much is read at once: what is left comes next
+MOST_BYTES = 8 << 20
+#: how much is read at once: what is left comes next. In memory it may take many times as much
 MOST_EVENTS = 1000
-MOST_BYTES_AT_ONCE = 64 << 20
+MOST_BYTES_AT_ONCE = 16 << 20
 #: how many files are looked at; no agent has so many events waiting
 MOST_FILES = 20_000
 

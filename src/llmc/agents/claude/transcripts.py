@@ -4,26 +4,39 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
+from llmc.agents.claude.followed import Prompts, Queue, remembered
 from llmc.agents.claude.glance import has_own_home
 from llmc.agents.claude.layout import transcript_name
+from llmc.agents.claude.rows import Budget, Row, Rows
 from llmc.agents.protocol import Passage, Prompt
 from llmc.base import given
-from llmc.base.files import json_row, open_given
+from llmc.base.files import open_given
 from llmc.base.names import ClaudeSessionId
 from llmc.records.worker import Tokens
 
-Row = dict[str, Any]
-
 #: how much of the end of a transcript is read; a single row can be longer
 TAIL_BYTES = 256 * 1024
-#: how much is read at once; larger than the transcripts of clients
-MOST_BYTES = 256 << 20
+#: how much of new text is made at once; what is left comes next
+PASSAGE_BYTES = 32 << 20
+#: in every row that is part of a conversation
+_TYPED = b'"type"'
+#: more than a conversation has: files of subagents, models, and messages whose rows may still come
+MOST_SUBAGENTS = 10_000
+MOST_MODELS = 20
+MOST_MESSAGES = 100_000
+#: longer names are cut
+MOST_NAME = 200
+#: the model of what is used with too many models
+OTHER_MODEL = "unknown"
 _OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
 _AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
 
@@ -45,48 +58,55 @@ class ClaudeTranscript:
             return 0
 
     def subagents(self) -> "list[ClaudeTranscript]":
-        found = (self.path.with_suffix("") / "subagents").glob("agent-*.jsonl")
-        return [ClaudeTranscript(path) for path in sorted(found)]
+        folder = self.path.with_suffix("") / "subagents"
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in islice(entries, MOST_SUBAGENTS)]
+        except OSError:
+            return []
+        found = sorted(name for name in names if name.startswith("agent-") and name.endswith(".jsonl"))
+        return [ClaudeTranscript(folder / name) for name in found]
 
     def sibling(self, session: str) -> "ClaudeTranscript":
         return ClaudeTranscript(self.path.with_name(transcript_name(session)))
 
     def prompts(self, holding: str, since: int = 0) -> tuple[list[Prompt], int]:
-        rows, end = self._rows(holding.encode(), since)
-        found = ((row_text(row), row.get("type") == "queue-operation") for row in rows)
-        return [Prompt(text, queued) for text, queued in found if text], end
+        """From the beginning it may be asked at each look for a delivery: only what is new is read then."""
+        make = partial(Prompts, holding, row_text)
+        if since:
+            later = make()
+            later.read_rows(self._rows(later.needle, since))
+            return later.found, later.end
+        found = remembered(self.path, f"prompts {holding}", make)
+        with found.lock:
+            found.read_on(self.path, partial(_opened, self.path))
+            return list(found.found), found.end
 
     def queued(self) -> list[str] | None:
-        """A row that removes a message does not always say which one; then it is the oldest."""
-        waiting: list[str] = []
-        for row in self._rows(b'"queue-operation"', 0)[0]:
-            content = row.get("content")
-            match row.get("operation") if row.get("type") == "queue-operation" else "":
-                case "":
-                    continue  # another row, which quotes one
-                case "enqueue":
-                    waiting.append(str(content))
-                case "dequeue" | "remove" | "popOne" | "popAll":
-                    waiting.remove(content if content in waiting else waiting[0]) if waiting else None
-                case _:
-                    return None
-        return waiting
+        queue = remembered(self.path, "queue", Queue)
+        with queue.lock:
+            queue.read_on(self.path, partial(_opened, self.path))
+            return list(queue.waiting) if queue.is_known and queue.is_whole else None
 
     def answer_to(self, question: str, since: int) -> tuple[str, int]:
-        rows, end = self._rows(b'"answers"', since)
-        results = (row.get("toolUseResult") for row in rows)
-        answers = (result.get("answers") for result in results if isinstance(result, dict))
-        found = [one.get(question) for one in answers if isinstance(one, dict)]
-        return next((one for one in reversed(found) if isinstance(one, str)), ""), end
+        rows, answer = self._rows(b'"answers"', since), ""
+        for row in rows:
+            result = row.get("toolUseResult")
+            answers = result.get("answers") if isinstance(result, dict) else None
+            given_one = answers.get(question) if isinstance(answers, dict) else None
+            answer = given_one if isinstance(given_one, str) else answer
+        return answer, rows.end
 
     def replies(self, since: int) -> tuple[int, int]:
-        rows, end = self._rows(b"assistant", since)
-        return sum(map(is_reply, rows)), end
+        rows = self._rows(b'"assistant"', since)
+        return sum(map(is_reply, rows)), rows.end
 
     def passage(self, since: int, speaker: str, *, was_over: bool = False) -> Passage:
-        rows, end = self._rows(b"", since)
-        text = "".join(readable(row, speaker) for row in rows)
-        return Passage(text, ends_a_turn(rows, was_over), end)
+        rows, is_over, text = self._rows(_TYPED, since, Budget(PASSAGE_BYTES)), was_over, list[str]()
+        for row in rows:
+            text.append(readable(row, speaker))
+            is_over = ends_a_turn(row, is_over)
+        return Passage("".join(text), is_over, rows.end)
 
     def last_reply_unix(self) -> float | None:
         """Errors of the client do not count as replies."""
@@ -116,32 +136,13 @@ class ClaudeTranscript:
     def meter(self) -> "Meter":
         return Meter(self)
 
-    def _rows(self, needle: bytes, offset: int) -> tuple[list[Row], int]:
+    def _rows(self, needle: bytes, offset: int, budget: Budget | None = None) -> Rows:
         """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
-        try:
-            complete = _complete_lines(self.path, offset)
-        except OSError:
-            return [], offset
-        rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
-        return [row for row in rows if row is not None], offset + len(complete)
+        return Rows(partial(_opened, self.path), (needle,), offset, budget or Budget())
 
-    def _last_rows(self) -> list[Row]:
-        try:
-            with _opened(self.path) as file:
-                end = file.seek(0, 2)
-                file.seek(max(0, end - TAIL_BYTES))
-                lines = file.read().split(b"\n")
-        except OSError:
-            return []
-        whole = lines if end <= TAIL_BYTES else lines[1:]
-        return [row for row in map(json_row, whole) if row is not None]
-
-
-def _complete_lines(path: Path, offset: int) -> bytes:
-    with _opened(path) as file:
-        file.seek(offset)
-        data = file.read(MOST_BYTES)
-    return data[: data.rfind(b"\n") + 1]
+    def _last_rows(self) -> Iterable[Row]:
+        size = self.size()
+        return self._rows(_TYPED, max(0, size - TAIL_BYTES))
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -201,14 +202,11 @@ def readable(row: Row, speaker: str = "agent") -> str:
     return "".join(f"[{when}] {part}\n" for part in parts if part)
 
 
-def ends_a_turn(rows: list[Row], before: bool) -> bool:
-    """Whether a turn is over after these rows: the client writes a row for that after the last reply."""
-    for row in rows:
-        if row.get("type") == "system" and row.get("subtype") in _AFTER_A_TURN:
-            before = True
-        elif row.get("type") in ("user", "assistant"):
-            before = False
-    return before
+def ends_a_turn(row: Row, before: bool) -> bool:
+    """Whether a turn is over after this row: the client writes a row for that after the last reply."""
+    if row.get("type") == "system" and row.get("subtype") in _AFTER_A_TURN:
+        return True
+    return before and row.get("type") not in ("user", "assistant")
 
 
 def _blocks(row: Row) -> list[Any]:
@@ -268,48 +266,53 @@ class Meter:
         self._transcript = transcript
         #: of each file: its inode, and how far it was read
         self._read_to: dict[Path, tuple[int, int]] = {}
+        #: the newest
         self._messages: dict[str, Tokens] = {}
         self._totals: dict[str, Tokens] = {}
 
     def read(self) -> dict[str, Tokens]:
-        """Tokens by model so far; reads only what was written since the last call.
+        """Tokens by model so far; reads only what was written since the last call, and what is too much in later calls.
 
         What was counted stays counted when a file is gone or was replaced.
         """
-        for file in (self._transcript, *self._transcript.subagents()):
-            self._read_file(file.path)
+        budget, files = Budget(), (self._transcript, *self._transcript.subagents())
+        here = {file.path: self._read_file(file.path, budget) for file in files}
+        self._read_to = {path: place for path, place in here.items() if place is not None}
         return dict(self._totals)
 
-    def _read_file(self, path: Path) -> None:
+    def _read_file(self, path: Path, budget: Budget) -> tuple[int, int] | None:
+        """The file, and how far it was read; None if it is gone."""
         try:
             found = os.lstat(path)
-            inode, offset = self._read_to.get(path, (found.st_ino, 0))
-            if found.st_ino != inode or found.st_size < offset:
-                offset = 0  # another file; its messages still count once
-            if found.st_size == offset:
-                return
-            complete = _complete_lines(path, offset)
         except OSError:
-            return  # not readable yet: the next look reads it
-        self._read_to[path] = (found.st_ino, offset + len(complete))
-        for line in complete.splitlines():
-            if b'"usage"' in line and b'"assistant"' in line:
-                self._count(line)
+            return None
+        inode, offset = self._read_to.get(path, (found.st_ino, 0))
+        if found.st_ino != inode or found.st_size < offset:
+            offset = 0  # another file; its messages still count once
+        if found.st_size == offset:
+            return found.st_ino, offset
+        rows = Rows(partial(_opened, path), (b'"usage"', b'"assistant"'), offset, budget)
+        for row in rows:
+            self._count(row)
+        return found.st_ino, rows.end
 
-    def _count(self, line: bytes) -> None:
+    def _count(self, row: Row) -> None:
         try:
-            row: dict[str, Any] = given.parse(line)
             if row.get("type") != "assistant":
                 return
             message = row["message"]
             usage = msgspec.convert(message["usage"], Tokens)
-            model, key = str(message["model"]), str(message["id"])
+            model, key = str(message["model"])[:MOST_NAME], str(message["id"])[:MOST_NAME]
         except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
             return
         if model != "<synthetic>":  # written by the client, such as an API error; no model was asked
-            before = self._messages.get(key, Tokens())
+            before = self._messages.pop(key, Tokens())
             more = usage.since(before)
             self._messages[key] = before + more
+            if len(self._messages) > MOST_MESSAGES:
+                del self._messages[next(iter(self._messages))]
+            if len(self._totals) >= MOST_MODELS and model not in self._totals:
+                model = OTHER_MODEL
             self._totals[model] = self._totals.get(model, Tokens()) + more
 
 
