@@ -12,8 +12,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmc.base import files
+
+if TYPE_CHECKING:
+    from llmc.base import trees
 
 #: without O_PATH a directory must be readable too
 _OPEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -52,10 +56,14 @@ def remove(top: Path, name: str) -> None:
         os.unlink(last, dir_fd=folder)
 
 
-def remove_folder(top: Path, name: str) -> None:
-    """Remove an empty directory."""
-    with folder_of(top, name) as (folder, last):
-        os.rmdir(last, dir_fd=folder)
+def remove_empty(top: Path, place: str, name: str) -> None:
+    """Remove an empty directory of a place, and those around it that become empty; the place itself stays."""
+    from llmc.base import trees  # most commands remove none
+
+    names = _parts(name)
+    with folder_of(top, "any") as (start, _):
+        way = [*(_parts(place) if place != "." else ()), *names]
+        trees.remove_empty(way, start, most=len(names), how=_OPEN | os.O_NOFOLLOW)
 
 
 def move(top: Path, name: str, to: Path, new_name: str) -> None:
@@ -93,8 +101,13 @@ def write(top: Path, name: str, data: bytes) -> None:
         files.replace_in(last, f".{last}{files.unique()}.tmp", data, 0o600, folder=folder)
 
 
-def walk(top: Path, name: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As os.walk: each directory at and below `name`, by its name below `top`, with what it contains."""
+def walk(top: Path, name: str = ".") -> "Iterator[tuple[trees.Spot, list[str], list[str]]]":
+    """As os.fwalk: each directory at and below `name`, open and with its path below `top`, with what it contains."""
+    from llmc.base import trees  # most commands walk through none
+
+    if name == ".":  # which is opened in itself
+        with folder_of(top, "any") as (above, _):
+            yield from trees.walk(name, above)
+        return
     with folder_of(top, name) as (above, last):
-        for place, folders, names, _ in os.fwalk(last, dir_fd=above):
-            yield os.path.join(os.path.dirname(name), place), folders, names
+        yield from trees.walk(last, above, os.path.dirname(name))

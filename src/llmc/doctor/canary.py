@@ -5,7 +5,6 @@ and it touches nothing of the fleet.
 """
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -23,7 +22,7 @@ from llmc.agents.protocol import ClientStatus, Prompt
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import private_dir, read_given, write_atomic
+from llmc.base.files import private_dir, read_given, remove_tree, write_atomic
 from llmc.base.names import SessionName, WorkerName, header_id
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux
@@ -117,7 +116,7 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
         )
         write_atomic(project.root.canary, msgspec.json.format(msgspec.json.encode(verdict), indent=1))
         if verdict.passed:  # else kept as evidence until the next canary
-            shutil.rmtree(scratch.root.path, ignore_errors=True)
+            _discard(scratch.root.path)
         return verdict
 
 
@@ -138,7 +137,12 @@ def end_leftovers(root: Root) -> None:
             sessions.end_program(pane)
             processes.kill(tool_children(instance))
         tmux.kill_server()
-        shutil.rmtree(path, ignore_errors=True)
+        _discard(path)
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):  # the next canary tries again
+        remove_tree(path)
 
 
 def repair_leftovers(root: Root) -> None:

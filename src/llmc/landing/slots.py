@@ -35,6 +35,9 @@ _LOOK_CLOSELY = (
 #: what a check or a killed git can leave in a slot's git directory, and checkout does not undo
 _LEFT_IN_GIT = ("index.lock", "HEAD.lock", "config.worktree", "info/sparse-checkout")
 
+#: what is raised where a check left something: by git and the system, and by Python for text that is none
+_NOT_USABLE = (LlmcError, OSError, ValueError)
+
 #: default inputs of `setup` without `repo.setup_inputs`; names without a slash match in every directory
 SETUP_INPUTS = """
     pyproject.toml setup.py setup.cfg requirements*.txt requirements*.in **/requirements/*.txt constraints*.txt
@@ -151,17 +154,17 @@ def check_out(project: Project, one: Slot, commit: str, *, from_scratch: bool = 
 
     Returns whether it was recreated: then nothing known about it holds.
     """
-    if from_scratch:
-        _drop_cache(project, one)
     try:
+        if from_scratch:
+            _drop_cache(project, one)
         _exactly(project, one, commit, ignored=from_scratch or project.config.repo.validate_clean)
         return False
-    except (LlmcError, OSError):
+    except _NOT_USABLE:
         pass  # a check can leave anything there; try a new slot
     try:
         _make(project, one, commit)
         _exactly(project, one, commit, ignored=False)
-    except (LlmcError, OSError) as error:
+    except _NOT_USABLE as error:
         raise NoSlot(f"cannot create {one.path}: {error}") from error
     return True
 
@@ -239,7 +242,7 @@ def is_at(project: Project, one: Slot, commit: str) -> bool:
     """Whether the slot's HEAD is detached at this commit; by the slot's own git, which a check may have removed."""
     try:
         return (_own_git(project, one) / "HEAD").read_text().strip() == commit
-    except (LlmcError, OSError):
+    except _NOT_USABLE:
         return False
 
 

@@ -110,7 +110,7 @@ def clear(root: Root, worker: str) -> None:
     with os.scandir(root.inbox / worker) as entries:
         left = [entry for entry in entries if not _EVENT.fullmatch(entry.name) or not _is_file(entry)]
     for entry in left:
-        with contextlib.suppress(OSError, RecursionError):
+        with contextlib.suppress(OSError):
             remove_tree(Path(entry.path))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import private_dir
+from llmc.base.files import private_dir, remove_tree
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, own_repos, trash, worktrees
 from llmc.repo.project import Project
@@ -44,7 +44,7 @@ def move_apart(project: Project, record: WorkerRecord, base: str) -> None:
         own = _new_repository(project, record, base, entry)
         with fault_step("contain.move"):
             # In this order: `git worktree repair` would link the worktree to an entry that is left.
-            shutil.rmtree(entry)
+            remove_tree(entry)
             own_repos.point(worktree, own)
 
 

@@ -14,16 +14,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from llmc.base import locks, urls
+from llmc.base import inside, locks, urls
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, private_dir, read_given, write_atomic
+from llmc.base.files import append_line, json_row, private_dir, read_given, read_text, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
@@ -511,13 +512,26 @@ def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
     return tuple(row.partition("\t")[2] for row in rows if row.startswith("160000 "))
 
 
+#: longer than any id; and how many refs tell which ids a repository has
+_MOST_REF, _REFS_READ = 100, 50
+
+
 def _has_long_ids(place: str) -> bool:
     """Whether the repository uses SHA-256, by its settings or its refs."""
     text = _first_line(f"{place}/HEAD")
     names = [text] if not text.startswith("ref:") else []
-    with_refs = Path(place, "refs")
-    names += [_first_line(str(path)) for path in list(with_refs.rglob("*"))[:50] if path.is_file()]
+    names += _some_refs(place)
     packed = git_config.read_plainly(Path(place, "packed-refs"))
     if isinstance(packed, bytes):
         names += [line.split(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n")[1:2]]
     return any(len(name) == 64 for name in names)
+
+
+def _some_refs(place: str) -> list[str]:
+    with suppress(OSError):
+        refs = inside.walk(Path(place), "refs")
+        read = (
+            read_text(Path(name), _MOST_REF, folder=at.fd).strip() for at, _, names in refs for name in names
+        )
+        return list(islice(read, _REFS_READ))
+    return []

@@ -423,7 +423,7 @@ def git_dir(worktree: Path) -> Path:
     try:
         place = pointer if pointer.is_dir() else worktree / _target(pointer)
         os.stat(place / "HEAD")
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         said = git(worktree, "rev-parse", "--absolute-git-dir").stdout
         return Path(said.removesuffix("\n"))
     return place
@@ -490,13 +490,18 @@ def own_repo(worktree: Path) -> Path | None:
     return own if is_own else None
 
 
+#: longer than any path
+_MOST_LINE = 8192
+
+
 def _target(pointer: Path) -> str:
     return _line(pointer).removeprefix("gitdir: ")
 
 
 def _line(path: Path) -> str:
-    """The text of a one-line file of git's; a path in it may contain a line end."""
-    return path.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+    """The text of a one-line file of git's; a path in it may contain a line end. A pipe is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return (file.read(_MOST_LINE) or b"").decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 #: by the length of an id: SHA-1 and SHA-256

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from llmc.base import proc, processes
 from llmc.base.errors import LlmcError
-from llmc.base.files import explain, write_atomic
+from llmc.base.files import explain, remove_tree, write_atomic
 from llmc.repo.rules.clone_config import Change, Row, parse_plain
 
 #: settings files have a few hundred bytes; larger ones are not genuine
@@ -102,12 +102,10 @@ def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
 
 def move_aside(path: Path, folder: Path) -> Path:
     """Move whatever is at the path into the folder, unread."""
-    import shutil  # saves 2 ms in most commands
-
     kept = folder / f"{path.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.move(path, kept) if path.is_dir() and not path.is_symlink() else os.rename(path, kept)
+        os.rename(path, kept)
     except OSError as error:
         raise explain(error, f"cannot move {path} away") from error
     return kept
@@ -138,15 +136,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _drop_stale(lock: Path) -> None:
-    import shutil  # saves 2 ms in most commands
-
     if processes.works_in(os.path.realpath(lock)):
         raise LlmcError(
             f"cannot repair the git config: a running process has held {lock} for {LOCK_S:g} s",
             hint="Stop that process, then run the command again.",
         )
     with contextlib.suppress(OSError):
-        shutil.rmtree(lock) if lock.is_dir() and not lock.is_symlink() else lock.unlink()
+        remove_tree(lock)
 
 
 def _config_of(file: str, *args: str) -> list[str]:

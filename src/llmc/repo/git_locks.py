@@ -1,12 +1,13 @@
 """git lock files in the root's clone and in the source, and whether a process uses them."""
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.base import processes
+from llmc.base import inside, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import read_text
@@ -72,10 +73,11 @@ def locks_of_source(project: Project) -> tuple[GitLock, ...]:
 
 
 def _lock_files(git_dir: Path, *, deep: bool = True) -> Iterator[Path]:
-    for place, folders, names in os.walk(git_dir):
-        here = Path(place)
-        folders[:] = [n for n in folders if deep and not (here == git_dir and n in _NO_LOCKS_IN)]
-        yield from (here / name for name in names if name.endswith(".lock"))
+    with contextlib.suppress(OSError):
+        for at, folders, names in inside.walk(git_dir):
+            here = git_dir / at.path
+            folders[:] = [n for n in folders if deep and not (here == git_dir and n in _NO_LOCKS_IN)]
+            yield from (here / name for name in names if name.endswith(".lock"))
 
 
 def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:

@@ -7,31 +7,22 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.files import open_given, unique
 from llmc.base.text import pattern
 
 _STORE = "lfs/objects"
 #: a file is named by its hash
 _NAME = pattern(r"[0-9a-f]{64}")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 1 << 20
 
 
 def take(clone: Path, own: Path) -> None:
     """Copy what the clone does not have, before a commit is checked out or lands that names it."""
-    open_folders: list[int] = []
-    try:
-        with suppress(OSError):  # no store, or not a plain one: git-lfs then reports what is missing
-            open_folders.append(os.open(own, _FOLDER))
-            for name in _STORE.split("/"):
-                open_folders.append(os.open(name, _FOLDER, dir_fd=open_folders[-1]))
-            for _, _, names, folder in os.fwalk(".", dir_fd=open_folders[-1]):
-                for name in names:
-                    if _NAME.fullmatch(name):
-                        _take_one(clone / _STORE / name[:2] / name[2:4] / name, name, folder)
-    finally:
-        for number in open_folders:
-            os.close(number)
+    with suppress(OSError):  # no store, or not a plain one: git-lfs then reports what is missing
+        for at, _, names in inside.walk(own, _STORE):
+            for name in filter(_NAME.fullmatch, names):
+                _take_one(clone / _STORE / name[:2] / name[2:4] / name, name, at.fd)
 
 
 def _take_one(target: Path, name: str, folder: int) -> None:

@@ -6,9 +6,11 @@ the root overwrites it in the source as well.
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, unique
@@ -21,16 +23,21 @@ _NONE_IN = ("refs", "logs", "hooks", "rr-cache")
 
 def shared(clone: Path, *, below: str = "") -> Iterator[Path]:
     """Object files of a clone that are hard-linked elsewhere."""
-    for place, folders, names in os.walk(clone / below):
-        if place == str(clone):
-            folders[:] = [name for name in folders if name not in _NONE_IN]
-        if "/objects" not in f"{place}/":
-            continue
-        for entry in (Path(place, name) for name in names):
-            with contextlib.suppress(OSError):
-                info = entry.lstat()
-                if info.st_nlink > 1 and not entry.is_symlink():
-                    yield entry
+    start = clone / below
+    with contextlib.suppress(OSError):  # there is none
+        for at, folders, names in inside.walk(start):
+            place = start / at.path
+            if place == clone:
+                folders[:] = [name for name in folders if name not in _NONE_IN]
+            if "/objects" in f"{place}/":
+                yield from (place / name for name in names if _is_shared(name, at.fd))
+
+
+def _is_shared(name: str, folder: int) -> bool:
+    with contextlib.suppress(OSError):
+        info = os.lstat(name, dir_fd=folder)
+        return info.st_nlink > 1 and not stat.S_ISLNK(info.st_mode)
+    return False
 
 
 def alternates(clone: Path) -> Path | None:

@@ -6,7 +6,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from llmc.base import inside
 from llmc.base.errors import LlmcError
@@ -177,23 +177,22 @@ def _sweep(
 def _odd(top: Path, worktree: Path, place: str) -> list[str]:
     """Empty directories in a directory, and anything named `.git`."""
     found = []
+    start = worktree.relative_to(top)
     with contextlib.suppress(OSError):  # gone, or replaced by a link, which the next look finds
-        for folder, folders, files in inside.walk(top, _below(top, worktree, place)):
-            name = os.path.relpath(top / folder, worktree)
+        for at, folders, files in inside.walk(top, _below(top, worktree, place)):
             if ".git" in (*folders, *files):
-                found.append(f"{name}/.git")
+                found.append(f"{PurePath(at.path).relative_to(start)}/.git")
                 folders[:] = [inner for inner in folders if inner != ".git"]
             elif not folders and not files:
-                found.append(name)
+                found.append(str(PurePath(at.path).relative_to(start)))
     return found
 
 
 def _remove_empty(top: Path, worktree: Path, name: str) -> None:
     """Remove an empty directory, and parents that become empty."""
-    with contextlib.suppress(OSError):
-        while name:
-            inside.remove_folder(top, _below(top, worktree, name))
-            name = os.path.dirname(name)
+    if name:
+        with contextlib.suppress(OSError):
+            inside.remove_empty(top, str(worktree.relative_to(top)), name)
 
 
 def _top(root: Root, place: Path) -> Path:

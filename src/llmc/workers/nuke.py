@@ -5,7 +5,6 @@ The worker's record goes last: as long as it exists, the next nuke finds what is
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
@@ -147,8 +146,11 @@ def _keep_submodules(worktree: Path) -> None:
     if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
         kept = worktree / ".llmc-submodules"
         os.rename(modules, kept)
-        for config in kept.rglob("config"):  # makes them readable without their checkout
-            git.git(kept, "config", "--file", str(config), "--unset", "core.worktree", check=False)
+        for at, _, names in inside.walk(worktree, kept.name):  # makes them readable without their checkout
+            if "config" in names:
+                file = str(worktree / at.path / "config")
+                with contextlib.suppress(LlmcError):  # a path that is too long
+                    git.git(kept, "config", "--file", file, "--unset", "core.worktree", check=False)
 
 
 def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
@@ -186,7 +188,8 @@ def _forget(project: Project, name: str) -> None:
     for path in project.root.agents.glob(f"{name}.*"):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    shutil.rmtree(project.root.inbox / name, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        remove_tree(project.root.inbox / name)
     if (cache := project.root.cache(project.root.worktree(name))).is_dir():
         remove_tree(cache)
     serena.forget(project.root.worktree(name))

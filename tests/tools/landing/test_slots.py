@@ -25,6 +25,7 @@ from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import setup
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
+from tests.support.deep import nested
 from tests.support.fleet import in_soak
 from tests.support.repos import (
     Mold,
@@ -146,6 +147,8 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
         "mkdir -p deep/own; git -C deep/own init -q; echo x > deep/own/b.txt; echo b.txt > deep/own/.gitignore",
         'rm -rf "$PWD"; touch "$PWD"',
         "git replace HEAD HEAD~1",
+        "rm .git; printf 'gitdir: a\\0b' > .git",
+        "rm .git; mkfifo .git",
         "printf 'b.txt merge=ours filter=none\\n' > \"$(git rev-parse --git-common-dir)/info/attributes\"",
         *in_soak(
             "mkdir empty",
@@ -174,6 +177,16 @@ def test_whatever_a_check_leaves_is_gone_for_the_next(
     check(project, record, commit, base)
     after = snapshot(worktree.path), worktree.git("status", "--porcelain", "--branch"), worktree.head()
     assert after == before
+
+
+def test_directories_in_each_other_do_not_keep_a_slot_from_others(project: Project) -> None:
+    """Deeper than Python calls itself, with paths too long for git. Break: `shutil.rmtree` in `files.remove_tree`."""
+    commit, one = run_git(project.root.path, "rev-parse", "HEAD"), first(project)
+    with slots.taken(project):
+        slots.check_out(project, one, commit)
+        nested(one.path, "long" * 20, 1050)
+        assert slots.check_out(project, one, commit)  # it was recreated
+        assert sorted(os.listdir(one.path)) == [".git", ".gitignore", "a.txt"]
 
 
 def test_a_check_that_moves_head_has_not_checked_the_commit(project: Project) -> None:

@@ -11,8 +11,10 @@ from llmc.agents.claude.reader import ClaudeReader
 from llmc.agents.claude.transcripts import ClaudeTranscript
 from llmc.agents.glance import glance
 from llmc.agents.protocol import ClientState, ClientStatus
+from llmc.base.files import remove_tree
 from llmc.base.processes import start_of
 from llmc.records.items import Glance
+from tests.support.deep import nested
 
 
 def rows(path: Path, *operations: tuple[str, str | None]) -> Path:
@@ -168,6 +170,24 @@ def test_what_an_agent_leaves_beside_a_conversation_is_not_carried(tmp_path: Pat
     theirs = tmp_path / "theirs/projects"
     carry(folder / f"{ID}.jsonl", theirs)
     assert {path.name for path in theirs.rglob("*") if not path.is_dir()} == {f"{ID}.jsonl", "agent-1.jsonl"}
+
+
+def test_a_conversation_is_carried_from_and_to_deep_directories(tmp_path: Path) -> None:
+    """Break: `shutil.copytree` in `carry`, or `os.walk` in `_remove_links`."""
+    source, home = tmp_path / "user/projects/slug", tmp_path / "home/adam"
+    (source / ID / "subagents").mkdir(parents=True)
+    (source / ID / "subagents/agent-1.jsonl").write_text("new")
+    (source / f"{ID}.jsonl").write_text("new")
+    (home / f"projects/slug/{ID}").mkdir(parents=True)
+    home.with_name("adam.pid").touch()
+    for top in (source / ID, home / f"projects/slug/{ID}"):
+        nested(top, "d", 1500)
+    try:
+        carry(source / f"{ID}.jsonl", home / "projects")
+        assert (home / f"projects/slug/{ID}/subagents/agent-1.jsonl").read_text() == "new"
+    finally:
+        for top in (source, home):
+            remove_tree(top)  # pytest itself cannot
 
 
 @pytest.mark.parametrize("planted", [f"{ID}.jsonl", ".", f"{ID}/subagents/agent-1.jsonl"])
