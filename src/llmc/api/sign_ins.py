@@ -8,6 +8,7 @@ for one path only, as secret as the cookie itself, under which this browser find
 import hashlib
 import os
 import secrets
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -171,7 +172,7 @@ class SignIns:
         except (OSError, ValueError, RecursionError) as error:
             raise Refused(
                 f"cannot read the web server's sign-in file {self._file}: {error}",
-                hint=f"Run `rm {self._file}`, then sign in again in every browser.",
+                hint=f"Run `rm {shlex.quote(str(self._file))}`, then sign in again in every browser.",
             ) from error
 
 

@@ -1,5 +1,6 @@
 """The task list, and the commands on tasks."""
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ class TaskBoard(Struct, frozen=True):
         if word and kept is not None:
             return gist(kept.reason)
         if self.found.states.get(task.id) == graph.QUESTION:
-            return f"a task with this ID was already completed. To run this one: llmc tasks requeue {task.id}. To mark this one done: llmc tasks done {task.id}"
+            named = shlex.quote(task.id)
+            return f"a task with this ID was already completed. To run this one: llmc tasks requeue {named}. To mark this one done: llmc tasks done {named}"
         return ""
 
     def maker(self, task: Task) -> dict[str, str]:

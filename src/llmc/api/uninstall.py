@@ -122,7 +122,7 @@ def _of_branches(project: Project, own: set[str]) -> Iterator[Work]:
 
 def _push(project: Project, ref: str) -> str:
     where = shlex.quote(str(project.root.path))
-    return f"git -C {where} push {shlex.quote(project.source)} {ref}:refs/heads/NAME"
+    return f"git -C {where} push {shlex.quote(project.source)} {shlex.quote(ref)}:refs/heads/NAME"
 
 
 def _of_goals(project: Project) -> Iterator[Work]:

@@ -3,6 +3,7 @@
 Without a fleet nothing of this happens: the unfinished work of a task is in the trash of its root.
 """
 
+import shlex
 from pathlib import Path
 
 from llmc.auto.auto_run import Run
@@ -54,7 +55,7 @@ def unfinished_work(project: Project, task: TaskKey) -> str:
         return ""  # the task can be done without it
     if commit is None:
         return ""
-    base = f"origin/{project.config.repo.default_branch}"
+    base = shlex.quote(f"origin/{project.config.repo.default_branch}")
     return (
         f"\n\nAn earlier attempt at this task was interrupted. Its work is in commit {commit}.\n"
         f"See it with `git diff {base}...{commit}`. To continue from it: git merge --squash {commit}"

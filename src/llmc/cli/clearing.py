@@ -1,5 +1,6 @@
 """`llmc reset`, `nuke` and `trash`."""
 
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -185,7 +186,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
     commits = f"{project.config.repo.default_branch}..{done.branch}"
     # -m: uncommitted files are in a merge commit, which `log -p` alone skips
-    say(f"  to see the work: git -C {where} log -p -m {commits}")
+    say(f"  to see the work: git -C {shlex.quote(where)} log -p -m {shlex.quote(commits)}")
     if entry.directory:
         say(f"  to copy the trashed directory: llmc trash restore {entry.name} --to PATH")
 

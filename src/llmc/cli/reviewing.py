@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -341,7 +342,7 @@ def _whom_and_what(
         meant = last or "WORKER"
         raise UnknownWorker(
             given[0],
-            hint=f"If this is the message, run: llmc reject {meant} {given[0]}",
+            hint=f"If this is the message, run: llmc reject {meant} {shlex.quote(given[0])}",
         )
     if last is None:
         raise Refused(

@@ -4,6 +4,7 @@ The only module that uses tomlkit, imported when something changes. Callers that
 """
 
 import errno
+import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -184,7 +185,7 @@ def _as_toml(raw: str) -> list[Any]:
 def _refuse_unknown_worker(data: Data, parts: KeyPath) -> None:
     """A misspelled name must not create a worker."""
     if parts[0] == "workers" and len(parts) > 1 and lookup(data, parts[:2]) is msgspec.UNSET:
-        raise NotFound(f"no worker {parts[1]}", hint=f"Run `llmc add {parts[1]}` to add it.")
+        raise NotFound(f"no worker {parts[1]}", hint=f"Run `llmc add {shlex.quote(parts[1])}` to add it.")
 
 
 def _read(path: Path) -> tuple[str, Data]:

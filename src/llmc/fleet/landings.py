@@ -1,5 +1,6 @@
 """The ledger of landings in the fleet's database, whose turn it is to land, and the post-accept commands that come first."""
 
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -58,7 +59,7 @@ class Landings:
             if entry.task is not None and not fetched(rows.execute(statements.HOLDS_TASK, values)):
                 raise ClaimLost(
                     f"nothing landed: {entry.worker} no longer has task {task} (another node may have claimed it)",
-                    hint=f"To see which node has it: llmc tasks show {task}",
+                    hint=f"To see which node has it: llmc tasks show {shlex.quote(task)}",
                 )
             rows.execute(statements.ENTER_LANDING, values)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -120,7 +121,7 @@ def _refuse_other_repository(own: Membership, address: str, first: Collection[st
         there = known[0]["address"]
         raise Refused(
             f"{address} is not the fleet's repository: it shares no history with {there}",
-            hint=f"Create a root for the fleet's repository: llmc init --source {there} --target DIR",
+            hint=f"Create a root for the fleet's repository: llmc init --source {shlex.quote(there)} --target DIR",
         )
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -271,7 +272,7 @@ def of_goal(view: GoalView) -> Concerns:
     for part in view.assignments.values():
         if part.status is AssignmentStatus.STALLED:
             said = f"{part.work_node_id} ({view.goal.title}) has stalled; llmc is trying to recover it"
-            why = f"llmc goal why {part.work_node_id}"
+            why = f"llmc goal why {shlex.quote(part.work_node_id)}"
             found[f"{_STALLED}{part.assignment_id}"] = _item(
                 "goal_stalled", "notice", view.goal.goal_id, said, why
             )

@@ -7,6 +7,7 @@ The commit is made first, from trees; then exactly that commit is validated and 
 until the reset at the end, unless there are conflicts, or validation has to run there.
 """
 
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -361,7 +362,7 @@ class _Pipeline:
             branch = self.project.config.repo.default_branch
             raise Refused(
                 f"{self.name}'s work still contains changes that were reverted on {branch}: {'; '.join(again)}",
-                hint=f"To have them removed, run `llmc message {self.name} 'Remove the changes reverted on {branch}.'`. "
+                hint=f"To have them removed, run `llmc message {self.name} {shlex.quote(f'Remove the changes reverted on {branch}.')}`. "
                 f"To land them anyway, run `llmc review {self.name}`, then `llmc accept {self.name}`.",
             )
 

@@ -4,6 +4,7 @@ Git reads `.gitattributes` from the working directory. So a merge runs in a dire
 repository they would be ignored, in a worktree the agent's own would decide what conflicts.
 """
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -147,13 +148,13 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     if not points:
         raise Refused(
             f"cannot merge {name}'s commits with {branch}: unrelated histories",
-            hint=f"Run `llmc message {name} 'Rebase your work onto origin/{branch}.'`. When the worker is done, run the command again.",
+            hint=f"Run `llmc message {name} {shlex.quote(f'Rebase your work onto origin/{branch}.')}`. When the worker is done, run the command again.",
         )
     if len(points) > 1:
         raise Refused(
             f"cannot merge {name}'s commits: they have {len(points)} merge bases with {branch} "
             "because the two were merged into each other",
-            hint=f"Run `llmc message {name} 'Merge origin/{branch} into your branch again and commit.'`. "
+            hint=f"Run `llmc message {name} {shlex.quote(f'Merge origin/{branch} into your branch again and commit.')}`. "
             "When the worker is done, run the command again.",
         )
     return points[0]

@@ -4,6 +4,7 @@ Journaled in the state: the field `undo` names the next step and is written befo
 after a crash. The running undo holds the landing ticket; a journal without a holder was interrupted.
 """
 
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -308,7 +309,7 @@ class _Steps:
             raise LlmcError(
                 f"the revert {self.journal.revert[:12]} landed but is no longer on the default branch",
                 hint="The branch may have been reset. To see what happened, run "
-                f"`git reflog {self.project.config.repo.default_branch}` in the source repository. "
+                f"`git reflog {shlex.quote(self.project.config.repo.default_branch)}` in the source repository. "
                 f"To revert the work again, run `git revert {self.journal.commit[:12]}` there.",
             )
         problem = self.way.spread(self.project, self._offer())
@@ -348,7 +349,7 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
         raise Refused(
             f"nothing to undo: {commit[:12]} is no longer on the default branch",
             hint="The branch may have been reset. To see what happened, run "
-            f"`git reflog {project.config.repo.default_branch}` in the source repository.",
+            f"`git reflog {shlex.quote(project.config.repo.default_branch)}` in the source repository.",
         )
     try:
         tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)

@@ -273,12 +273,17 @@ class Store:
             backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint=f"To restore the backup, run `cp {backup} {self.root.state}`. Otherwise, {REBUILD}"
+                hint=f"To restore the backup, run `{self._restore()}`. Otherwise, {REBUILD}"
                 if backup.exists()
                 else f"To recover, {REBUILD} To stop all agents, run `llmc down`.",
             ) from error
         except OSError as error:
             raise explain(error, f"cannot read {self.root.state}") from error
+
+    def _restore(self) -> str:
+        import shlex  # saves 1 ms in the hot commands
+
+        return f"cp {shlex.quote(str(self.root.state_backup))} {shlex.quote(str(self.root.state))}"
 
     def _decode(self, data: bytes) -> tuple[State, dict[str, Any]]:
         try:
@@ -295,7 +300,7 @@ class Store:
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
-                hint=f"To restore the backup, run `cp {self.root.state_backup} {self.root.state}`. Otherwise, {REBUILD}",
+                hint=f"To restore the backup, run `{self._restore()}`. Otherwise, {REBUILD}",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:

@@ -1,6 +1,7 @@
 """llmc demo"""
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -188,15 +189,15 @@ def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bo
     if keep:
         say("")
         say(paint("The fleet is still running. Try:", "green", bold=True))
-        say(f"  export LLMC_ROOT={show.root}")
+        say(f"  export LLMC_ROOT={shlex.quote(str(show.root))}")
         say("  llmc status --watch      llmc attach auto-1      llmc events")
-        say(f"  llmc down && rm -r {directory}")
+        say(f"  llmc down && rm -r {shlex.quote(str(directory))}")
         return
     shutil.rmtree(directory, ignore_errors=True)
     say("")
     say(paint("Now try your own repository:", "green", bold=True))
     if shutil.which("llmc") is None:
-        say(f'  export PATH="{Path(sys.executable).parent}:$PATH"')
+        say(f'  export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"')
     if by_hand:
         say("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
         say("  llmc start --prompt 'What to do'")

@@ -7,6 +7,7 @@ Who takes work over: become its holder, move the fence (`move`), then fetch. Wha
 
 import os
 import re
+import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class RemoteGone(Unreachable):
     def __init__(self, remote: Remote, why: str) -> None:
         last = why.strip().rpartition("\n")[2]
         super().__init__(
-            f"{remote.address} is not responding: {last}", hint=f"Try: git ls-remote {remote.address}"
+            f"{remote.address} is not responding: {last}",
+            hint=f"Try: git ls-remote {shlex.quote(remote.address)}",
         )
 
 
@@ -56,7 +58,7 @@ def look(root: Path, remote: Remote) -> Seen:
     if remote.head not in found:
         raise LlmcError(
             f"{remote.address} has no branch {remote.branch!r}",
-            hint=f"Push it first: git push {remote.address} {remote.branch}",
+            hint=f"Push it first: git push {shlex.quote(remote.address)} {shlex.quote(remote.branch)}",
         )
     return Seen(found[remote.head], found.get(remote.fence, ""))
 

@@ -6,6 +6,7 @@ next one of this root.
 
 import hashlib
 import platform
+import shlex
 from pathlib import Path
 
 from llmc.base.errors import Refused
@@ -51,7 +52,7 @@ def first_commits(root: Path, remote: Remote, base: str) -> list[str]:
             remote,
             "it is another repository",
             f"its branch {remote.branch} has no history in common with this root",
-            hint=f"To land there, create a root for it: llmc init --source {remote.address} --target DIR. "
+            hint=f"To land there, create a root for it: llmc init --source {shlex.quote(remote.address)} --target DIR. "
             "Or set another remote: llmc config set fleet.remote URL",
         )
     return git.out(root, "rev-list", "--max-parents=0", tip).split()

@@ -5,6 +5,7 @@ worker's own record says whether it arrived.
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 
@@ -158,5 +159,5 @@ def _read(root: Root, worker: str) -> _File:
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(
             f"cannot read the comments on {worker}: {path}: {error}",
-            hint=f"Fix the file, or move it aside: mv {path} {path}.bad",
+            hint=f"Fix the file, or move it aside: mv {shlex.quote(str(path))} {shlex.quote(f'{path}.bad')}",
         ) from error

@@ -5,6 +5,7 @@ a lease; a node with an older token can no longer change it.
 """
 
 import contextlib
+import shlex
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -388,7 +389,7 @@ class SharedTasks(TaskSource):
     def _stale(self, claim: Claim) -> ClaimLost:
         return ClaimLost(
             f"{claim.worker} no longer has task {claim.task.id}: this node was out of contact with the fleet's database for too long",
-            hint=f"To see which node has it: llmc tasks show {claim.task.id}",
+            hint=f"To see which node has it: llmc tasks show {shlex.quote(claim.task.id)}",
         )
 
     def finish(self, claim: Claim, commit: str) -> None:

@@ -1,6 +1,7 @@
 """The task list of a root: its contents, new tasks, and its items on the attention list."""
 
 import heapq
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,9 @@ def _item(kind: str, who: str, text: str, command: str) -> dict[str, str]:
 def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
     fix = f"Other tasks are not affected. To fix this, {source.how_to_unblock}"
     return {
-        _stuck_key(source, task): _item("stuck", task, f"{said}. {fix}"[:1000], f"llmc tasks show {task}")
+        _stuck_key(source, task): _item(
+            "stuck", task, f"{said}. {fix}"[:1000], f"llmc tasks show {shlex.quote(task)}"
+        )
         for task, said in wrong.items()
     }
 
@@ -119,7 +122,9 @@ def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, 
             continue
         kind, words, verb = hold
         said = f"task {task.id} {words}: {task.subject}" if words else _quarantined(task, key, books)
-        found[_task_key(source, task.id)] = _item(kind, task.id, said[:500], f"llmc tasks {verb} {task.id}")
+        found[_task_key(source, task.id)] = _item(
+            kind, task.id, said[:500], f"llmc tasks {verb} {shlex.quote(task.id)}"
+        )
     return found
 
 
@@ -137,9 +142,9 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
         if is_in_question(task, completed):
             text = (
                 f"task {task.id} is pending in its file, but llmc already completed a task with this ID. "
-                f"Requeue the task to run it, or mark it as done: llmc tasks done {task.id}"
+                f"Requeue the task to run it, or mark it as done: llmc tasks done {shlex.quote(task.id)}"
             )
-            item = _item("task_question", task.id, text, f"llmc tasks requeue {task.id}")
+            item = _item("task_question", task.id, text, f"llmc tasks requeue {shlex.quote(task.id)}")
             found[_task_key(source, task.id)] = item
     return found
 

@@ -52,7 +52,7 @@ class _Order:
         """Change the task as the user saw it, and report it."""
         after = self.source.edit(self.key, partial(claims.set_by_user, seen=seen, status=status))
         if after.status is not status or (status is TaskStatus.PENDING and after.owner):
-            hint = f"Run `llmc tasks show {seen.id}` to see its current state, then run the command again."
+            hint = f"Run `llmc tasks show {shlex.quote(seen.id)}` to see its current state, then run the command again."
             raise Refused(f"cannot change task {seen.id}: it changed in the meantime", hint=hint)
         self.report(action, after, reason, **more)
         return after
@@ -109,7 +109,7 @@ def approve(project: Project, task_id: str) -> Task:
         raise order.refused("approve", order.state(task), ", not proposed")
     made, root = books.made.get(key), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
-        hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
+        hint = f"Approve the task in that root: llmc --root {shlex.quote(root)} tasks approve {shlex.quote(task_id)}"
         raise Refused(f"cannot approve task {task_id}: it was created by a worker in another root", hint=hint)
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
     source.write("approved", Claim("", key, made.worker if made else ""), **seen)
@@ -202,15 +202,16 @@ def _in_words(state: str) -> str:
 
 
 def _hint(task_id: str, state: str) -> str:
+    named = shlex.quote(task_id)
     match state:
         case "question":
-            return f"To run the task again: llmc tasks requeue {task_id}; to mark the task done: llmc tasks done {task_id}"
+            return f"To run the task again: llmc tasks requeue {named}; to mark the task done: llmc tasks done {named}"
         case "quarantined" | "parked" | "completed":
-            return f"To run the task again: llmc tasks requeue {task_id}"
+            return f"To run the task again: llmc tasks requeue {named}"
         case "proposed":
-            return f"To approve the task: llmc tasks approve {task_id}"
+            return f"To approve the task: llmc tasks approve {named}"
         case "in_progress":
-            return f"To release the task: llmc tasks release {task_id}"
+            return f"To release the task: llmc tasks release {named}"
         case "waits":
             return "To see its dependencies: llmc tasks graph"
     return "The task starts as soon as a worker is free."

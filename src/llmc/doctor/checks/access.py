@@ -1,6 +1,7 @@
 """Checks of files: permissions, unreadable rows, disk space."""
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -62,7 +63,9 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
             yield fixable(f"{path} is accessible to other users", subject=path)
         elif found.wanted and not found.owned:
             yield Finding(
-                f"{path} belongs to another user", f"run `sudo chown -R $(id -u) {path}`", subject=path
+                f"{path} belongs to another user",
+                f"run `sudo chown -R $(id -u) {shlex.quote(path)}`",
+                subject=path,
             )
         elif found.mode & found.wanted != found.wanted:
             shut = fixable(f"llmc cannot use {path}: its mode is {found.mode:04o}", subject=path)

@@ -1,6 +1,7 @@
 """Checks of git: the root's clone with its worktrees and branches, and the source."""
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def _undo_stopped(facts: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
 
 def _stray(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     for stray in facts.strays:
-        adopt = f"run `llmc add {stray.name}` to adopt it, or move it out of .worktrees"
+        adopt = f"run `llmc add {shlex.quote(stray.name)}` to adopt it, or move it out of .worktrees"
         fix = adopt if stray.is_worktree else "move it out of .worktrees"
         yield Finding(f".worktrees/{stray.name} does not belong to any worker", fix, subject=stray.name)
 
@@ -155,7 +156,7 @@ def _seen_setting(project: Project, key: str) -> str:
 def _left_lock(_: Facts, seen: tuple[GitLock, ...]) -> Iterator[Finding]:
     for lock in seen:
         if lock.trouble and lock.of_source:
-            fix = f"if no git command is running in the source repository, run: rm {lock.path}"
+            fix = f"if no git command is running in the source repository, run: rm {shlex.quote(lock.path)}"
             yield Finding(lock.trouble, fix, subject=lock.path)
         elif lock.trouble:
             yield fixable(lock.trouble, subject=lock.path)

@@ -1,6 +1,7 @@
 """Checks of the task list, abandoned claims, and the goal database."""
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 
 from llmc.base.errors import LlmcError
@@ -74,7 +75,7 @@ def _unowned(project: Project) -> list[str]:
 def _in_progress(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
     for task in seen:
         text = f"task {task} is marked in progress, but no worker has claimed it"
-        yield fixable(text, f" or `llmc tasks release {task}`", subject=task)
+        yield fixable(text, f" or `llmc tasks release {shlex.quote(task)}`", subject=task)
 
 
 def _free_unowned(project: Project, task_id: str) -> str:

@@ -1,5 +1,6 @@
 """Explains the state of goals, plan items and assignments from the store alone. Pure."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -222,7 +223,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
     if not node.status.is_open:
         return f"nothing; the work is {node.status}"
     if node.status == "blocked":
-        return f'waiting for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
+        return f'waiting for your answer: llmc answer {shlex.quote(node.node_id)} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
