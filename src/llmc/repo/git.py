@@ -132,11 +132,13 @@ class WaitsForPipe(ToolFailed):
     """A pipe is where git reads a file of the worktree. `name`: its path there."""
 
     def __init__(self, worktree: Path, name: str) -> None:
+        from shlex import quote  # few commands need it
+
         path = worktree / name
         super().__init__(
             *(["git", "-C", str(worktree)], None, ""),
             message=f"git cannot read {path}: it is a pipe",
-            hint=f"Remove it: rm '{path}'",
+            hint=f"Remove it: rm {quote(str(path))}",
         )
         self.name = name
 

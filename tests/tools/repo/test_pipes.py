@@ -1,6 +1,7 @@
 """Pipes and sockets among the files of a worktree: git waits for none of them, and work is saved without them."""
 
 import os
+import shlex
 import shutil
 import socket
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_git_is_ended_and_the_pipe_is_named(worker: tuple[WorkerRecord, Worktree
         git.tree_state(worktree.path)
     path = worktree.path / raised.value.name
     assert raised.value.message == f"git cannot read {path}: it is a pipe"
-    assert raised.value.hint == f"Remove it: rm '{path}'"
+    assert raised.value.hint == f"Remove it: rm {shlex.quote(str(path))}"
     # A pipe that git does not open is the agent's business.
     for name in ("new/.gitattributes", "new/.gitignore"):
         (worktree.path / name).unlink()
