@@ -69,6 +69,8 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
     if os.path.lexists(worktree):
         with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
             provision.link(project, record)
+            if provision.needs_new_repository(project, record):
+                provision.start_over(project, record)
     if git.is_worktree_of(worktree, root.path):
         tips = _loose_tips(project, record, worktree)
         ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
