@@ -12,11 +12,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -30,7 +30,7 @@ from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
 from llmc.repo import git, git_config
-from llmc.repo.git_config import Broken, Stamp, stamp
+from llmc.repo.git_config import Broken, Seen, Stamp, is_settled, stamp
 from llmc.repo.rules.clone_config import (
     CLONE_SETTINGS,
     FETCH,
@@ -41,8 +41,9 @@ from llmc.repo.rules.clone_config import (
     kept_attributes,
 )
 
-#: a file that changed this recently may change again within the same tick of the file system's clock
-RACY_NS = 20_000_000
+if TYPE_CHECKING:
+    from llmc.repo.taking_in import TakingIn
+
 #: characters of a path that a URL has in another way
 _IN_URL = {ord(one): f"%{ord(one):02X}" for one in "%?#"}
 #: git writes this into the settings of each new repository
@@ -76,28 +77,33 @@ class CloneGuard:
         self._root = root
         self._git = f"{root}/.git"
         self.large_files = f"file://{self._git.translate(_IN_URL)}"
-        self._fine: dict[str, Stamp | None] = {}
+        self._seen = Seen()
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
         #: a finding could not be reported yet, by this process or, at the first check, perhaps another
         self._behind = True
-        self._turn = threading.RLock()
+        #: by worker or slot, "" for the clone: one that is slow to read holds up no other
+        self._turns: dict[str, threading.Lock] = {}
         self._mine = threading.local()
+        self._taking_in: TakingIn | None = None
 
-    def look(self, repo: str) -> None:
-        """Check everything that git would read in this directory of the root."""
+    def look(self, repo: str, words: Sequence[str] = ()) -> None:
+        """Check everything that git would read in this directory of the root. `words`: what git is asked there."""
         if getattr(self._mine, "looking", False):
             return  # a git call by the guard itself
         with self._looking():
             if not os.path.lexists(self._git):
                 return  # no clone: git reports it
-            self._clone()
+            with self._turn_of(""):
+                self._clone()
             top = self._top(repo)
             if top != self._root:
-                self._repository(top)
+                with self._turn_of(self._owner_of(top)):
+                    self._repository(top)
             else:
-                self._take_in()
+                self._take_in(words)
             if self._behind and locks.may_take(locks.Rank.STATE):
-                self._catch_up()
+                with self._turn_of(""):
+                    self._catch_up()
 
     def box(self, repo: str) -> AbstractContextManager[git.Within]:
         """git obeys settings and follows links, and an agent may write both in its worktree and in its repository."""
@@ -116,12 +122,22 @@ class CloneGuard:
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
-        with self._turn:
-            self._mine.looking = True
-            try:
-                yield
-            finally:
-                self._mine.looking = False
+        self._mine.looking = True
+        try:
+            yield
+        finally:
+            self._mine.looking = False
+
+    def _turn_of(self, owner: str) -> threading.Lock:
+        return self._turns.setdefault(owner, threading.Lock())
+
+    def _owner_of(self, top: str) -> str:
+        """The worker or slot that a repository is of."""
+        for folder in (root_layout.WORKTREES, root_layout.REPOS, root_layout.SLOTS):
+            inside, place, rest = top.partition(f"{self._root}/{folder}/")
+            if place and not inside:
+                return rest.partition("/")[0]
+        return ""
 
     def _top(self, repo: str) -> str:
         """The top of the repository that a directory belongs to."""
@@ -164,35 +180,15 @@ class CloneGuard:
             if os.path.lexists(f"{top}/{path}/.git"):
                 self._repository(f"{top}/{path}")
 
-    def _take_in(self) -> None:
-        """Fetch what contained workers committed. What git refuses stays out: nothing of it can land."""
+    def _take_in(self, words: Sequence[str]) -> None:
+        """Fetch what contained workers committed."""
         if not os.path.isdir(f"{self._root}/{root_layout.REPOS}"):
             return
-        from llmc.repo import own_repos  # most workers are not contained
+        if self._taking_in is None:
+            from llmc.repo.taking_in import TakingIn  # most workers are not contained
 
-        for name in own_repos.names(self._root):
-            files = own_repos.watched(self._root, name)
-            if all(self._is_fine(path) for path in files):
-                continue
-            stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
-            self._tell_refusal(name, own_repos.take(Path(self._root), name))
-            stamps += [(path, stamp(path)) for path in files[-2:]]
-            for path, found in stamps:
-                self._remember(path, found)
-
-    def _tell_refusal(self, name: str, refusal: str) -> None:
-        if not locks.may_take(locks.Rank.STATE):
-            return
-        key, store = f"refused:{name}", Store(Root(Path(self._root)))
-        with suppress(LlmcError):  # an unwritable state must not weaken the guard
-            if not refusal and key not in store.read().attention:
-                return
-            with store.transaction() as tx:
-                tx.clear_item(key)
-                if refusal:
-                    text = f"git cannot fetch {name}'s commits: {refusal}"
-                    about = {"kind": "refused", "severity": "blocked", "who": name}
-                    tx.raise_item(key, text=text, next=f"llmc reset {name}", **about)
+            self._taking_in = TakingIn(self._root, self._seen, self._turn_of)
+        self._taking_in.look(words)
 
     def _contained(self, top: str, place: str) -> None:
         """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
@@ -208,11 +204,11 @@ class CloneGuard:
 
     def _fixed(self, path: str, wanted: bytes) -> None:
         """A file that must stay as llmc wrote it."""
-        if self._is_fine(path):
+        if self._seen.is_fine(path):
             return
         before = stamp(path)
         if git_config.read_plainly(Path(path)) == wanted:
-            self._remember(path, before)
+            self._seen.remember(path, before)
             return
         self._say(Undone(path, "pointed to another repository; llmc restored it"))
         if os.path.isdir(path) or os.path.islink(path):
@@ -230,7 +226,7 @@ class CloneGuard:
     def _linked(self, top: str, place: str) -> bool:
         """Whether the entry in the clone points back to this worktree and to the clone."""
         files = (f"{top}/.git", f"{place}/gitdir", f"{place}/commondir")
-        if all(self._is_fine(path) for path in files):
+        if all(self._seen.is_fine(path) for path in files):
             return True
         stamps = [(path, stamp(path)) for path in files]
         back = os.path.join(place, _first_line(files[1]))
@@ -238,7 +234,7 @@ class CloneGuard:
         if os.path.realpath(os.path.dirname(back)) != top or common != self._git:
             return False
         for path, found in stamps:
-            self._remember(path, found)
+            self._seen.remember(path, found)
         return True
 
     def _lead_back(self, top: str) -> None:
@@ -303,16 +299,16 @@ class CloneGuard:
         known, now = self._links.get(index), stamp(index)
         if known is None or known[0] != now:
             known = (now, _paths_of_gitlinks(top, index))
-            if _is_settled(now):
+            if is_settled(now):
                 self._links[index] = known
         return known[1]
 
     def _settings(self, path: str, place: Place, tree: str = "") -> None:
-        if self._is_fine(path):
+        if self._seen.is_fine(path):
             return
         before, file = stamp(path), Path(path)
         if before is None and place not in (Place.CLONE, Place.ROOT):
-            self._remember(path, before)
+            self._seen.remember(path, before)
             return
         data = Broken("missing") if before is None else git_config.read_plainly(file)
         rows = data if isinstance(data, Broken) else git_config.rows_of(data)
@@ -323,7 +319,7 @@ class CloneGuard:
             return
         wrong = changes(rows, place, self._expected(path, tree))
         if not wrong:
-            self._remember(path, before)
+            self._seen.remember(path, before)
             return
         if said := [change for change in wrong if not change.silent]:
             self._say(Undone(path, _in_words(said), tuple(change.key for change in said)))
@@ -331,7 +327,7 @@ class CloneGuard:
             git_config.change(file, wrong)
 
     def _attributes(self, path: str) -> None:
-        if self._is_fine(path):
+        if self._seen.is_fine(path):
             return
         before = stamp(path)
         data = git_config.read_plainly(Path(path))
@@ -342,7 +338,7 @@ class CloneGuard:
         text = data.decode("utf-8", "surrogateescape")
         kept = kept_attributes(text)
         if kept == text:
-            self._remember(path, before)
+            self._seen.remember(path, before)
             return
         self._say(
             Undone(
@@ -390,13 +386,6 @@ class CloneGuard:
 
     def _aside(self, path: str) -> str:
         return str(git_config.move_aside(Path(path), Path(self._root, root_layout.SET_ASIDE)))
-
-    def _is_fine(self, path: str) -> bool:
-        return path in self._fine and self._fine[path] == stamp(path)
-
-    def _remember(self, path: str, found: Stamp | None) -> None:
-        if _is_settled(found):
-            self._fine[path] = found
 
     def _say(self, undone: Undone) -> None:
         """Report before undoing: after a kill in between it is reported twice, never lost."""
@@ -486,13 +475,10 @@ def _suspects(state: State, name: str, path: str) -> list[str]:
     return sorted(active or map(str, state.workers))
 
 
-def _is_settled(found: Stamp | None) -> bool:
-    return found is None or time.time_ns() - found[4] > RACY_NS
-
-
 def _first_line(path: str) -> str:
     data = git_config.read_plainly(Path(path))
-    return "" if isinstance(data, Broken) else data.split(b"\n")[0].decode("utf-8", "surrogateescape").strip()
+    line = b"" if isinstance(data, Broken) else data.split(b"\n")[0]
+    return "" if b"\0" in line else line.decode("utf-8", "surrogateescape").strip()  # no path has a NUL
 
 
 #: of the index of a very large repository

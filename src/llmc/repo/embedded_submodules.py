@@ -52,7 +52,7 @@ def _embed_those_of(worktree: Path, git_dir: Path, *, checkout: str, repository:
 def _pointed_to(worktree: Path, git_dir: Path, checkout: str) -> str:
     """The repository of a submodule, as a path from the git directory of the worktree; "" if there is none."""
     for name in (".git", _MOVING):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, ValueError):
             text = inside.read(worktree, f"{checkout}/{name}", _MOST_POINTER).decode()
             place = os.path.join(worktree, checkout, text.removeprefix("gitdir:").strip())
             return os.path.relpath(os.path.realpath(place), os.path.realpath(git_dir))

@@ -83,7 +83,9 @@ class Guard(Protocol):
     #: the clone, as a URL for git-lfs
     large_files: str
 
-    def look(self, repo: str) -> None: ...
+    def look(self, repo: str, words: Sequence[str] = ()) -> None:
+        """`words`: what git is asked there."""
+        ...
 
     def box(self, repo: str) -> AbstractContextManager[Within]:
         """What git runs in where a contained agent writes."""
@@ -179,10 +181,10 @@ def look_first(repo: Path, *args: str) -> Guard | None:
     inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
     if inside:
         guard = guards[max(inside, key=len)]
-        guard.look(place)
+        guard.look(place, args)
         return guard
     for root in [root for root in list(guards) if root in args]:
-        guards[root].look(root)
+        guards[root].look(root, args)
     return None
 
 
@@ -226,7 +228,7 @@ def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
 def resolve(repo: Path, ref: str) -> str | None:
     """The commit of a ref; None if it does not exist."""
     if ref.startswith("refs/heads/"):
-        look_first(repo)  # a contained worker's branch may not be in the clone yet
+        look_first(repo, ref)  # a contained worker's branch may not be in the clone yet
     if known := _read(repo, ref):
         return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
@@ -249,7 +251,7 @@ def _read(repo: Path, name: str) -> str | None:
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
         found = _plain(common / name)
-    except (OSError, UnicodeDecodeError):  # packed, unusual, or missing
+    except (OSError, ValueError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
 
@@ -475,7 +477,7 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
         back = Path(_line(own / "gitdir"))
         common = own / _line(own / "commondir")
         return os.path.samefile(common, repo / ".git") and os.path.samefile(back.parent, worktree)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return False
 
 
@@ -487,7 +489,7 @@ def own_repo(worktree: Path) -> Path | None:
     own = worktree.parent.parent / root_layout.REPOS / worktree.name
     try:
         is_own = _target(worktree / ".git") == str(own) and own.is_dir()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return None
     return own if is_own else None
 
@@ -596,7 +598,7 @@ def _has_checked_out(repo: Path, branch: str) -> bool:
         return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
             (repo / ".git/config").read_text()
         )
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return False
 
 

@@ -17,6 +17,8 @@ from llmc.repo.rules.clone_config import Change, Row, parse_plain
 
 #: settings files have a few hundred bytes; larger ones are not genuine
 MOST_BYTES = 4 * 1024 * 1024
+#: a file that changed this recently may change again within the same tick of the file system's clock
+RACY_NS = 20_000_000
 #: how long a git command may hold `config.lock`
 LOCK_S = 5.0
 
@@ -30,13 +32,37 @@ class Broken(Struct, frozen=True):
     why: str
 
 
+#: of a path that cannot be a file of git's: too long, behind a loop of links, with a NUL in it
+ODD: Stamp = (0, 0, 0, 0, 0)
+
+
 def stamp(path: str) -> Stamp | None:
-    """None: no file. Programs cannot set back the change time."""
+    """None: no file. Never raises: an agent may have chosen the path. Programs cannot set back the change time."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except (OSError, ValueError):
+        return ODD
     return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def is_settled(found: Stamp | None) -> bool:
+    return found is None or time.time_ns() - found[4] > RACY_NS
+
+
+class Seen:
+    """Remembers which version of each file was fine."""
+
+    def __init__(self) -> None:
+        self._fine: dict[str, Stamp | None] = {}
+
+    def is_fine(self, path: str) -> bool:
+        return path in self._fine and self._fine[path] == stamp(path)
+
+    def remember(self, path: str, found: Stamp | None) -> None:
+        if is_settled(found):
+            self._fine[path] = found
 
 
 def read_plainly(path: Path) -> bytes | Broken:
@@ -45,8 +71,9 @@ def read_plainly(path: Path) -> bytes | Broken:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
-    except OSError as error:
-        return Broken("a symbolic link" if path.is_symlink() else f"cannot be read: {error.strerror}")
+    except (OSError, ValueError) as error:
+        why = f"cannot be read: {getattr(error, 'strerror', error)}"
+        return Broken("a symbolic link" if os.path.islink(path) else why)
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)

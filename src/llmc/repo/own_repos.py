@@ -9,18 +9,22 @@ anything in the clone, and `give` before git runs in the worktree, so that both 
 import os
 import shlex
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from llmc.base import locks
-from llmc.base.errors import ToolFailed
-from llmc.base.files import private_dir, write_atomic
+from llmc.base import locks, processes
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.files import open_given, private_dir, read_given, write_atomic
 from llmc.base.processes import wait_until
+from llmc.base.text import in_line
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.repo import git, own_large_files
+from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, programs, rules
 from llmc.sandbox.rules import Mount, View
@@ -39,8 +43,22 @@ TAKEN = "refs/llmc/in/"
 #: the clone's view of the source, and its tags
 _FOLLOWED = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
-#: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them
-_CHECKED = ("transfer.fsckObjects=true", "core.fsync=committed", "core.fsyncMethod=batch")
+#: how long a fetch of one worker's commits may take
+MOST_S = 600.0
+#: how long a look for pipes may take, beside a git that runs
+LOOK_S = 1.0
+#: characters of a refusal
+_MOST_TEXT = 500
+#: of the files with an agent's refs
+_MOST_REFS = 1 << 20
+#: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them. Only the
+#: second protocol gives out a commit by its id
+_CHECKED = (
+    "transfer.fsckObjects=true",
+    "core.fsync=committed",
+    "core.fsyncMethod=batch",
+    "protocol.version=2",
+)
 #: what a fetch runs there; it may name an object that no ref has
 _SERVED = ("git", "-c", "uploadpack.allowAnySHA1InWant=true", "upload-pack")
 
@@ -114,9 +132,9 @@ def watched(root: str, name: str) -> list[str]:
     own = f"{root}/{root_layout.REPOS}/{name}"
     places = [f"{own}/HEAD", f"{own}/packed-refs", f"{own}/{branch_of(name)}"]
     try:
-        with open(os.open(places[0], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-            at = file.read(4096).strip().removeprefix("ref: ")
-    except (OSError, UnicodeDecodeError):
+        with open_given(Path(places[0])) as file:
+            at = file.read(4096).decode().strip().removeprefix("ref: ")
+    except (OSError, ValueError):
         at = ""
     elsewhere = at.startswith("refs/heads/") and ".." not in at
     return [
@@ -127,30 +145,50 @@ def watched(root: str, name: str) -> list[str]:
     ]
 
 
-def take(root: Path, name: str) -> str:
-    """Fetch what a contained worker committed into the clone; returns git's refusal, "" for none."""
+def claims(root: Path, name: str, commit: str) -> bool:
+    """Whether a worker's refs name a commit. Another worker's commit may be among them: an agent writes these files."""
+    for path in watched(str(root), name)[:-2]:
+        try:
+            if commit.encode() in read_given(Path(path), _MOST_REFS):
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
+def take(root: Path, name: str, limit_s: float = MOST_S) -> str:
+    """Fetch what a contained worker committed into the clone; returns why that is refused, "" for nothing.
+
+    An agent wrote what is read here. So whatever fails is a refusal, of this worker only.
+    """
+    try:
+        refusal = _take(root, name, limit_s)
+    except ToolFailed as error:
+        refusal = error.message
+    except LlmcError:
+        raise  # of the clone
+    except Exception as error:
+        refusal = f"its repository cannot be read: {str(error) or type(error).__name__}"
+    return in_line(refusal)[:_MOST_TEXT]
+
+
+def _take(root: Path, name: str, limit_s: float) -> str:
     own = path_of(root, name)
     if odd := odd_file(root, name):
         return f"{odd} is not a regular file"
-    try:
-        wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
-    except ToolFailed as error:
-        return error.message
-    of = {TAKEN + name: "HEAD", branch_of(name): branch_of(name)}
+    wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
+    # By its id: an agent may move the ref meanwhile, to a commit whose large files were not looked for.
     moves = [
-        f"+{of[ref]}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
+        f"+{commit}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
     ]
-    refusal = fetch(root, own, *moves) if moves else ""
-    if moves and not refusal:
-        own_large_files.take(root / ".git", own)
-    return refusal
+    return fetch(root, own, *moves, limit_s=limit_s) if moves else ""
 
 
 def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
     if odd := odd or odd_file(root, name):
         raise ToolFailed(
             *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
-            message=f"cannot read the repository of {name}: {odd} is not a regular file",
+            message=f"cannot read the repository of {name}: {in_line(odd)[:_MOST_TEXT]} is not a regular file",
             hint=f"Run `llmc reset {name}`, which moves the repository to the trash.",
         )
 
@@ -167,48 +205,71 @@ def odd_file(root: Path, name: str) -> str:
 
 def odd_in(place: Path | str) -> str:
     """The same for every file of a repository, for a git that takes longer. An agent's own objects are few."""
-    try:
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in _OF_THEIR_OWN and (found := odd_in(entry.path)):
-                        return found
-                elif not entry.is_file(follow_symlinks=False):
-                    return entry.path
-    except OSError:
-        pass  # it is gone
+    until, folders = monotonic() + LOOK_S, [os.fspath(place)]
+    while folders and monotonic() < until:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        if not entry.is_file(follow_symlinks=False):
+                            return entry.path
+                    elif entry.name not in _OF_THEIR_OWN:
+                        folders.append(entry.path)
+        except OSError:
+            continue  # it is gone, or git cannot read it either
     return ""
 
 
 def _is_plain(path: str) -> bool:
+    found = stamp(path)
+    return found is None or stat.S_ISREG(found[0])
+
+
+def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
+    """Fetch commits or trees of a worker's repository into the clone, checked; returns git's refusal, "" for none.
+
+    Their large files come first: what the clone has is complete.
+    """
+    until = monotonic() + limit_s
+    guard = git.guards.get(str(root))
+    commits = [move.removeprefix("+").partition(":")[0] for move in moves]
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-
-
-def fetch(root: Path, own: Path, *moves: str) -> str:
-    """Fetch refs or objects of a worker's repository into the clone, checked; returns git's refusal, "" for none."""
-    refusal = _fetch(root, own, *moves)
+        own_large_files.take(root, own, commits, guard.base if guard else "", until)
+    except ToolFailed as error:
+        return error.message
+    refusal = _fetch(root, own, *moves, until=until)
     if _UNFINISHED in refusal:
         # The process that makes the worktree holds the lock. This thread may hold a later one, so it cannot take it.
-        wait_until(lambda: not locks.is_held(Root(root).lock("repo")), UNFINISHED_S, interval_s=0.02)
-        refusal = _fetch(root, own, *moves)
+        most = min(UNFINISHED_S, max(0.0, until - monotonic()))
+        wait_until(lambda: not locks.is_held(Root(root).lock("repo")), most, interval_s=0.02)
+        refusal = _fetch(root, own, *moves, until=until)
     return refusal
 
 
-def _fetch(root: Path, own: Path, *moves: str) -> str:
+def _fetch(root: Path, own: Path, *moves: str, until: float) -> str:
+    began, timeout_s = time.time(), max(0.0, until - monotonic())
     settings = [word for setting in _CHECKED for word in ("-c", setting)]
     with box(root, own.name) as (words, descriptors, look):
         served = [f"--upload-pack={_contained(words, *_SERVED)}"] if words else []
         command = [*settings, "fetch", *_QUIET, "--update-head-ok", *served, str(own), *moves]
         try:
-            done = git.git(root, *command, check=False, timeout_s=600, inherits=descriptors, meanwhile=look)
+            done = git.git(
+                root, *command, check=False, timeout_s=timeout_s, inherits=descriptors, meanwhile=look
+            )
         except ToolFailed as error:
+            _drop_unfinished_packs(root, began)
             return error.message
     return (
         "" if done.ok else " ".join(done.stderr.split())[:500] or f"git fetch exited with {done.returncode}"
     )
+
+
+def _drop_unfinished_packs(root: Path, since_unix: float) -> None:
+    """A git that was ended leaves the pack that it was writing; another's is open."""
+    for path in (root / ".git/objects/pack").glob("tmp_pack_*"):
+        with suppress(OSError):
+            if path.stat().st_mtime >= since_unix - 1 and not processes.works_in(str(path)):
+                path.unlink()
 
 
 def _contained(words: Sequence[str], *command: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from llmc.base import inside
 from llmc.base.clock import Aside
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
@@ -78,13 +78,32 @@ def is_contained(project: Project, record: WorkerRecord) -> bool:
     return probe.is_contained(wanted)
 
 
-def has_refused_commits(project: Project, record: WorkerRecord) -> bool:
-    """Whether a contained worker has commits that git does not let into the clone."""
-    if git.own_repo(Path(record.worktree_path)) is None:
+def needs_new_repository(project: Project, record: WorkerRecord) -> bool:
+    """Whether a contained worker has commits that git does not let into the clone, or a repository that git cannot read."""
+    worktree = Path(record.worktree_path)
+    if git.own_repo(worktree) is None:
         return False
     from llmc.repo import own_repos  # most workers are not contained
 
-    return own_repos.take(project.root.path, record.name) != ""
+    if own_repos.take(project.root.path, record.name):
+        return True
+    try:
+        git.git(worktree, "ls-files", "--unmerged")
+    except git.WaitsForPipe:
+        return False  # in the worktree
+    except (ToolFailed, OSError, ValueError, RecursionError):
+        return True
+    return False
+
+
+def start_over(project: Project, record: WorkerRecord) -> None:
+    """Give a contained worker a new repository; the old one goes to the trash as it is. No agent runs in it."""
+    from llmc.repo import apart, embedded_submodules  # most workers are not contained
+
+    # What cannot be read goes to the trash with the repository.
+    with contextlib.suppress(LlmcError, OSError, ValueError, RecursionError):
+        embedded_submodules.embed(project, record)
+    apart.start_over(project, record, refresh_base(project))
 
 
 def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
@@ -209,12 +228,8 @@ def _reset_past_forgeries(project: Project, record: WorkerRecord, commit: str, w
 def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
     worktree = Path(record.worktree_path)
     link(project, record)
-    if has_refused_commits(project, record):
-        from llmc.repo import apart, embedded_submodules  # most workers are not contained
-
-        with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash with the repository
-            embedded_submodules.embed(project, record)
-        apart.start_over(project, record, refresh_base(project))
+    if needs_new_repository(project, record):
+        start_over(project, record)
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
     operations = git.operations_in_progress(worktree)

@@ -94,6 +94,8 @@ def scrub(worktree: Path, *, ignored: bool) -> None:
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
     """Refuse a submodule commit that only the worker has: it could not be fetched anywhere else."""
+    import shlex  # few commands need it
+
     worktree = Path(record.worktree_path)
     store = _store(project) if (worktree / ".gitmodules").exists() else None
     if store is None:
@@ -103,9 +105,10 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
         known = git.has_commit(store / module.name, module.commit)
         if (store / module.name).is_dir() and not known and (place / ".git").exists():
             theirs = Path(project.source) / module.path
+            fetch = shlex.join(["git", "-C", str(theirs), "fetch", str(place), module.commit])
             raise Refused(
                 f"{record.name} moved the submodule {module.path} to {module.commit[:12]}, which the source repository does not have",
-                hint=f"Run `git -C {theirs} fetch {place} {module.commit}`, then run the command again.",
+                hint=f"Run `{fetch}`, then run the command again.",
             )
 
 

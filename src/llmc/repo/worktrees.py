@@ -71,7 +71,7 @@ def _is_linked(entry: Path) -> bool:
         pointer = Path((entry / "gitdir").read_text().removesuffix("\n"))
         there = pointer.read_text().removesuffix("\n").removeprefix("gitdir: ")
         return (entry / "HEAD").exists() and os.path.samefile(pointer.parent / there, entry)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return False
 
 
@@ -167,7 +167,7 @@ def _half_entries(root: Path, worktree: Path) -> list[str]:
     """Unusable git entries for this worktree: `worktree repair` would link the worktree to one again."""
     found = []
     for entry in _entries(root):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, ValueError):
             named = (entry / "gitdir").read_text().strip()
             if named == str(worktree / ".git") and not (entry / "HEAD").exists():
                 found.append(entry.name)

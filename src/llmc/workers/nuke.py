@@ -68,6 +68,8 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
     if os.path.lexists(worktree):
         with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
             provision.link(project, record)
+            if provision.needs_new_repository(project, record):
+                provision.start_over(project, record)
     if git.is_worktree_of(worktree, root.path):
         with contextlib.suppress(trash.NotSaved):  # it goes to the trash with its repository, as it is
             tips = _loose_tips(project, record, worktree)

@@ -50,7 +50,7 @@ def reset_worker(project: Project, name: str) -> Reset:
         if not rests:
             sessions.end(project, name, "reset", last=record.delivery)
     with fault_step("reset.tree"):
-        pinned = _reset_tree(project, record, base)
+        pinned, rests = _reset_tree(project, record, base, rests)
     with fault_step("reset.finish"):
         rests = _become_fresh(project, name, rests, base, pinned)
     restarts = not rests and (pane is not None or project.daemon_runs())
@@ -120,7 +120,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     """Interrupt a busy agent; whether it is idle now, with nothing left of its old task."""
     if pane is None or pane.dead or not record.instance:
         return False
-    if not sessions.is_held_as_wanted(project, record) or provision.has_refused_commits(project, record):
+    if not sessions.is_held_as_wanted(project, record) or provision.needs_new_repository(project, record):
         return False  # its repository will be another
     if record.contained and git.own_repo(Path(record.worktree_path)) is None:
         return False  # the same: the one that it sees is gone
@@ -141,13 +141,25 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     return typist.has_empty_box(project, record) and leftovers.is_idle(record, pane)
 
 
-def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:
-    pinned = provision.reset_in_place(project, record, base, "reset")
+def _reset_tree(project: Project, record: WorkerRecord, base: str, rests: bool) -> tuple[str | None, bool]:
+    """Returns the trash ref of its work, and whether its agent is still idle there."""
+    try:
+        pinned = provision.reset_in_place(project, record, base, "reset")
+    except (Refused, git.WaitsForPipe):
+        raise
+    except (LlmcError, OSError, ValueError, RecursionError):
+        if git.own_repo(Path(record.worktree_path)) is None:
+            raise
+        # An agent wrote its repository: whatever is wrong with it, a reset replaces it.
+        rests = False
+        sessions.end(project, record.name, "reset", last=record.delivery)
+        provision.start_over(project, record)
+        pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=record.name, reason="reset", ref=pinned)
     provision.provision(project, record)  # retry a failed setup, on a clean tree
-    return pinned
+    return pinned, rests
 
 
 def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: str | None) -> bool:

@@ -1,6 +1,7 @@
 """What a worktree needs besides its commit: copied files, LFS files, submodules, a Serena project."""
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -276,6 +277,20 @@ def test_submodules_follow_every_reset(project: Project, source: Repo, library: 
     assert not (worktree.path / "lib").exists()
     assert git.tree_state(worktree.path).clean
     assert list(project.root.trash.glob("w1-*/lib/lib.c"))
+
+
+def test_a_command_to_paste_quotes_what_an_agent_named(project: Project, library: Repo) -> None:
+    """Break: no shlex in `refuse_unknown_commits` (repo/submodules.py)."""
+    record, worktree = add_worker(project)
+    name = "a; touch 'x'"
+    worktree.git("mv", "lib", name)
+    made = Worktree(worktree.path / name).commit("own.c")
+    worktree.git("commit", "-q", "-a", "-m", "Move lib")
+    with pytest.raises(Refused) as raised:
+        submodules.refuse_unknown_commits(project, record)
+    _, command, _ = raised.value.hint.split("`")
+    theirs = f"{project.source}/{name}"
+    assert shlex.split(command) == ["git", "-C", theirs, "fetch", str(worktree.path / name), made]
 
 
 def test_work_inside_a_submodule_is_never_lost(project: Project, source: Repo, library: Repo) -> None:
