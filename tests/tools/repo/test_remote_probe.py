@@ -61,11 +61,11 @@ REFUSALS = {
     ),
     "custom refs": (
         ("update", 'case "$1" in refs/heads/*) ;; *) echo "only branches here" >&2; exit 1;; esac'),
-        "refused: only branches here",
+        "the remote rejects refs like .*: only branches here",
     ),
     "deletion": (
         ("update", 'case "$3" in *[!0]*) ;; *) echo "nothing is deleted here" >&2; exit 1;; esac'),
-        "cannot be deleted by pushing: nothing is deleted here",
+        "does not let pushes delete refs: nothing is deleted here",
     ),
 }
 

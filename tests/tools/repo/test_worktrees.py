@@ -313,7 +313,7 @@ def test_the_lock_of_a_git_at_work_is_left_alone(
         assert (worktree.path / "a.txt").read_text() == "changed\n"
         (item,) = project.store.read().attention.values()
         assert (item.kind, item.who, item.next) == ("worktree", "w1", "llmc reset w1")
-        assert "a git command in the worktree" in item.text
+        assert "a git command in w1's worktree" in item.text
     assert locks(project)[0].exists(), "it was killed, and its lock stayed"
     ref = reset(project, record)
     assert ref
