@@ -114,7 +114,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["message", "adam", ""], USAGE, ["is empty"]),
     (["start", "-f", "/none/task.md"], NOT_FOUND, ["/none/task.md"]),
     (["start", "-f", "/"], USAGE, ["cannot read /", "directory"]),
-    (["start", "-p", "x", "-f", "y"], USAGE, ["both as text and as a file"]),
+    (["start", "-p", "x", "-f", "y"], USAGE, ["as text or as a file, not both"]),
     (["start"], USAGE, ["empty task"]),
     (["frobnicate"], USAGE, ["unknown command 'frobnicate'", "llmc --help"]),
     (["stauts"], USAGE, ["unknown command 'stauts'", 'Did you mean "status"?']),
