@@ -55,8 +55,7 @@ ON_OUR_OWN = {
     # Serena's own list, in the home of the user
     "repo/serena.py:_change_list": "mkdir write_atomic",
     # the output of a command, in a directory of llmc
-    "repo/user_commands.py:run_command": "unlink",
-    "repo/user_commands.py:_run_apart": "unlink",
+    "repo/user_commands.py:run_in_slot": "unlink",
     # the directory around the worktrees, and a name directly in a worktree
     "repo/worktrees.py:_add": "mkdir",
     "repo/worktrees.py:_link_to_new_entry": "os.rename os.rmdir",

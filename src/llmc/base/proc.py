@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec import Struct
 
@@ -252,12 +252,14 @@ def run_logged(
     answer: Path | None = None,
     about: str = "",
     through: Sequence[str] = (),
+    untrusted: bool = False,
 ) -> Done:
     """Run a command configured by the user; append output and exit code to `log`, return the end in stdout.
 
     It is stopped, and ShuttingDown raised, once `stopping` returns true. `answer`: a file that gets its standard
     output first. `about`: what it runs for, for the log. `through`: a program that runs it, if not the shell. A death by
-    a signal has the code that shells give it: 128 and its number.
+    a signal has the code that shells give it: 128 and its number. `untrusted`: it runs agents' code, so it gets a pipe and
+    not the log, and not all of its output is kept (base/captured.py); what it leaves running cannot write any more.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -273,22 +275,12 @@ def run_logged(
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=sink,
+            stdout=subprocess.PIPE if untrusted else said,
+            stderr=subprocess.STDOUT if untrusted else sink,
             start_new_session=True,
         )
-        try:
-            with clock.waiting(timeout_s):
-                code = _wait(process, timeout_s, stopping)
-                code = code if code >= 0 else 128 - code
-        except BaseException as error:
-            if through:
-                process.terminate()  # it ends all that it runs, and then itself
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(ENDS_S)
-            kill_group(process)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+        code = _waited(process, sink if untrusted else None, timeout_s, stopping, ends_others=bool(through))
+        if code is None:
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
             sink.flush()
             code = 124
@@ -300,24 +292,66 @@ def run_logged(
         return done
 
 
+def _waited(
+    process: Child,
+    sink: BinaryIO | None,
+    timeout_s: float,
+    stopping: Callable[[], bool] | None,
+    *,
+    ends_others: bool,
+) -> int | None:
+    """The exit code of a command, None if it took too long. `sink`: where what it prints into its pipe goes."""
+    from llmc.base.captured import Captured  # most commands run none
+
+    def look() -> None:
+        if stopping is not None and stopping():
+            raise ShuttingDown
+
+    pipe = process.stdout
+    output = Captured(pipe, sink, lambda wait_s: _code(process, wait_s)) if sink and pipe else None
+    code = None
+    try:
+        with clock.waiting(timeout_s):
+            code = output.until(timeout_s, STOP_POLL_S, look) if output else _wait(process, timeout_s, look)
+    finally:
+        if code is None:
+            _end(process, ends_others=ends_others)
+        if output:
+            output.finish()
+    return code
+
+
+def _code(process: Child, wait_s: float) -> int | None:
+    """The exit code of a command, as shells give it; None if it runs for longer than that."""
+    try:
+        code = process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return None
+    return code if code >= 0 else 128 - code
+
+
+def _wait(process: Child, timeout_s: float, look: Callable[[], None]) -> int | None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = max(0.0, deadline - time.monotonic())
+        code = _code(process, min(STOP_POLL_S, left_s))
+        if code is not None or left_s <= STOP_POLL_S:
+            return code
+        look()
+
+
+def _end(process: Child, *, ends_others: bool) -> None:
+    """`ends_others`: told to end, it ends all that it runs, and then itself."""
+    if ends_others:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_S)
+    kill_group(process)
+
+
 def _entry(about: str, text: str) -> bytes:
     words = (time.strftime("%Y-%m-%dT%H:%M:%S%z"), about, text)
     return (" ".join(filter(None, words)) + "\n").encode(errors="replace")
-
-
-def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callable[[], bool] | None) -> int:
-    if stopping is None:
-        return process.wait(timeout_s)
-    deadline = time.monotonic() + timeout_s
-    while True:
-        left_s = deadline - time.monotonic()
-        try:
-            return process.wait(min(STOP_POLL_S, max(0.0, left_s)))
-        except subprocess.TimeoutExpired:
-            if stopping():
-                raise ShuttingDown from None
-            if left_s <= STOP_POLL_S:
-                raise
 
 
 def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:

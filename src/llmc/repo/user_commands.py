@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
-from llmc.base.files import private_dir
 from llmc.base.log_reader import archives
 from llmc.base.rotation import Limit, rotate
 from llmc.config.model import Logs
@@ -65,13 +64,11 @@ class CommandFailed(ToolFailed):
 
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
     """Run a check or setup in a worktree; returns its result with the end of its output, which is in the worker's log."""
-    if not command or project.config.checks == "off":
-        return run_in_log(project, worker, command, cwd=cwd, timeout_s=timeout_s, LLMC_WORKER=worker)
-    output = private_dir(project.root.slots) / f"{worker}.log"
-    try:
-        return _run_apart(project, worker, command, cwd, output, cwd, timeout_s=timeout_s, mark={})
-    finally:
-        output.unlink(missing_ok=True)
+    if not command:
+        return proc.Done([], 0, "", "")
+    log = project.root.log(worker)
+    rotate_log(project, log)
+    return _run_check(project, worker, command, cwd, log, timeout_s=timeout_s, mark={})
 
 
 def run_in_log(
@@ -85,7 +82,7 @@ def run_in_log(
     about: str = "",
     **env: str,
 ) -> proc.Done:
-    """The same for a command with its own log, of that name; `answer` and `about` as in `run_logged`."""
+    """Run a command of the user, with its own log, of that name; `answer` and `about` as in `run_logged`."""
     if not command:
         return proc.Done([], 0, "", "")
     rotate_log(project, project.root.log(log))
@@ -118,47 +115,50 @@ def where_it_ran(project: Project, code: int) -> str:
 def run_in_slot(
     project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
 ) -> proc.Done:
-    """The same in a slot: in the output and in the worker's log, the slot is shown as `shown_as`."""
+    """The same as `run_command` in a slot, with its output in a file too. In the worker's log, it is shown as `shown_as`."""
+    log = project.root.log(worker)
+    rotate_log(project, log)
+    output.unlink(missing_ok=True)
     mark = {"LLMC_SLOT": str(slot)}
-    return _run_apart(project, worker, command, slot, output, shown_as, timeout_s=timeout_s, mark=mark)
+    try:
+        done = _run_check(project, worker, command, slot, output, timeout_s=timeout_s, mark=mark)
+    finally:
+        if output.exists():
+            proc.copy_log(output, log, os.fsencode(slot), os.fsencode(shown_as))
+    return replace(done, stdout=done.stdout.replace(str(slot), str(shown_as)))
 
 
-def _run_apart(
+def _run_check(
     project: Project,
     worker: str,
     command: str,
     place: Path,
-    output: Path,
-    shown_as: Path,
+    log: Path,
     *,
     timeout_s: float,
     mark: Mapping[str, str],
 ) -> proc.Done:
-    """Contained, if that is configured. Its output goes to a file of its own first: what is contained can write all of it."""
-    rotate_log(project, project.root.log(worker))
+    """Contained, if that is configured."""
     env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, **mark}
     through: list[str] = []
     if project.config.checks != "off":
         from llmc.repo import containment  # most checks are not contained
 
         through, env = containment.hold(project, place, command, env)
-    output.unlink(missing_ok=True)
     try:
-        done = proc.run_logged(
+        return proc.run_logged(
             command,
             cwd=place,
             env=env,
-            log=output,
+            log=log,
             timeout_s=timeout_s,
             stopping=project.stopping,
             through=through,
+            untrusted=True,
         )
     finally:
-        if output.exists():
-            proc.copy_log(output, project.root.log(worker), os.fsencode(place), os.fsencode(shown_as))
         if through:
             containment.tell_refused(project, worker, place)
-    return replace(done, stdout=done.stdout.replace(str(place), str(shown_as)))
 
 
 def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:

@@ -364,6 +364,16 @@ def test_its_output_is_in_the_worker_s_log_which_it_cannot_change(project: Proje
     assert f"\nout\n{worktree.path}\nerr\n" in said
 
 
+@pytest.mark.parametrize("where", ["slot", *in_soak("worktree", "own")])
+@pytest.mark.parametrize("contained", ["on", *in_soak("off")])
+def test_it_cannot_make_the_worker_s_log_grow(project: Project, where: str, contained: str) -> None:
+    """A file with a hole of a terabyte, copied, fills the disk. Break: no `untrusted` in `_run_check`."""
+    project = configured(project, {"sandbox.checks": contained})
+    said = check(project, "echo err > /dev/stderr; truncate -s 50M /proc/self/fd/1; echo last", where=where)
+    assert project.root.log("w1").stat().st_size < 1 << 20
+    assert {"err", "last"} < {*said.splitlines()}
+
+
 def test_setup_and_verify_are_contained_too(project: Project, tmp_path: Path) -> None:
     """In a new worktree, and in a slot. Break: `run_in_log` for one of them."""
     plant = f"touch {shlex.quote(str(tmp_path / 'ran'))}; touch"
