@@ -10,11 +10,11 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from llmc.base import locks
+from llmc.base import inside, locks
 from llmc.base.errors import ToolFailed
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.processes import wait_until
@@ -29,6 +29,8 @@ from llmc.sandbox.rules import Mount, View
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
 #: directories of submodules and large files
 _OF_THEIR_OWN = ("modules", "lfs")
+#: git opens no longer path
+_LONGEST = 4096
 #: how the names of llmc's own files begin
 OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
@@ -165,22 +167,19 @@ def odd_file(root: Path, name: str) -> str:
 
 def odd_in(place: Path | str) -> str:
     """The same for every file of a repository, for a git that takes longer. An agent's own objects are few."""
-    try:
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in _OF_THEIR_OWN and (found := odd_in(entry.path)):
-                        return found
-                elif not entry.is_file(follow_symlinks=False):
-                    return entry.path
-    except OSError:
-        pass  # it is gone
+    with suppress(OSError):  # it is gone
+        for at, folders, names in inside.walk(Path(place)):
+            here = os.path.normpath(os.path.join(place, at.path))
+            folders[:] = [name for name in folders if name not in _OF_THEIR_OWN and len(here) < _LONGEST]
+            for name in names:
+                if not _is_plain(name, at.fd):
+                    return os.path.join(here, name)
     return ""
 
 
-def _is_plain(path: str) -> bool:
+def _is_plain(path: str, folder: int | None = None) -> bool:
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
+        return stat.S_ISREG(os.lstat(path, dir_fd=folder).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return True
 
