@@ -158,7 +158,13 @@ class CloneGuard:
         self._attributes(f"{self._git}/info/attributes")
 
     def _repository(self, top: str) -> None:
-        """A worktree of the clone, or a repository inside one: a submodule or an agent's own."""
+        """A worktree of the clone, and the repositories in each other inside it, as many as an agent made."""
+        waiting = [top]
+        while waiting:
+            waiting += self._repositories_in(waiting.pop())
+
+    def _repositories_in(self, top: str) -> list[str]:
+        """Check a worktree, or a repository inside one: a submodule or an agent's own. Returns those directly inside."""
         pointer = f"{top}/.git"
         place = self._led_to(top)
         is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
@@ -175,10 +181,9 @@ class CloneGuard:
             self._inner(top, place)
         else:
             self._stranger(top, place)
-            return
-        for path in self._gitlinks(top, place):
-            if os.path.lexists(f"{top}/{path}/.git"):
-                self._repository(f"{top}/{path}")
+            return []
+        inner = (f"{top}/{path}" for path in self._gitlinks(top, place))
+        return [one for one in inner if os.path.lexists(f"{one}/.git")]
 
     def _take_in(self, words: Sequence[str]) -> None:
         """Fetch what contained workers committed."""

@@ -33,6 +33,8 @@ from llmc.sandbox.rules import Mount, View
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
 #: directories of submodules and large files
 _OF_THEIR_OWN = ("modules", "lfs")
+#: git opens no longer path
+_LONGEST = 4096
 #: how the names of llmc's own files begin
 OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
@@ -210,14 +212,22 @@ def odd_in(place: Path | str) -> str:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
-                    if not entry.is_dir(follow_symlinks=False):
-                        if not entry.is_file(follow_symlinks=False):
-                            return entry.path
-                    elif entry.name not in _OF_THEIR_OWN:
-                        folders.append(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [entry.path] if entry.name not in _OF_THEIR_OWN else []
+                    elif _would_wait(entry):
+                        return entry.path
         except OSError:
             continue  # it is gone, or git cannot read it either
     return ""
+
+
+def _would_wait(entry: "os.DirEntry[str]") -> bool:
+    """Whether git could wait for it, or read it without an end: not a plain file, also behind a link."""
+    try:
+        mode = entry.stat().st_mode
+    except OSError:
+        return False  # a link to nothing
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _is_plain(path: str) -> bool:

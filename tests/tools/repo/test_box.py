@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmc.base.errors import ToolFailed
+from llmc.base.files import remove_tree
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
@@ -17,6 +18,7 @@ from llmc.repo.project import Project
 from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import View
 from tests.support.contained import needs_bubblewrap
+from tests.support.deep import nested
 from tests.support.fleet import in_soak
 from tests.support.git_http import IN_URL, served
 from tests.support.repos import (
@@ -259,6 +261,19 @@ def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
     assert raised.value.hint == "Run `llmc reset w1`, which moves the repository to the trash."
     reset(project)
     assert git.tree_state(worktree.path).clean
+
+
+def test_directories_in_each_other_do_not_end_the_look_for_pipes(
+    project: Project, worktree: Worktree
+) -> None:
+    """Break: `odd_in` calls itself for each level: every git that takes longer would end with an error."""
+    own = own_repos.path_of(project.root.path, "w1")
+    (own / "refs/kept").mkdir()
+    nested(own / "refs/kept", "d", 1500)
+    try:
+        assert own_repos.odd_in(own) == f"{own}/refs/kept/{'d/' * 1500}link"
+    finally:
+        remove_tree(own / "refs/kept")  # pytest itself cannot
 
 
 def test_a_pipe_among_the_objects_is_not_waited_for(project: Project, worktree: Worktree) -> None:

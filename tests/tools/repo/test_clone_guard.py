@@ -14,6 +14,7 @@ import pytest
 
 from llmc.base import proc
 from llmc.base.errors import LlmcError
+from llmc.base.files import remove_tree
 from llmc.config.model import Config
 from llmc.landing import fast_forward
 from llmc.records.worker import WorkerRecord
@@ -239,6 +240,33 @@ def test_a_repository_inside_a_worktree_runs_nothing(
     assert git.tree_state(tree.path).tracked == ("inner",)
     assert planted.ran() == []
     assert len(told(project)) == 2
+
+
+@pytest.mark.soak
+def test_repositories_in_each_other_are_all_looked_at(
+    project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
+) -> None:
+    """More than Python has calls in each other. Break: `_repositories_in` calls itself."""
+    _, tree = worker
+    inner = Repo(tree.path / "i")
+    inner.commit("x.txt")
+    index = inner.path / ".git/index"
+    inner.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head()},i")
+    tree.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head()},i")
+    place = inner.path
+    for _ in range(1050):
+        place = place / "i"
+        for name in ("objects", "refs"):
+            os.makedirs(place / ".git" / name)
+        (place / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        (place / ".git/config").write_text("[core]\nrepositoryformatversion = 0\n")
+        shutil.copyfile(index, place / ".git/index")
+    planted.write(place / ".git/config", {"core.fsmonitor": "{run}"})
+    try:
+        git.git(tree.path, "rev-parse", "HEAD")
+        assert "fsmonitor" not in (place / ".git/config").read_text()
+    finally:
+        remove_tree(inner.path)  # pytest itself cannot
 
 
 def test_one_that_leads_out_of_the_root_is_not_entered_and_not_changed(
