@@ -33,8 +33,6 @@ from llmc.sandbox.rules import Mount, View
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
 #: directories of submodules and large files
 _OF_THEIR_OWN = ("modules", "lfs")
-#: git opens no longer path
-_LONGEST = 4096
 #: how the names of llmc's own files begin
 OURS = "llmc-"
 #: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
