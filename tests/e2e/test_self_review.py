@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from llmc.workers import self_review
+from tests.e2e.test_delivery import in_process
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
@@ -157,10 +159,11 @@ def test_it_waits_for_a_person(running: Fleet) -> None:
     assert len(review_prompts(running)) == 1
 
 
-def test_it_waits_until_the_person_detaches(running: Fleet) -> None:
+def test_it_waits_until_the_person_detaches(running: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """No hook tells that somebody left, and patrol is a minute away; it goes out all the same.
 
-    Break: leave the self-review out of sessions.wants_a_look.
+    Break: leave the self-review out of sessions.wants_a_look; or, for who attaches after the look of `attend`, `ATTACHED`
+    out of workers/self_review.py.
     """
     go = running.dir / "go"
     slow = task("Attached").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
@@ -178,6 +181,10 @@ def test_it_waits_until_the_person_detaches(running: Fleet) -> None:
         wait_until(lambda: running.record("adam")["self_review"] == "due")
         wait_until(lambda: running.client_status("adam") == "idle")
         running.wake("adam")
+        project = in_process(running, monkeypatch)
+        with monkeypatch.context() as late, project.worker_lock("adam"):
+            late.setattr(self_review, "is_taken", lambda *_: None)
+            self_review.attend(project, project.store.worker("adam"))
         assert running.llmc("message", "adam", "@say no", code=3).err.count("attached") == 1
         assert running.record("adam")["self_review"] == "due"
     finally:

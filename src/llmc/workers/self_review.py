@@ -10,7 +10,7 @@ from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
 from llmc.landing.prompts import self_review_prompt
 from llmc.records.transitions import step
-from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
+from llmc.records.worker import Obstacle, Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake, submit
 from llmc.sessions.rules import decide
@@ -42,7 +42,8 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     with fault_step("self_review.prompt"):
         receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
     after = project.store.worker(record.name)
-    if receipt.met_a_person and record.auto:  # it would land without one; sent when the user leaves
+    # Sent when the user leaves, who came after the look above; of an auto worker, whose work would land without one, in any case.
+    if receipt.obstacle in (Obstacle.HELD, Obstacle.ATTACHED) or (receipt.met_a_person and record.auto):
         with project.store.transaction() as tx:
             return tx.update(record.name, self_review=SelfReview.DUE)
     return after if receipt.outcome.arrived else _give_up(project, after, facts)
