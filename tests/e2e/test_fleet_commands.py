@@ -82,7 +82,8 @@ def test_a_root_of_another_repository_is_refused(scripted: Fleet, database: str)
     join(scripted, database, "one", "init")
     stranger = Fleet("scripted")
     try:
-        stranger.commit("other", "x", "Another beginning")
+        # Made in the same second, both would begin with the same commit.
+        stranger.git("commit", "-q", "--amend", "-m", "Another beginning")
         set_up(stranger, with_password(database), "two")
         own, shared = stranger.dir / "shared.git", scripted.dir / "shared.git"
         refused = stranger.llmc("fleet", "join", code=3)
