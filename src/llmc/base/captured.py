@@ -11,7 +11,7 @@ from typing import IO, BinaryIO
 
 from llmc.base.files import explain
 
-#: how much of one command's output is kept: so much of its beginning, and so much of its end
+#: how much is kept of the beginning and of the end of one command's output
 MOST_OF_START, MOST_OF_END = 63 << 20, 1 << 20
 #: how much is read before anything else is looked at; no pipe holds more
 _MOST_AT_ONCE = 1 << 20

@@ -87,7 +87,7 @@ def _opened(own: Path, name: str) -> BinaryIO | None:
 
 
 def _copied(file: BinaryIO, temp: Path, own: Path, size: int, until: float) -> str:
-    """Copy so many bytes; returns their hash. A hole takes no space: a file without content must not fill the disk."""
+    """Copy this number of bytes; returns their hash. A hole takes no space: a file without content must not fill the disk."""
     from hashlib import sha256  # takes 5 ms, and few repositories need it
 
     found, left = sha256(), size

@@ -67,7 +67,7 @@ class TakingIn:
             self._due[name] = monotonic() + _PART * (monotonic() - began)
 
     def _take(self, name: str, limit_s: float) -> bool:
-        """Whether it came to an end in this time. The caller has its turn."""
+        """Whether it finished in time. The caller has its turn."""
         files = own_repos.watched(str(self._root), name)
         stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
         until = monotonic() + limit_s

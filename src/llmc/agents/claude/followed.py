@@ -2,10 +2,11 @@
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from llmc.agents.claude.rows import Budget, Row, Rows
 from llmc.agents.protocol import Prompt
@@ -18,7 +19,7 @@ MOST_WAITING = 1000
 MOST_PROMPTS = 10_000
 
 
-class Followed:
+class Followed(ABC):
     """A fold over the rows of a file, and how far it was read."""
 
     needle = b""
@@ -51,11 +52,13 @@ class Followed:
         self._file, self.end, self.is_whole = file, 0, True
         self.clear()
 
+    @abstractmethod
     def clear(self) -> None:
-        raise NotImplementedError
+        """Forget what was read."""
 
+    @abstractmethod
     def take(self, row: Row) -> None:
-        raise NotImplementedError
+        """The next row with the needle."""
 
 
 class Queue(Followed):
@@ -128,4 +131,4 @@ def remembered(path: Path, about: str, make: Callable[[], _F]) -> _F:
         _remembered[path, about] = found
         if len(_remembered) > MOST_REMEMBERED:
             _remembered.popitem(last=False)
-    return found  # type: ignore[return-value]
+    return cast(_F, found)
