@@ -146,8 +146,9 @@ def test_a_message_without_a_tool_left_follows_after_the_stop(pane: Pane) -> Non
     pane.start()
     pane.send("@sleep 1.5\n@say first")
     pane.wait_status("busy")
+    pane.wait_hook("UserPromptSubmit", 1)  # receipts of two at once come in any order
     pane.send("second")
-    pane.wait_hook("UserPromptSubmit", 2)  # receipts of two at once come in any order
+    pane.wait_hook("UserPromptSubmit", 2)
     pane.send("third")
     pane.wait_hook("Stop", 2)
     pane.wait_status("idle")
