@@ -196,12 +196,12 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     key = f"worktree:{record.name}"
     try:
         try:
-            ref = _reset_past_forgeries(project, record, commit, why)
+            ref = _reset(project, record, commit, why)
         except git.WaitsForPipe:
             from llmc.repo import pipes  # few agents make one
 
             worktree = Path(record.worktree_path)
-            ref = pipes.past(worktree, lambda: _reset_past_forgeries(project, record, commit, why))
+            ref = pipes.past(worktree, lambda: _reset(project, record, commit, why))
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
@@ -212,17 +212,6 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
         with project.store.transaction() as tx:
             tx.clear_item(key)
     return ref
-
-
-def _reset_past_forgeries(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
-    """Where the repository of a contained worker has objects that the clone refuses, its files are saved from a new one."""
-    try:
-        return _reset(project, record, commit, why)
-    except trash.NotSaved:
-        from llmc.repo import apart  # most workers are not contained
-
-        apart.start_over(project, record, refresh_base(project))
-    return _reset(project, record, commit, why)
 
 
 def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

@@ -16,7 +16,7 @@ from llmc.records.worker import Reviewed
 from llmc.repo import git, own_repos, provision
 from llmc.repo.project import Project
 from llmc.reviews.rules.diff_rows import files_of
-from llmc.workers import nuke
+from llmc.workers import nuke, reset
 from tests.support.contained import needs_bubblewrap
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, worker_of
 
@@ -126,9 +126,10 @@ def test_a_diff_that_would_fill_the_memory_is_not_read(
 def test_a_forged_object_stops_no_reset(project: Project, how: str) -> None:
     """git finds the forged object and does not write its own, so that the clone refuses what is pinned.
 
-    Break: no `start_over` after `NotSaved` in repo/provision.py: the worker could not be reset or removed any more.
+    Break: no `start_over` in `_reset_tree` (workers/reset.py), or no `NotSaved` in workers/nuke.py: the worker could not be
+    reset or removed any more.
     """
-    record, worktree = worker_of(project)
+    _, worktree = worker_of(project)
     worktree.commit("run.sh", "first\n")
     worktree.write("run.sh", "second\n")
     blob = worktree.git("hash-object", "run.sh")
@@ -138,7 +139,7 @@ def test_a_forged_object_stops_no_reset(project: Project, how: str) -> None:
         assert removed.directory is not None
         assert (removed.directory / "run.sh").read_text() == "second\n"
         return
-    ref = provision.reset_in_place(project, record, project.base, "reset")
+    ref = reset.reset_worker(project, "w1").pinned
     assert git.out(project.root.path, "show", f"{ref}:run.sh") == "second"
     assert git.tree_state(worktree.path).clean
     assert not (worktree.path / "run.sh").exists()
