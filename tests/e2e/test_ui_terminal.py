@@ -75,6 +75,16 @@ def test_any_bytes_are_keys_or_text(screen: Open) -> None:
     assert ui.exit_code is None
 
 
+def test_keys_that_come_at_once_act_in_their_order(screen: Open) -> None:
+    """Break: leave keys and pastes to the queues of textual's widgets, in which a letter overtakes the Backspace before it."""
+    ui = screen()
+    ui.send(b"\x1b[Cmcut\x17one\x7f\x7f\x7ftwo\x15tree\x1b[D\x1b[D\x1b[Dh\x05s")
+    ui.sees("message to adam")
+    ui.until(lambda shown: shown.splitlines()[-1].strip() == "threes")
+    ui.send(b"\x15\x1b[200~pasted\x1b[201~\x7f\x7f\x1b[200~r\x1b[201~")
+    ui.until(lambda shown: shown.splitlines()[-1].strip() == "pastr")
+
+
 def test_a_key_right_after_esc_is_a_key_of_its_own(screen: Open) -> None:
     """Break: read Esc, m as Alt+m."""
     ui = screen()

@@ -19,16 +19,23 @@ from llmc.tui.typed import Typed
 class FleetApp(Acting):
     """The fleet on one screen."""
 
-    async def on_key(self, event: events.Key) -> None:
-        await self.mount_form()
-        if self.form is not None:
-            self.pressed(event)
-
-    def pressed(self, event: events.Key) -> None:
-        if self.form is not None and self.form.display and event.key != LEAVE:
-            self.form.press_late(event.key, event.character)
+    async def on_event(self, event: events.Event) -> None:
+        """Take keys and pastes here, one after another. In the queues of widgets a letter overtakes the Backspace before it."""
+        if not isinstance(event, events.Key | events.Paste):
+            await super().on_event(event)
             return
-        event.prevent_default().stop()
+        await self.mount_form()
+        if self.form is None:
+            return
+        if self.form.display and (isinstance(event, events.Paste) or event.key != LEAVE):
+            await self.form.take(event)
+        elif isinstance(event, events.Paste):
+            self._tell_typing()
+        else:
+            self._pressed(event)
+
+    def _pressed(self, event: events.Key) -> None:
+        """A key that no form takes."""
         key = (
             event.character
             if event.character and event.character.isprintable() and event.character != " "
@@ -57,11 +64,6 @@ class FleetApp(Acting):
             return False
         self._tell_typing()
         return True
-
-    def on_paste(self, event: events.Paste) -> None:
-        if not self.asks_for_text:
-            event.prevent_default().stop()
-            self._tell_typing()
 
     def _tell_typing(self) -> None:
         name = self.store.worker

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from textual import events
 from textual.widgets import TextArea
 
-from llmc.tui.keys import LEAVE
-
 Send = Callable[[str], None]
 
 
@@ -15,14 +13,13 @@ class Form(TextArea):
 
     DEFAULT_CSS = "Form { height: auto; max-height: 8; border: none; padding: 0 1; display: none; }"
 
-    def __init__(self, elsewhere: Callable[[events.Key], None]) -> None:
+    def __init__(self) -> None:
         super().__init__("", id="form", soft_wrap=True, compact=True, highlight_cursor_line=False)
         self._send: Send = lambda text: None
         self._leave: Callable[[], None] = lambda: None
         self._changed: Send | None = None
         self._complete: Callable[[str], str] | None = None
         self._given = ""
-        self._elsewhere = elsewhere
 
     def open(
         self,
@@ -60,23 +57,16 @@ class Form(TextArea):
                 return False
         return True
 
-    def press_late(self, key: str, character: str | None) -> None:
-        """A key that was on its way to the screen when the form opened. The form may have the focus by now."""
-        if self.press(key):
-            return
-        if key == "backspace":
-            self.action_delete_left()
-        elif character and character.isprintable():
-            self.insert(character)
-
-    async def _on_key(self, event: events.Key) -> None:
-        if not self.display or event.key == LEAVE:
-            event.prevent_default().stop()
-            self._elsewhere(event)  # closed a moment ago: the key is the screen's
+    async def take(self, event: events.Key | events.Paste) -> None:
+        """Act on a key or a paste before the next one is read."""
+        if isinstance(event, events.Paste):
+            await self._on_paste(event)
         elif self.press(event.key):
-            event.prevent_default().stop()
+            return
+        elif bindings := self._bindings.key_to_bindings.get(event.key):
+            await self.app.run_action(bindings[0].action, self)
         else:
-            await super()._on_key(event)
+            await self._on_key(event)
 
     def on_text_area_changed(self) -> None:
         if self._changed is not None and self.text != self._given:

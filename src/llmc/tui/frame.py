@@ -165,7 +165,7 @@ class Frame(App[str | None]):
         """Mount the form, once. A key that comes before the first frame waits for it."""
         async with self._mounting:
             if self.form is None and not self._exit:  # else it is leaving, and its widgets go
-                form = later.form.Form(self.pressed)
+                form = later.form.Form()
                 await self.query_one("#bottom").mount(form)
                 self.form = form
 
@@ -260,9 +260,6 @@ class Frame(App[str | None]):
             case RootSeen():
                 self.roots.update(change)
                 self.redraw()
-
-    def pressed(self, event: events.Key) -> None:
-        """A key that no form takes; fleet_app.py says what it does."""
 
     def fleet_changed(self) -> None:
         """Called for each new fleet; the keys of a view may want to follow it."""
