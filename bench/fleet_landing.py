@@ -20,9 +20,8 @@ from tests.support.repos import make_project
 from bench.measure import Row, clock_ms, interleave, row
 from bench.repos import git
 from llmc.landing import ways
-from llmc.repo.project import Project
+from llmc.repo.project import Project, Shared
 from llmc.repo.rules.fence import Remote
-from llmc.repo.shared import Shared
 
 NAME = "fleet_landing"
 #: at least half the landings of the loop

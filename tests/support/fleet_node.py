@@ -10,9 +10,8 @@ from llmc.config.model import Config
 from llmc.config.paths import Root
 from llmc.landing import accept_journal
 from llmc.repo import project
-from llmc.repo.project import Project
+from llmc.repo.project import Project, Shared
 from llmc.repo.rules.fence import Remote
-from llmc.repo.shared import Shared
 from tests.support.file_ledger import FileLedger
 
 

@@ -9,7 +9,7 @@ import psycopg
 from llmc.base.names import TaskKey
 from llmc.fleet.database import Database
 from llmc.fleet.landings import Landings
-from llmc.repo.shared import Ledger
+from llmc.records.shared_ledger import Ledger
 
 NOWHERE = "postgresql://nobody@/none?host=/nonexistent"
 _CLAIM = """

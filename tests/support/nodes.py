@@ -13,8 +13,8 @@ from llmc.landing.accept_journal import Accepted
 from llmc.records.transitions import step
 from llmc.records.worker import Assignment, Status
 from llmc.repo import provision
+from llmc.repo.project import Shared
 from llmc.repo.rules.fence import Remote
-from llmc.repo.shared import Shared
 from llmc.sessions.rules.decide import FOUND_COMMITS
 from tests.support.ledgers import AnyLedger
 from tests.support.remotes import BareRemote

@@ -43,7 +43,7 @@ ALLOWED = {
 
 #: what textual calls or reads by its name
 TEXTUAL = {
-    *("on_key", "on_paste", "on_lines_clicked"),
+    *("on_event", "on_lines_clicked"),
     *("DEFAULT_CSS", "AUTO_FOCUS", "BINDINGS", "CSS_PATH", "ENABLE_COMMAND_PALETTE"),
 }
 

@@ -24,7 +24,7 @@ from llmc.goals.goals import open_store
 from llmc.landing import slots
 from llmc.landing.pick import CAN_PICK
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, trash
+from llmc.repo import git, git_dirs, provision, trash, uncommitted
 from llmc.repo.project import Project, agent_for
 from llmc.supervisor import supervisor_record
 from llmc.supervisor.remediation import main_directory
@@ -70,8 +70,8 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
     worktree, branch = Path(record.worktree_path), f"refs/heads/{record.branch}"
     tips = {git.resolve(project.root.path, branch)}
     changed: tuple[str, ...] = ()
-    if git.is_worktree_of(worktree, project.root.path):
-        state = git.tree_state(worktree)
+    if git_dirs.is_worktree_of(worktree, project.root.path):
+        state = uncommitted.tree_state(worktree)
         tips.add(state.head)
         changed = (*state.tracked, *state.untracked)
     elif worktree.exists():

@@ -32,7 +32,7 @@ from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.store import NewerState
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git
+from llmc.repo import git, git_dirs, uncommitted
 from llmc.repo.git_locks import lock_holders
 from llmc.repo.project import Project, agent_for, bare_project, opened
 from llmc.sessions import sessions
@@ -162,7 +162,7 @@ def source_dirty(at: Sight) -> tuple[str, ...]:
         return ()
     try:
         place = git.checked_out_at(source, at.project.config.repo.default_branch)
-        return git.tree_state(place).tracked if place is not None else ()
+        return uncommitted.tree_state(place).tracked if place is not None else ()
     except LlmcError:
         return ()
 
@@ -227,7 +227,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
             return seen.Tree(exists=False, tip=tip)
         if not (worktree / ".git").exists():
             return seen.Tree(problem=".git is missing", foreign=True, tip=tip)
-        if not git.is_worktree_of(worktree, project.root.path):
+        if not git_dirs.is_worktree_of(worktree, project.root.path):
             return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
@@ -244,10 +244,10 @@ def _or_empty(ask: Callable[[], str | None]) -> str:
 
 
 def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
-    changes = git.tree_state(worktree)
+    changes = uncommitted.tree_state(worktree)
     branch = git.git(worktree, "symbolic-ref", "--quiet", "HEAD", check=False)
     age, in_use = _index_lock(worktree)
-    operations = git.operations_in_progress(worktree)
+    operations = uncommitted.operations_in_progress(worktree)
     return seen.Tree(
         branch=branch.stdout.strip().removeprefix("refs/heads/") if branch.ok else "",
         head=git.resolve(worktree, "HEAD") or "",

@@ -32,7 +32,7 @@ from llmc.records.state import State
 from llmc.records.store import NewerState
 from llmc.records.task import Task
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, trash
+from llmc.repo import git, git_dirs, trash, uncommitted
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake
 from llmc.sessions.sessions import launched
@@ -124,7 +124,7 @@ def _names(project: Project) -> list[WorkerName]:
     names = {
         entry.name
         for entry in _directories(project.root.worktrees)
-        if git.is_worktree_of(Path(entry.path), clone)
+        if git_dirs.is_worktree_of(Path(entry.path), clone)
     }
     names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
     return [
@@ -202,7 +202,7 @@ def _rebase(name: str, worktree: Path) -> Rebase | None:
     before, onto = (read_text(path).strip() for path in paths)
     if not before or not onto:
         return None  # an `am`
-    found = Rebase(before, onto, git.conflicted_files(worktree))
+    found = Rebase(before, onto, uncommitted.conflicted_files(worktree))
     pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
     return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
 

@@ -3,6 +3,7 @@
 The URL has a password, so it stays in here: no error, log or result carries it, nor what the driver says about it.
 """
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -360,6 +361,9 @@ _opening = threading.Lock()
 
 
 def open_database(url: str, use: str = "tasks") -> Database:
-    """The connection of this process to a database."""
+    """The connection of this process to a database; closed when the process ends."""
     with _opening:
-        return _databases.setdefault((url, use), Database(url))
+        if (url, use) not in _databases:
+            _databases[url, use] = Database(url)
+            atexit.register(_databases[url, use].close)
+        return _databases[url, use]

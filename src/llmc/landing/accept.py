@@ -40,7 +40,7 @@ from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
 from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
-from llmc.repo import git, provision, submodules, trash, worktrees
+from llmc.repo import git, provision, submodules, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
@@ -399,7 +399,9 @@ class _Pipeline:
         """Remove what a killed check left in the worktree, which was clean when it started."""
         at_rest.refuse_if_disturbed(self.project, self.record)
         at_rest.refuse_if_committed(self.record, self.journal.tip)
-        validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
+        validation.clear_away(
+            self.project, self.record, uncommitted.TreeState((), (), head=git.head(self.worktree))
+        )
 
     def _cancellable(self) -> Project:
         """The same project, with commands that stop when the accept is cancelled."""
@@ -552,7 +554,7 @@ class _Pipeline:
         if not git.same_commit(self.worktree, "HEAD", self.project.base):
             return False
         worktrees.drop_dead_locks(self.project, self.record)
-        return git.tree_state(self.worktree).clean
+        return uncommitted.tree_state(self.worktree).clean
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:

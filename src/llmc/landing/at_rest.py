@@ -14,7 +14,7 @@ from llmc.base.text import some_files
 from llmc.base.tmux import answered
 from llmc.landing.accept_journal import WorkChanged
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git
+from llmc.repo import git, uncommitted
 from llmc.repo.project import Project
 from llmc.sessions import leftovers
 from llmc.sessions.sessions import is_taken, status_of
@@ -76,9 +76,9 @@ def wait(project: Project, record: WorkerRecord) -> None:
         refuse_if_disturbed(project, record)
 
 
-def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
+def refuse_if_dirty(record: WorkerRecord) -> uncommitted.TreeState:
     """Refuse uncommitted changes; returns the status of the worktree."""
-    changes = git.tree_state(Path(record.worktree_path))
+    changes = uncommitted.tree_state(Path(record.worktree_path))
     if not changes.clean:
         raise Refused(
             f"{record.name} has uncommitted changes: {some_files(changes.files)}",
@@ -88,7 +88,7 @@ def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
     return changes
 
 
-def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
+def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: uncommitted.TreeState) -> None:
     """HEAD is what lands; an agent that changed branches may have left commits behind."""
     if found.branch == record.branch:
         return
@@ -111,7 +111,7 @@ def refuse_if_changed(project: Project, record: WorkerRecord) -> None:
         refuse_if_disturbed(project, record)
     except Refused as taken:
         raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
-    found = git.tree_state(Path(record.worktree_path))
+    found = uncommitted.tree_state(Path(record.worktree_path))
     if not found.clean:
         raise WorkChanged(
             f"{record.name} changed files while its work was being accepted: {some_files(found.files)}; nothing landed",

@@ -14,7 +14,7 @@ from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
 from llmc.base.text import some_files
 from llmc.records.store import Transaction
-from llmc.repo import git, lfs, provision
+from llmc.repo import git, lfs, provision, uncommitted
 from llmc.repo.project import Project
 
 #: how long the user's git command may hold the index of the source
@@ -103,7 +103,7 @@ def source_is_free(project: Project) -> None:
 
 
 def _refuse_if_busy(place: Path) -> None:
-    operation = git.operation_in_progress(place)
+    operation = uncommitted.operation_in_progress(place)
     if operation:
         raise SourceBusy(
             f"cannot land in {place}: a {operation} is in progress",
@@ -116,7 +116,7 @@ def _refuse_if_busy(place: Path) -> None:
             hint="Wait for the git command to finish. If no git command is running, run "
             f"`rm {shlex.quote(str(lock))}`. Then run the command again.",
         )
-    changed = git.tree_state(place, untracked=False).tracked
+    changed = uncommitted.tree_state(place, untracked=False).tracked
     if changed:
         names = some_files(changed)
         raise SourceBusy(

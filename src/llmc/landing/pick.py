@@ -10,7 +10,7 @@ from msgspec import Struct
 from llmc.base.errors import Refused, UsageError
 from llmc.landing import fast_forward, merging
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git, lfs, provision, submodules, worktrees
+from llmc.repo import git, lfs, provision, submodules, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake
 
@@ -56,7 +56,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     fast_forward.make_branch(project, ref, tip, branch)
     with project.store.transaction() as tx:
         tx.emit("picked", worker=name, branch=branch, commit=tip, base=base)
-    return Picked(name, branch, tip, base, count, git.tree_state(worktree).files)
+    return Picked(name, branch, tip, base, count, uncommitted.tree_state(worktree).files)
 
 
 def _refuse_bad_name(project: Project, branch: str) -> None:
@@ -84,7 +84,7 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
             hint=f"To wait for it: llmc wait {name} --status needs_review,needs_input",
         )
     worktrees.refuse_if_missing(record)
-    if git.rebase_in_progress(Path(record.worktree_path)):
+    if uncommitted.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
             f"cannot pick {name}: a rebase is in progress in its worktree",
             hint=f"Run `llmc attach {name}` and finish or abort the rebase, then run `llmc pick {name}` again.",

@@ -20,11 +20,10 @@ from llmc.base.panes import Pane
 from llmc.base.text import some_files
 from llmc.landing import at_rest, merging, review, validation
 from llmc.landing.failing_base import BaseFails
-from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
 from llmc.records.transitions import NO_REBASE, step
 from llmc.records.worker import Reviewed, Status, WorkerRecord
-from llmc.repo import git, provision, trash, worktrees
+from llmc.repo import git, provision, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
@@ -206,7 +205,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
         git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
         before = _collapse(project, record, worktree, work)
         done = _begin(project, record, worktree, before, work)
-    rebasing, after = git.rebase_in_progress(worktree), git.head(worktree)
+    rebasing, after = uncommitted.rebase_in_progress(worktree), git.head(worktree)
     if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may need other submodules and files
         _record_clean(project, name, base, after, then_validate)
@@ -216,7 +215,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
 
 def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
     """HEAD, after aborting a rebase left by our own crash."""
-    if not git.rebase_in_progress(worktree):
+    if not uncommitted.rebase_in_progress(worktree):
         return git.head(worktree)
     if not record.pre_rebase_sha:
         raise Refused(
@@ -280,7 +279,7 @@ def _gave_trouble(
 ) -> Exception:
     """Raise the conflicts for the worker to resolve; or an error, with everything unchanged."""
     name = record.name
-    files = git.conflicted_files(worktree)
+    files = uncommitted.conflicted_files(worktree)
     if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
         _record_conflicts(project, name, files)
         return HasConflicts()
@@ -298,7 +297,11 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
     settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
     env = _committer(worktree, before)
     done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
-    while not done.ok and git.rebase_in_progress(worktree) and not git.conflicted_files(worktree):
+    while (
+        not done.ok
+        and uncommitted.rebase_in_progress(worktree)
+        and not uncommitted.conflicted_files(worktree)
+    ):
         at = git.head(worktree)
         done = git.git(worktree, *settings, "rebase", "--continue", check=False, timeout_s=300, env=env)
         if git.head(worktree) == at:
@@ -384,7 +387,7 @@ def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> No
 
 def _restore(project: Project, name: str, worktree: Path, before: str, output: str) -> None:
     git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
-    if git.rebase_in_progress(worktree) or git.head(worktree) != before:
+    if uncommitted.rebase_in_progress(worktree) or git.head(worktree) != before:
         raise LlmcError(
             f"{name}: the rebase failed and could not be aborted: {output.strip()[-1000:]}",
             hint=f"To fix it by hand, run `llmc attach {name}`. The last commit before the rebase is {before[:12]}.",
@@ -429,12 +432,13 @@ def must_tell(record: WorkerRecord) -> bool:
 
 def tell(project: Project, name: str) -> LlmcError:
     """Send the due prompt; returns the error for the caller of the rebase."""
-    from llmc.sessions import submit  # lazy: an accept without conflicts sends nothing
+    from llmc.landing import prompts  # lazy: an accept without conflicts sends nothing
+    from llmc.sessions import submit
 
     record = project.store.worker(name)
     with fault_step("rebase.prompt"):
         if record.conflict_prompt_due and record.validation_output:
-            text = validation_prompt(project, record)
+            text = prompts.validation_prompt(project, record)
             receipt = submit.submit(project, name, "validation", text, conflict_prompt_due=False)
         elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
@@ -448,7 +452,7 @@ def tell(project: Project, name: str) -> LlmcError:
                     f"the rebase of {name} has already ended",
                     hint="Run `llmc status` to see the worker's status.",
                 )
-            text, files = conflict_prompt(project, record, facts)
+            text, files = prompts.conflict_prompt(project, record, facts)
             together = tuple(dict.fromkeys([*record.conflicted_files, *files]))
             receipt = submit.submit(
                 project, name, "conflict", text, conflict_prompt_due=False, conflicted_files=together

@@ -10,9 +10,9 @@ from llmc.base.errors import LlmcError, ToolFailed, Unreachable
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.landing import fast_forward, ways
-from llmc.records.landing_entry import Entry
+from llmc.records.shared_ledger import Entry
 from llmc.repo import fence, git, handed_work, lfs, provision
-from llmc.repo.project import Project
+from llmc.repo.project import Project, Shared
 from llmc.repo.rules.fence import (
     Declined,
     Landed,
@@ -23,7 +23,6 @@ from llmc.repo.rules.fence import (
     earlier_commits,
     newest_standing,
 )
-from llmc.repo.shared import Shared
 
 #: how often the fence alone may move while one commit lands
 TRIES = 20

@@ -22,7 +22,7 @@ from llmc.landing import merging, rules
 from llmc.landing.rules import patch_id
 from llmc.records.state import State
 from llmc.records.worker import Reviewed, Status, WorkerRecord
-from llmc.repo import git, provision, trash, worktrees
+from llmc.repo import git, git_dirs, provision, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 
 
@@ -137,7 +137,7 @@ def _review(
         behind=len(work.others),
         commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
         files=changed_files(root, shown.base, shown.result),
-        dirty=git.tree_state(worktree).files,
+        dirty=uncommitted.tree_state(worktree).files,
         diff=diff,
         parting=work.parting,
         result=shown.result,
@@ -268,7 +268,7 @@ def look_so_far(project: Project, record: WorkerRecord) -> Review:
 
 
 def _have_in_clone(project: Project, worktree: Path, tree: str) -> None:
-    own = git.own_repo(worktree)
+    own = git_dirs.own_repo(worktree)
     if own is None:
         return  # a linked worktree has no objects of its own
     from llmc.repo import own_repos  # most workers are not contained

@@ -23,7 +23,7 @@ from llmc.landing import failing_base, slots
 from llmc.landing.slots import NoSlot as NoSlot
 from llmc.landing.slots import Slot
 from llmc.records.worker import Assignment, WorkerRecord
-from llmc.repo import git, provision, trash, user_commands
+from llmc.repo import git, provision, trash, uncommitted, user_commands
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 
@@ -375,7 +375,7 @@ def in_worktree(
             hint="Run the command again.",
         )
     refuse_hidden_changes(record)
-    before = git.tree_state(worktree)
+    before = uncommitted.tree_state(worktree)
     try:
         done = run(project, record.name, worktree)
         if done.ok and task is not None:
@@ -427,7 +427,7 @@ class _Worktree:
 
     def _try(self, base: str) -> proc.Done | None:
         """With the files of the base; HEAD stays, so after a kill these are changes that the next accept clears away."""
-        before = git.tree_state(self.path)
+        before = uncommitted.tree_state(self.path)
         git.git(self.path, "update-index", "-q", "--refresh", check=False, timeout_s=600)
         if not before.clean or not self._read("-m", "HEAD", base):
             return None
@@ -444,11 +444,11 @@ class _Worktree:
 def refuse_hidden_changes(record: WorkerRecord) -> None:
     """Make git check all files again; Refused if a file marked as unchanged differs from the commit."""
     worktree = Path(record.worktree_path)
-    hidden = git.hidden_files(worktree)
+    hidden = uncommitted.hidden_files(worktree)
     if not hidden:
         return
-    git.unhide(worktree, hidden)
-    changed = git.tree_state(worktree, untracked=False).tracked
+    uncommitted.unhide(worktree, hidden)
+    changed = uncommitted.tree_state(worktree, untracked=False).tracked
     if changed:
         raise Refused(
             f"{record.name} has uncommitted changes hidden by assume-unchanged or skip-worktree: {some_files(changed)}",
@@ -457,10 +457,10 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
         )
 
 
-def clear_away(project: Project, record: WorkerRecord, before: git.TreeState) -> str | None:
+def clear_away(project: Project, record: WorkerRecord, before: uncommitted.TreeState) -> str | None:
     """Move new files of a worktree to the trash; returns the ref, None: nothing."""
     worktree = Path(record.worktree_path)
-    after = git.tree_state(worktree)
+    after = uncommitted.tree_state(worktree)
     changed = [name for name in after.tracked if name not in before.tracked]
     new = [name for name in after.untracked if name not in before.untracked]
     if (not changed and not new) or after.head != before.head:

@@ -11,7 +11,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, remove_tree
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, lfs, own_repos, trash, worktrees
+from llmc.repo import git, git_dirs, lfs, own_repos, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 
 
@@ -51,7 +51,7 @@ def move_apart(project: Project, record: WorkerRecord, base: str) -> None:
 def move_back(project: Project, record: WorkerRecord, base: str) -> None:
     """Link a worktree to the clone again, unless a rebase is in progress. Its repository goes to the trash."""
     worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
-    if git.operations_in_progress(worktree):
+    if uncommitted.operations_in_progress(worktree):
         return  # an agent that is not contained can work there as well
     with fault_step("contain.pin"):  # with its staged files, which only its own repository has
         ref = trash.pin(
@@ -62,7 +62,7 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
             f"cannot link {record.name}'s worktree to the clone: failed to fetch the worker's commits: {refused}",
             hint=f"Run `llmc reset {record.name}`, which moves them to the trash.",
         )
-    kept = [*git.kept_apart(own).glob(f"{own_repos.OURS}*")]
+    kept = [*git_dirs.kept_apart(own).glob(f"{own_repos.OURS}*")]
     aside = own.with_name(f".{record.name}.aside")
     with project.repo_lock(), fault_step("contain.move"):
         os.rename(own, aside)

@@ -29,7 +29,7 @@ from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
-from llmc.repo import git, git_config
+from llmc.repo import git, git_config, git_dirs
 from llmc.repo.git_config import Broken, Seen, Stamp, is_settled, stamp
 from llmc.repo.rules.clone_config import (
     CLONE_SETTINGS,
@@ -113,7 +113,7 @@ class CloneGuard:
             if (
                 place
                 and not inside
-                and git.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
+                and git_dirs.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
             ):
                 from llmc.repo import own_repos  # most workers are not contained
 

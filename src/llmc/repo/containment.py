@@ -16,7 +16,7 @@ from llmc import launch
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
-from llmc.repo import git, own_repos
+from llmc.repo import git, git_dirs, own_repos
 from llmc.repo.project import Project
 from llmc.sandbox import mount_points, presets, probe, programs, rules, tool_settings, variables
 from llmc.sandbox.network import Network, refused
@@ -134,7 +134,7 @@ def view(
 
 def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:
     """What may be written of a worktree's repository, and what only read: all of it, if others share it."""
-    own = git.own_repo(worktree)
+    own = git_dirs.own_repo(worktree)
     return ([], [str(root / ".git")]) if own is None else own_repos.for_agents(own, root)
 
 

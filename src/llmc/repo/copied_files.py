@@ -13,7 +13,7 @@ from pathlib import Path
 from llmc.base import inside
 from llmc.base.files import explain, json_record, write_atomic
 from llmc.config import root_layout
-from llmc.repo import git, trash
+from llmc.repo import git, trash, uncommitted
 from llmc.repo.project import Place, Project
 
 
@@ -94,7 +94,7 @@ def _wanted(project: Project, source: Path) -> list[str]:
         flags.append(f"--exclude-from={include}")
     done = git.git(source, "ls-files", "-z", "--others", "--ignored", *flags, timeout_s=300)
     matching = git.rows(done.stdout)
-    ignored = git.ignored_of(source, matching) if matching else []
+    ignored = uncommitted.ignored_of(source, matching) if matching else []
     return [name for name in ignored if not name.endswith("/")]  # a slash: a repository inside the source
 
 
@@ -149,7 +149,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: list[str]) -> None:
     """Files ignored by the source's own settings, which the clone lacks, are added to its exclude list."""
-    exclude(project, sorted(set(names) - set(git.ignored_of(worktree, names))))
+    exclude(project, sorted(set(names) - set(uncommitted.ignored_of(worktree, names))))
 
 
 def _read(manifest: Path) -> Copied:

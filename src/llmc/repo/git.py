@@ -13,7 +13,7 @@ from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
-from llmc.config import root_layout
+from llmc.repo import git_dirs
 
 
 class Divergence(Struct, frozen=True):
@@ -21,25 +21,6 @@ class Divergence(Struct, frozen=True):
 
     ahead: int
     behind: int
-
-
-class TreeState(Struct, frozen=True):
-    """The result of `git status`; paths as git prints them."""
-
-    tracked: tuple[str, ...]
-    untracked: tuple[str, ...]
-    #: None on a branch without commits
-    head: str | None = None
-    #: the branch that is checked out, None when HEAD is detached
-    branch: str | None = None
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (*self.tracked, *self.untracked)
-
-    @property
-    def clean(self) -> bool:
-        return not self.files
 
 
 #: settings that may move or remove a repository's checkout
@@ -242,35 +223,18 @@ def resolve(repo: Path, ref: str) -> str | None:
 def _read(repo: Path, name: str) -> str | None:
     """The commit of HEAD or a branch, read from git's files; None: ask git."""
     try:
-        own, common = _git_directories(repo)
+        own, common = git_dirs.directories_of(repo)
         if name == "HEAD":
-            at = _plain(own / "HEAD")
+            at = git_dirs.line_of(own / "HEAD")
             name = at.removeprefix("ref: ")
             if name == at:
                 return at if _COMMIT_ID.fullmatch(at) else None
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
-        found = _plain(common / name)
+        found = git_dirs.line_of(common / name)
     except (OSError, ValueError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
-
-
-def _plain(path: Path) -> str:
-    """The text of a small file; a pipe that an agent put there is not waited for."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-        return file.read(4096).strip()
-
-
-def _git_directories(repo: Path) -> tuple[Path, Path]:
-    """The git directory of a worktree, and the common one; OSError if they cannot be read from files."""
-    place = repo / ".git"
-    if place.is_file():
-        place = repo / _target(place)
-        return place, place / _line(place / "commondir")
-    place = place if place.is_dir() else repo
-    os.stat(place / "HEAD")
-    return place, place
 
 
 def is_object_id(text: str) -> bool:
@@ -323,109 +287,15 @@ def ahead_of(repo: Path, base: str, tip: str) -> int | None:
         return None
 
 
-def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
-    """Uncommitted changes; never takes the index lock, because an agent may be working there."""
-    which = "--untracked-files=normal" if untracked else "--untracked-files=no"
-    flags = ["--porcelain=v2", "-z", "--branch", "--no-ahead-behind", "--no-renames", which]
-    found = rows(git(worktree, "--no-optional-locks", "status", *flags).stdout)
-    head = _after("# branch.oid ", found)
-    branch = _after("# branch.head ", found)
-    return TreeState(
-        tracked=tuple(row.split(" ", _FIELDS[row[0]])[-1] for row in found if row[:1] in _FIELDS),
-        untracked=tuple(row[2:] for row in found if row.startswith("? ")),
-        head=None if head == "(initial)" else head,
-        branch=None if branch == "(detached)" else branch,
-    )
-
-
-#: fields before the path in a row of `status --porcelain=v2`: of a change, and of a conflict
-_FIELDS = {"1": 8, "u": 10}
-
-
-def _after(start: str, found: list[str]) -> str | None:
+def value_after(start: str, found: list[str]) -> str | None:
     return next((row.removeprefix(start) for row in found if row.startswith(start)), None)
-
-
-def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple[str, ...]:
-    """Every untracked file; a nested repository only as its directory, with a trailing slash.
-
-    `ignored`: include ignored files. `paths`: only at or below these.
-    """
-    which = [] if ignored else ["--exclude-standard"]
-    exactly = [f":(literal){path}" for path in paths]
-    done = git(worktree, "ls-files", "--others", *which, "-z", "--", *exactly, timeout_s=300)
-    return tuple(rows(done.stdout))
-
-
-def untracked_places(worktree: Path) -> tuple[str, ...]:
-    """The files and directories that `clean -d` would remove, including empty directories."""
-    flags = ["--others", "--directory", "--exclude-standard", "-z"]
-    return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
-
-
-def show_hidden_changes(worktree: Path) -> bool:
-    """Clear `assume-unchanged` and `skip-worktree` on existing files, which hide changes; returns whether there were any.
-
-    Files that a sparse checkout left out stay out.
-    """
-    here = [name for name in hidden_files(worktree) if os.path.lexists(worktree / name)]
-    if here:
-        unhide(worktree, here)
-    return bool(here)
-
-
-def hidden_files(worktree: Path) -> list[str]:
-    """Files marked `skip-worktree` (S) or `assume-unchanged` (lower case)."""
-    listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout))
-    return [name for tag, _, name in listed if tag == "S" or tag.islower()]
-
-
-def unhide(worktree: Path, names: Iterable[str]) -> None:
-    listed = nul_separated(names)
-    for flag in ("--no-assume-unchanged", "--no-skip-worktree"):  # one at a time: git uses only the last
-        git(worktree, "update-index", flag, "-z", "--stdin", input=listed, timeout_s=300)
-
-
-def ignored_of(repo: Path, names: Iterable[str]) -> list[str]:
-    """The names that git ignores here; a tracked file is not ignored."""
-    done = git(repo, "check-ignore", "-z", "--stdin", input=nul_separated(names), check=False)
-    if done.returncode > 1:
-        raise ToolFailed(done.argv, done.returncode, done.stderr)
-    return rows(done.stdout)
-
-
-_REBASES = ("rebase-merge", "rebase-apply")
-
-
-def rebase_in_progress(worktree: Path) -> bool:
-    return any(path.exists() for path in git_paths(worktree, *_REBASES))
-
-
-def operations_in_progress(worktree: Path) -> list[str]:
-    """The operations in progress: rebase, merge, cherry-pick, revert or bisect."""
-    marks = {
-        "rebase-merge": "rebase",
-        "rebase-apply": "rebase",
-        "MERGE_HEAD": "merge",
-        "CHERRY_PICK_HEAD": "cherry-pick",
-        "REVERT_HEAD": "revert",
-        "sequencer": "cherry-pick",  # a sequence, between two commits
-        "BISECT_LOG": "bisect",
-    }
-    found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
-    return [name for path, name in found if path.exists()]
-
-
-def operation_in_progress(worktree: Path) -> str | None:
-    """The merge, rebase, cherry-pick or bisect in progress, if any."""
-    return next(iter(operations_in_progress(worktree)), None)
 
 
 def git_dir(worktree: Path) -> Path:
     """The git directory of this worktree (its index, its HEAD); raises if there is none."""
     pointer = worktree / ".git"
     try:
-        place = pointer if pointer.is_dir() else worktree / _target(pointer)
+        place = pointer if pointer.is_dir() else worktree / git_dirs.target_of(pointer)
         os.stat(place / "HEAD")
     except (OSError, ValueError):
         said = git(worktree, "rev-parse", "--absolute-git-dir").stdout
@@ -435,77 +305,19 @@ def git_dir(worktree: Path) -> Path:
 
 def llmc_file(worktree: Path, name: str) -> Path:
     """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
-    if (own := own_repo(worktree)) is None:
+    if (own := git_dirs.own_repo(worktree)) is None:
         return git_dir(worktree) / name
-    return (for_git(own) if name.startswith(_INDEXES) else kept_apart(own)) / name
+    return (git_dirs.for_git(own) if name.startswith(_INDEXES) else git_dirs.kept_apart(own)) / name
 
 
 #: how the names of files begin that git itself writes: an index for a moment
 _INDEXES = ("llmc-pin", "llmc-staged")
 
 
-def kept_apart(own: Path) -> Path:
-    """llmc's directory beside the repository of a contained worker."""
-    place = own.with_name(f".{own.name}.llmc")
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
-
-
-def for_git(own: Path) -> Path:
-    """What of it git in a box may write; the files beside it are read and written outside."""
-    place = kept_apart(own) / "for-git"
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
-
-
 def git_paths(worktree: Path, *names: str) -> list[Path]:
     """Files in the git directory of this worktree."""
     place = git_dir(worktree)
     return [place / name for name in names]
-
-
-def is_worktree_of(worktree: Path, repo: Path) -> bool:
-    """Whether a directory is a worktree of this repository, on both sides; from git's files alone.
-
-    git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
-    """
-    if (apart := own_repo(worktree)) is not None:
-        return apart.parent == repo / root_layout.REPOS and os.path.lexists(apart / "HEAD")
-    try:
-        own = worktree / _target(worktree / ".git")
-        os.stat(own / "HEAD")
-        back = Path(_line(own / "gitdir"))
-        common = own / _line(own / "commondir")
-        return os.path.samefile(common, repo / ".git") and os.path.samefile(back.parent, worktree)
-    except (OSError, ValueError):
-        return False
-
-
-def own_repo(worktree: Path) -> Path | None:
-    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree.
-
-    Its agent can change nothing that is looked at here: this decides whether git runs in a box.
-    """
-    own = worktree.parent.parent / root_layout.REPOS / worktree.name
-    try:
-        is_own = _target(worktree / ".git") == str(own) and own.is_dir()
-    except (OSError, ValueError):
-        return None
-    return own if is_own else None
-
-
-#: longer than any path
-_MOST_LINE = 8192
-
-
-def _target(pointer: Path) -> str:
-    return _line(pointer).removeprefix("gitdir: ")
-
-
-def _line(path: Path) -> str:
-    """The text of a one-line file of git's; a path in it may contain a line end. A pipe is not waited for."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return (file.read(_MOST_LINE) or b"").decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 #: by the length of an id: SHA-1 and SHA-256
@@ -557,11 +369,6 @@ def file_text(repo: Path, tree: str, path: str) -> str:
     return git(repo, "cat-file", "blob", f"{tree}:{path}").stdout
 
 
-def conflicted_files(worktree: Path) -> tuple[str, ...]:
-    done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
-    return tuple(rows(done.stdout))
-
-
 def checked_out_at(repo: Path, branch: str) -> Path | None:
     """The worktree of the repository in which a branch is checked out, or being rebased."""
     if _has_checked_out(repo, branch):
@@ -585,7 +392,7 @@ def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
     listed = git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
     found = [rows(entry) for entry in listed if entry]
     return [
-        (lines[0].removeprefix("worktree "), _after("HEAD ", lines) or "")
+        (lines[0].removeprefix("worktree "), value_after("HEAD ", lines) or "")
         for lines in found
         if not gone or any(line.startswith("prunable") for line in lines)
     ]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from llmc.base.text import some_files
-from llmc.repo import git, own_objects
+from llmc.repo import git, git_dirs, own_objects
 from llmc.repo.project import Project
 
 MISSING = "the source repository uses Git LFS, but git-lfs is not installed, so large files remain pointers"
@@ -32,7 +32,7 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     set_up(project.root.path)
     if not is_installed():
         return [NOT_INSTALLED]
-    own = git.own_repo(worktree)
+    own = git_dirs.own_repo(worktree)
     if own is not None:
         set_up(own)
     left = _pointers(worktree)

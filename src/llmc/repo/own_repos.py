@@ -23,7 +23,7 @@ from llmc.base.processes import wait_until
 from llmc.base.text import in_line
 from llmc.config import root_layout
 from llmc.config.paths import Root
-from llmc.repo import git, own_large_files
+from llmc.repo import git, git_dirs, own_large_files
 from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, programs, rules
@@ -82,7 +82,7 @@ def names(root: str) -> list[str]:
 
 def _is_in_use(root: Path, name: str) -> bool:
     worktree = root / root_layout.WORKTREES / name
-    return git.own_repo(worktree) == path_of(root, name) or not os.path.lexists(worktree / ".git")
+    return git_dirs.own_repo(worktree) == path_of(root, name) or not os.path.lexists(worktree / ".git")
 
 
 def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
@@ -103,7 +103,7 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
     hidden = [place for place in (home, str(root), guard.source if guard else "") if os.path.isabs(place)]
     writable, fixed = for_agents(own, root)
     places = [
-        *(Mount(path, True) for path in [*writable, str(worktree), str(git.for_git(own))]),
+        *(Mount(path, True) for path in [*writable, str(worktree), str(git_dirs.for_git(own))]),
         *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
         *map(Mount, programs.of(("git", "git-lfs"), hidden)),
         *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
@@ -325,11 +325,11 @@ def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]],
         git.git(new, "config", "--add", key, value)
     git.git(new, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
     git.git(new, "update-ref", branch, tip)
-    shutil.rmtree(git.kept_apart(own))  # of an earlier one
+    shutil.rmtree(git_dirs.kept_apart(own))  # of an earlier one
     if entry is not None:
         _copy(entry, new)
         for path in new.glob(f"{OURS}*"):
-            os.rename(path, git.kept_apart(own) / path.name)
+            os.rename(path, git_dirs.kept_apart(own) / path.name)
     os.rename(new, own)
     return own
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +24,10 @@ from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo import clone_guard, git
-from llmc.repo.shared import Shared
+
+if TYPE_CHECKING:
+    from llmc.records.shared_ledger import Ledger
+    from llmc.repo.rules.fence import Remote
 
 
 class Place(Protocol):
@@ -40,6 +43,13 @@ class Place(Protocol):
     def has_branch(self) -> bool:
         """Whether a worker uses it; otherwise nothing in it has to be kept."""
         ...
+
+
+class Shared(Struct, frozen=True):
+    """What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
+
+    remote: "Remote"
+    ledger: "Ledger"
 
 
 class Project(Struct, frozen=True):

@@ -13,7 +13,17 @@ from llmc.base.proc import Done
 from llmc.base.text import some_files
 from llmc.config import root_layout
 from llmc.records.worker import WorkerRecord
-from llmc.repo import copied_files, git, lfs, submodules, trash, user_commands, worktrees
+from llmc.repo import (
+    copied_files,
+    git,
+    git_dirs,
+    lfs,
+    submodules,
+    trash,
+    uncommitted,
+    user_commands,
+    worktrees,
+)
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
@@ -57,7 +67,7 @@ def set_up_mark(place: Place) -> Path:
 def link(project: Project, record: WorkerRecord) -> None:
     """Make the worktree usable for git, without changing its files."""
     worktree, own = Path(record.worktree_path), project.root.path / root_layout.REPOS / record.name
-    if git.is_worktree_of(worktree, project.root.path):
+    if git_dirs.is_worktree_of(worktree, project.root.path):
         return
     base = refresh_base(project)
     if own.is_dir() or is_contained(project, record):
@@ -81,7 +91,7 @@ def is_contained(project: Project, record: WorkerRecord) -> bool:
 def needs_new_repository(project: Project, record: WorkerRecord) -> bool:
     """Whether a contained worker has commits that git does not let into the clone, or a repository that git cannot read."""
     worktree = Path(record.worktree_path)
-    if git.own_repo(worktree) is None:
+    if git_dirs.own_repo(worktree) is None:
         return False
     from llmc.repo import own_repos  # most workers are not contained
 
@@ -109,8 +119,8 @@ def start_over(project: Project, record: WorkerRecord) -> None:
 def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
     """Before a launch: a contained agent needs a repository of its own, any other shares the clone."""
     worktree = Path(record.worktree_path)
-    is_apart = git.own_repo(worktree) is not None
-    if is_apart == contained or not git.is_worktree_of(worktree, project.root.path):
+    is_apart = git_dirs.own_repo(worktree) is not None
+    if is_apart == contained or not git_dirs.is_worktree_of(worktree, project.root.path):
         return
     from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
@@ -221,7 +231,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         start_over(project, record)
     worktrees.drop_dead_locks(project, record)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
-    operations = git.operations_in_progress(worktree)
+    operations = uncommitted.operations_in_progress(worktree)
     found, overwritten = _seen_before(worktree, commit)
     on_branch, head = found.branch == record.branch, found.head
     if (
@@ -254,10 +264,10 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
     submodules.clean(project, record, worktree, modules, why)
     furnish(project, record)
-    left = git.tree_state(worktree)
+    left = uncommitted.tree_state(worktree)
     if left.tracked:
         _rewrite(worktree, left.tracked)
-        left = git.tree_state(worktree)
+        left = uncommitted.tree_state(worktree)
     if not left.clean:
         names = some_files(left.files)
         hint = ""
@@ -267,14 +277,14 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     return ref
 
 
-def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
+def _seen_before(worktree: Path, commit: str) -> tuple[uncommitted.TreeState, set[str]]:
     """The uncommitted work in a worktree, and what would block a commit's files."""
     for _ in range(_LOOKS):
         head = git.resolve(worktree, "HEAD")
-        with Aside(lambda: git.tree_state(worktree)) as look:
-            hidden = git.show_hidden_changes(worktree)
+        with Aside(lambda: uncommitted.tree_state(worktree)) as look:
+            hidden = uncommitted.show_hidden_changes(worktree)
             blocked = trash.in_the_way(worktree, head, commit)
-        found = git.tree_state(worktree) if hidden else look.result()
+        found = uncommitted.tree_state(worktree) if hidden else look.result()
         if found.head == head:  # no commit was made in the meantime
             return found, blocked | trash.of_another_kind(worktree, found.tracked)
     raise LlmcError(f"HEAD keeps changing in {worktree.name}'s worktree", hint="Run the command again.")
@@ -287,7 +297,7 @@ def _move(worktree: Path, commit: str) -> None:
     """
     if git.git(worktree, "reset", "--quiet", "--merge", commit, check=False, timeout_s=300).ok:
         return
-    late = git.tree_state(worktree)
+    late = uncommitted.tree_state(worktree)
     if not late.clean:
         names = some_files(late.files)
         raise LlmcError(
@@ -317,7 +327,7 @@ def _check_out(
 def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
     """Save a worktree's work beyond the base under a trash ref, without removing it; None: nothing."""
     worktree = Path(record.worktree_path)
-    found = git.tree_state(worktree)
+    found = uncommitted.tree_state(worktree)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
     if found.clean and _are_in(worktree, {found.head, tip}, project.base):
         return None

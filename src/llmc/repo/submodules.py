@@ -19,7 +19,7 @@ from llmc.base.proc import Done
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, trash
+from llmc.repo import git, git_dirs, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import NO_PUSH
 
@@ -36,7 +36,7 @@ def update(project: Project, worktree: Path) -> list[str]:
         return []
     base = git.resolve(project.root.path, project.base)
     kept = None
-    if git.own_repo(worktree) is not None:
+    if git_dirs.own_repo(worktree) is not None:
         kept = private_dir(project.root.path / root_layout.SUBMODULES)
     source = urls.split(project.source).address
     return _Update(project.root, worktree.name, kept).run(worktree, _store(project), base, source)
@@ -63,9 +63,9 @@ def pin_changes(
 
 
 def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
-    git.show_hidden_changes(place)
+    uncommitted.show_hidden_changes(place)
     own = git.out(place, "rev-list", "--max-count=1", "HEAD", "--branches", "--not", "--remotes")
-    state = git.tree_state(place)
+    state = uncommitted.tree_state(place)
     blocked = trash.of_another_kind(place, state.tracked) if state.head else set()
     if not own and not blocked and state.clean:
         return None

@@ -14,7 +14,7 @@ from llmc.base.files import explain, private_dir, unique
 from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
-from llmc.repo import git
+from llmc.repo import git, git_dirs, uncommitted
 
 #: larger untracked files, and nested repositories, go to the trash directory instead of into git
 MAX_PINNED_BYTES = 20 * 1024 * 1024
@@ -45,7 +45,7 @@ def pin(
     ignored: Sequence[str] = (),
     tips: Sequence[str] = (),
     move_out: bool = True,
-    known: git.TreeState | None = None,
+    known: uncommitted.TreeState | None = None,
 ) -> str:
     """Save HEAD, changed and untracked files of a worktree as a commit; returns its ref.
 
@@ -56,8 +56,8 @@ def pin(
     """
     ref = _new_ref(root, worker, why)
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without commits
-    state = known or git.tree_state(worktree)
-    untracked = git.untracked_files(worktree) if state.untracked else ()
+    state = known or uncommitted.tree_state(worktree)
+    untracked = uncommitted.untracked_files(worktree) if state.untracked else ()
     forced = [*_files_at(worktree, ignored), *(_newly_staged(worktree, head) if state.tracked else ())]
     unfit = [*_unfit(worktree, untracked), *_without_content(worktree, state.tracked)]
     too_much = _unfit(worktree, forced) if move_out else [name for name in forced if name.endswith("/")]
@@ -117,10 +117,10 @@ def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: st
     `kept` is the ref of an earlier pin. What it lacks is added to it, or to a new ref. Returns the ref, None if nothing
     had to be pinned.
     """
-    places = git.untracked_places(worktree)
+    places = uncommitted.untracked_places(worktree)
     if not places:
         return kept
-    names = git.untracked_files(worktree)
+    names = uncommitted.untracked_files(worktree)
     if names:
         kept = _pin_files(root, worktree, worker, why, kept, names)
     top = _top(root, worktree)
@@ -163,7 +163,7 @@ def _sweep(
     left = [
         name for place in places if place.endswith("/") for name in _odd(top, worktree, place.rstrip("/"))
     ]
-    ignored = set(git.ignored_of(worktree, left)) if left else set()
+    ignored = set(uncommitted.ignored_of(worktree, left)) if left else set()
     damaged = [name for name in left if name.endswith("/.git") and name not in ignored]
     if damaged:
         kept = kept or pin_commit(root, worker, why, git.head(worktree))
@@ -234,7 +234,7 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
     """Create the ref, and verify that it and all its objects exist; those of a contained worker in the clone."""
     git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
     refused = ""
-    if (own := git.own_repo(repo)) is not None:
+    if (own := git_dirs.own_repo(repo)) is not None:
         from llmc.repo import own_repos  # most workers are not contained
 
         refused = own_repos.fetch(root.path, own, f"+{ref}:{ref}")
@@ -304,8 +304,8 @@ def is_pin(repo: Path, commit: str) -> bool:
 
 def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
     """A worktree's files as a tree, committed or not, and the names that do not fit into one. Changes nothing."""
-    changed = git.tree_state(worktree, untracked=False).tracked
-    unfit = [*_unfit(worktree, git.untracked_files(worktree)), *_without_content(worktree, changed)]
+    changed = uncommitted.tree_state(worktree, untracked=False).tracked
+    unfit = [*_unfit(worktree, uncommitted.untracked_files(worktree)), *_without_content(worktree, changed)]
     return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
 
 
@@ -368,7 +368,7 @@ def _is_file(path: Path) -> bool:
 def _files_at(worktree: Path, names: Sequence[str]) -> list[str]:
     """Each name, and for a directory its contents, ignored or not."""
     folders = [name for name in names if not _is_file(worktree / name)]
-    inside = git.untracked_files(worktree, *folders, ignored=True) if folders else ()
+    inside = uncommitted.untracked_files(worktree, *folders, ignored=True) if folders else ()
     return [*(name for name in names if name not in folders), *inside]
 
 

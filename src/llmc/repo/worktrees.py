@@ -8,7 +8,7 @@ from llmc.base import inside, processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, lfs, trash
+from llmc.repo import git, git_dirs, lfs, trash
 from llmc.repo.git_locks import lock_holders
 from llmc.repo.project import Project
 
@@ -29,7 +29,7 @@ def refuse_if_missing(record: WorkerRecord) -> None:
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     """Create the worktree or link it to the clone again; existing files stay unchanged. Safe to repeat."""
     root, worktree = project.root.path, Path(record.worktree_path)
-    if git.is_worktree_of(worktree, root):
+    if git_dirs.is_worktree_of(worktree, root):
         return
     with project.repo_lock():
         if is_empty(worktree):
@@ -83,7 +83,7 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     """Remove stale git locks, with which every later command would fail. Refuses while a git command is running."""
     worktree = Path(record.worktree_path)
     own = git.git_dir(worktree)
-    refs = own if git.own_repo(worktree) else project.root.path / ".git"
+    refs = own if git_dirs.own_repo(worktree) else project.root.path / ".git"
     places = [(own, "index.lock"), (own, "HEAD.lock"), (refs, f"refs/heads/{record.branch}.lock")]
     dropped = [
         str(top / lock)
@@ -153,9 +153,9 @@ def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str
         trash.take_out(root / ".git/worktrees", halves, trash.folder_of(project.root, ref))
         trash.take_out(worktree, [".git"] if has_pointer else [], trash.folder_of(project.root, ref))
     prune(project)
-    if not git.is_worktree_of(worktree, root):
+    if not git_dirs.is_worktree_of(worktree, root):
         _link_to_new_entry(root, record, worktree, base)
-    if not git.is_worktree_of(worktree, root):
+    if not git_dirs.is_worktree_of(worktree, root):
         raise LlmcError(
             f"cannot link the worktree {worktree} to {root}", hint="Run `llmc doctor` to find out why."
         )

@@ -22,7 +22,7 @@ from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.store import Transaction
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git
+from llmc.repo import git, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules import conflicts
 from llmc.sessions import leftovers
@@ -103,14 +103,14 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
         return decide.NO_BRANCH
     worktree = Path(record.worktree_path)
     try:
-        found = git.tree_state(worktree)
+        found = uncommitted.tree_state(worktree)
         if found.head is None:
             return None
         return decide.GitFacts(
             head=found.head,
             ahead=_ahead(project, worktree, found.head),
             dirty=not found.clean,
-            rebasing=git.rebase_in_progress(worktree),
+            rebasing=uncommitted.rebase_in_progress(worktree),
             on_base=not record.rebase_base or git.is_ancestor(worktree, record.rebase_base, "HEAD"),
             marked=_marked(worktree, record) if record.pre_rebase_sha else (),
         )

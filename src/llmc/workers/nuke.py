@@ -15,7 +15,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir, read_text, remove_tree
 from llmc.config.load import load_config
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, own_repos, pipes, provision, serena, trash, worktrees
+from llmc.repo import git, git_dirs, own_repos, pipes, provision, serena, trash, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake, sessions
 from llmc.workers import reset
@@ -70,7 +70,7 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
             provision.link(project, record)
             if provision.needs_new_repository(project, record):
                 provision.start_over(project, record)
-    if git.is_worktree_of(worktree, root.path):
+    if git_dirs.is_worktree_of(worktree, root.path):
         with contextlib.suppress(trash.NotSaved):  # it goes to the trash with its repository, as it is
             tips = _loose_tips(project, record, worktree)
             ref = trash.pin(

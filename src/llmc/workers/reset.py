@@ -14,7 +14,7 @@ from llmc.base.tmux import answered
 from llmc.landing import accept_journal
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
-from llmc.repo import git, provision
+from llmc.repo import git, git_dirs, provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, leftovers, persons, sessions, typist
 from llmc.tasks import queue
@@ -122,7 +122,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if not sessions.is_held_as_wanted(project, record) or provision.needs_new_repository(project, record):
         return False  # its repository will be another
-    if record.contained and git.own_repo(Path(record.worktree_path)) is None:
+    if record.contained and git_dirs.own_repo(Path(record.worktree_path)) is None:
         return False  # the same: the one that it sees is gone
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some keys may have been typed, and may still be read
@@ -148,7 +148,7 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str, rests: bool) 
     except (Refused, git.WaitsForPipe):
         raise
     except (LlmcError, OSError, ValueError, RecursionError):
-        if git.own_repo(Path(record.worktree_path)) is None:
+        if git_dirs.own_repo(Path(record.worktree_path)) is None:
             raise
         # An agent wrote its repository: whatever is wrong with it, a reset replaces it.
         rests = False

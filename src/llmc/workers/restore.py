@@ -23,7 +23,7 @@ from llmc.landing import at_rest
 from llmc.records.events import read_lines
 from llmc.records.transitions import step
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git, provision
+from llmc.repo import git, provision, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules.trash_age import DAY_S, Book, accounted_for, expired, look
 from llmc.repo.trash import PREFIX, is_pin, late_key, short
@@ -280,7 +280,7 @@ def _committed(project: Project, commit: str) -> str:
 
 def _report(project: Project, record: WorkerRecord, entry: Entry) -> RestoredToWorker:
     worktree = Path(record.worktree_path)
-    found = git.tree_state(worktree)
+    found = uncommitted.tree_state(worktree)
     dirty = (*found.tracked, *found.untracked)
     head = git.head(worktree)
     ahead = git.divergence(worktree, project.base, "HEAD").ahead

@@ -17,7 +17,7 @@ from llmc.landing import accept_journal, remote, undo
 from llmc.landing.accept import accept
 from llmc.landing.fast_forward import SourceBusy
 from llmc.records.books import Claim
-from llmc.records.landing_entry import Entry
+from llmc.records.shared_ledger import Entry
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work
 from llmc.repo.rules.fence import Outcome, Remote, Seen

@@ -13,7 +13,7 @@ from llmc.api import commenting, reviews
 from llmc.landing import merging, review
 from llmc.landing.rules import patch_id
 from llmc.records.worker import Reviewed
-from llmc.repo import git, own_repos, provision
+from llmc.repo import git, own_repos, provision, uncommitted
 from llmc.repo.project import Project
 from llmc.reviews.rules.diff_rows import files_of
 from llmc.workers import nuke, reset
@@ -141,5 +141,5 @@ def test_a_forged_object_stops_no_reset(project: Project, how: str) -> None:
         return
     ref = reset.reset_worker(project, "w1").pinned
     assert git.out(project.root.path, "show", f"{ref}:run.sh") == "second"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert not (worktree.path / "run.sh").exists()

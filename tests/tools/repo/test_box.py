@@ -13,7 +13,7 @@ from llmc.base.files import remove_tree
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
-from llmc.repo import git, own_repos, provision, setup
+from llmc.repo import git, git_dirs, own_repos, provision, setup, uncommitted
 from llmc.repo.project import Project
 from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import View
@@ -72,7 +72,7 @@ def test_a_program_of_git_reaches_no_further_than_the_agent(
     _, other = add_worker(project, "w2")
     places = [home / "secret", source.path / "a.txt", other.path / "a.txt", project.root.config]
     fixed = [own / "config", own / "hooks/x", own / "commondir", worktree.path / ".git"]
-    said = git.kept_apart(own) / "llmc-said"
+    said = git_dirs.kept_apart(own) / "llmc-said"
     said.touch()
     with socket.socket(socket.AF_UNIX) as local, socket.socket() as port:
         local.bind(str(tmp_path / "socket"))
@@ -137,7 +137,7 @@ def test_what_the_user_ignores_everywhere_is_ignored(
     (tmp_path / ".gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path}/ignored\n")
     worktree.write(".idea/x", "x\n")
     worktree.write("new", "x\n")
-    assert git.tree_state(worktree.path).untracked == ("new",)
+    assert uncommitted.tree_state(worktree.path).untracked == ("new",)
 
 
 def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree, tmp_path: Path) -> None:
@@ -161,23 +161,23 @@ def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree,
 
 
 def test_only_its_own_repository_counts(project: Project, worktree: Worktree) -> None:
-    """Break: accept any `.llmc/repos/<x>` in `own_repo` (repo/git.py)."""
+    """Break: accept any `.llmc/repos/<x>` in `own_repo` (repo/git_dirs.py)."""
     record, other = add_worker(project, "w2")
     provision.settle_repository(project, record, contained=True)
     own = own_repos.path_of(project.root.path, "w1")
-    assert git.own_repo(worktree.path) == own
+    assert git_dirs.own_repo(worktree.path) == own
     (worktree.path / ".git").write_text((other.path / ".git").read_text())
-    assert git.own_repo(worktree.path) is None
-    assert not git.is_worktree_of(worktree.path, project.root.path)
+    assert git_dirs.own_repo(worktree.path) is None
+    assert not git_dirs.is_worktree_of(worktree.path, project.root.path)
     (worktree.path / ".git").write_text(f"gitdir: {worktree.path}/.llmc/repos/w1\n")
-    assert git.own_repo(worktree.path) is None
+    assert git_dirs.own_repo(worktree.path) is None
 
 
 @pytest.mark.parametrize("text", [None, *in_soak("nonsense\n")])
 def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, text: str | None) -> None:
     """An agent could take it away, so that git runs without a box, and put it back; or stop every command of others.
 
-    Break: ask for HEAD in `own_repo` (repo/git.py); or no `except` in `take` (repo/own_repos.py).
+    Break: ask for HEAD in `own_repo` (repo/git_dirs.py); or no `except` in `take` (repo/own_repos.py).
     """
     head = own_repos.path_of(project.root.path, "w1") / "HEAD"
     head.unlink()
@@ -190,7 +190,7 @@ def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, 
     assert "refused:w1" in project.store.read().attention
     record = project.store.worker("w1")
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert git.tree_of(project.root.path, project.base)
     assert "refused:w1" not in project.store.read().attention
 
@@ -215,7 +215,7 @@ def test_submodules_come_without_a_network(
     advance(source, library, "2\n")
     assert reset(project) == []
     assert (worktree.path / "lib/lib.c").read_text() == "2\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     kept = run_git(worktree.path / "lib", "for-each-ref", "--format=%(refname)", "refs/llmc/trash")
     assert run_git(worktree.path / "lib", "show", f"{kept}:build") == "of the agent"
 
@@ -233,7 +233,7 @@ def test_a_submodule_of_a_host_comes_too(source: Repo, tmp_path: Path) -> None:
         heard: list[str] = []
         record = setup.add_worker(project_at(project.root.path), "w1", Worker(), heard.append)
     place = Path(record.worktree_path)
-    assert git.own_repo(place)
+    assert git_dirs.own_repo(place)
     assert (place / "lib/lib.c").read_text() == "1\n"
     assert "lib: submodule deep/inner is missing: fatal: transport 'file' not allowed" in "".join(heard)
     assert not server.seen_in_argv
@@ -260,7 +260,7 @@ def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
             git.git(worktree.path, *EMPTY_COMMIT, timeout_s=20, env=git.OWN_IDENTITY)
     assert raised.value.hint == "Run `llmc reset w1`, which moves the repository to the trash."
     reset(project)
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
 
 
 def test_directories_in_each_other_do_not_end_the_look_for_pipes(
@@ -287,4 +287,4 @@ def test_a_pipe_among_the_objects_is_not_waited_for(project: Project, worktree: 
     os.mkfifo(pipe)
     assert own_repos.take(project.root.path, "w1").endswith(f"{pipe} is not a regular file")
     reset(project)
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean

@@ -18,7 +18,7 @@ from llmc.base.files import remove_tree
 from llmc.config.model import Config
 from llmc.landing import fast_forward
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_config, provision
+from llmc.repo import git, git_config, provision, uncommitted
 from llmc.repo.clone_guard import CloneGuard
 from llmc.repo.project import Project
 from llmc.repo.setup import new_project
@@ -104,7 +104,7 @@ def test_a_config_that_cannot_be_used_is_made_again(
     """From what is known without it, and the broken one is kept. Break: leave it to git, which refuses everything."""
     path, tree = config_of(project), worker[1]
     GARBAGE[damage](path)
-    assert git.tree_state(tree.path).clean
+    assert uncommitted.tree_state(tree.path).clean
     assert provision.refresh_base(project)
     assert run_git(project.root.path, "config", "remote.origin.url") == project.source
     assert run_git(project.root.path, "config", "remote.origin.pushurl") == "llmc-workers-do-not-push"
@@ -125,7 +125,7 @@ def test_a_config_of_a_repository_with_long_ids_is_made_again(tmp_path: Path) ->
     project = make_project(str(source.path), tmp_path / "long-root")
     _, tree = add_worker(project)
     config_of(project).write_text("garbage")
-    assert git.tree_state(tree.path).head == source.head()
+    assert uncommitted.tree_state(tree.path).head == source.head()
 
 
 @pytest.mark.parametrize("damage", ["syntax", "link", "directory", "fifo"])
@@ -135,7 +135,7 @@ def test_a_worktrees_own_settings_that_cannot_be_used_go_aside(
     own = git.git_dir(worker[1].path) / "config.worktree"
     own.write_text("[core]\n\tsparseCheckout = false\n")
     GARBAGE[damage](own)
-    assert git.tree_state(worker[1].path).clean
+    assert uncommitted.tree_state(worker[1].path).clean
     assert len(told(project)) == 1
     assert "w1 may have changed it" in told(project)[0]
 
@@ -169,10 +169,10 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(
     with path.open("a") as file:
         file.write("[color]\n\tui = true\n[core]\n\taskpassX = /tmp/evil\n")
     found = os.stat(path)
-    git.tree_state(worker[1].path)
+    uncommitted.tree_state(worker[1].path)
     path.write_bytes(path.read_bytes().replace(b"askpassX", b"askpass "))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-    git.tree_state(worker[1].path)
+    uncommitted.tree_state(worker[1].path)
     assert b"/tmp/evil" not in path.read_bytes()
 
 
@@ -216,12 +216,12 @@ def test_a_worktree_leads_to_its_own_part_of_the_clone(
     evil.commit("x.txt")
     planted.write(evil.path / ".git/config", {"core.fsmonitor": "{run}"})
     redirect(project, tree, evil.path)
-    assert git.tree_state(tree.path).head == head
+    assert uncommitted.tree_state(tree.path).head == head
     assert planted.ran() == []
     assert run_git(tree.path, "rev-parse", "--git-dir") == f"{project.root.path}/.git/worktrees/w1"
     assert len(told(project)) == 1
     assert "w1 may have changed it" in told(project)[0]
-    git.tree_state(tree.path)
+    uncommitted.tree_state(tree.path)
     assert len(project.store.read().attention) == 1
 
 
@@ -237,7 +237,7 @@ def test_a_repository_inside_a_worktree_runs_nothing(
     planted.write(inner.path / ".git/config", {"core.fsmonitor": "{run}", "filter.evil.clean": "{run}"})
     (inner.path / ".git/info/attributes").write_text("* filter=evil\n")
     inner.write("x.txt", "changed\n")
-    assert git.tree_state(tree.path).tracked == ("inner",)
+    assert uncommitted.tree_state(tree.path).tracked == ("inner",)
     assert planted.ran() == []
     assert len(told(project)) == 2
 
@@ -282,7 +282,7 @@ def test_one_that_leads_out_of_the_root_is_not_entered_and_not_changed(
     before = (source.path / ".git/config").read_bytes()
     shutil.rmtree(inner.path / ".git")
     (inner.path / ".git").write_text(f"gitdir: {source.path}/.git\n")
-    git.tree_state(tree.path)
+    uncommitted.tree_state(tree.path)
     assert planted.ran() == []
     assert (source.path / ".git/config").read_bytes() == before
     assert not (inner.path / ".git").exists()
@@ -352,7 +352,7 @@ def test_the_settings_of_a_submodule_run_nothing(tmp_path: Path, planted: Plante
     for name in ("post-checkout", "post-index-change", "reference-transaction"):
         shutil.copy(planted.hooks / name, modules / "hooks" / name)
     (tree.path / "lib/lib.txt").write_text("changed\n")
-    assert git.tree_state(tree.path).tracked == ("lib",)
+    assert uncommitted.tree_state(tree.path).tracked == ("lib",)
     lib.commit("more.txt")
     run_git(source.path / "lib", "pull", "-q")
     source.git("commit", "-qam", "Moved on")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision
+from llmc.repo import git, git_dirs, provision, uncommitted
 from llmc.repo.project import Project
 from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
@@ -66,11 +66,11 @@ def test_the_work_in_them_goes_along(
     before = seen(worktree)
     for contained in ways:
         provision.settle_repository(project, record, contained=contained)
-        assert (git.own_repo(worktree.path) is not None) == contained
+        assert (git_dirs.own_repo(worktree.path) is not None) == contained
         assert seen(worktree) == before
     worktree.git("-C", "lib/deep/inner", "clean", "-fdq")  # a reset does not look so deep
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert not (worktree.path / "lib/own.c").exists()
     inside = Worktree(worktree.path / "lib")
     (kept,) = inside.git("for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()

@@ -11,7 +11,7 @@ from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.landing import fast_forward, slots
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, lfs, provision, setup, submodules
+from llmc.repo import git, lfs, provision, setup, submodules, uncommitted
 from llmc.repo.copied_files import literal_pattern
 from llmc.repo.project import Project
 from llmc.repo.serena import _read_list, named
@@ -94,7 +94,7 @@ def test_only_ignored_files_that_match_are_copied(project: Project, source: Repo
     copied = {"local.env", "sub dir/ü *.env", "big/deep/asset.bin", "private/key", "link.env"}
     assert there - {".gitignore", "a.txt"} == copied
     assert os.readlink(worktree.path / "link.env") == "/etc/hostname"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert snapshot(source.path) == before
     reset(project, record)
     assert (worktree.path / "local.env").read_text() == "1\n"
@@ -158,7 +158,7 @@ def test_a_file_that_only_the_source_s_own_settings_ignore(project: Project, sou
     source.write("we [ird]#1 .mine", "1\n")
     record, worktree = add_worker(set_repo(project, copy='["*.mine"]'))
     assert (worktree.path / "we [ird]#1 .mine").read_text() == "1\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert reset(project, record) is None
     assert (worktree.path / "we [ird]#1 .mine").exists()
 
@@ -270,12 +270,12 @@ def test_submodules_follow_every_reset(project: Project, source: Repo, library: 
     advance(source, library, "2\n")
     assert reset(project, record) is None
     assert (worktree.path / "lib/lib.c").read_text() == "2\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     source.git("rm", "-q", "lib")
     source.git("commit", "-q", "-m", "No submodule")
     reset(project, record)
     assert not (worktree.path / "lib").exists()
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert list(project.root.trash.glob("w1-*/lib/lib.c"))
 
 
@@ -305,7 +305,7 @@ def test_work_inside_a_submodule_is_never_lost(project: Project, source: Repo, l
         submodules.refuse_unknown_commits(project, record)
     reset(project, record)
     assert (inside.path / "lib.c").read_text() == "1\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     (ref,) = inside.git("for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()
     assert inside.git("show", f"{ref}:lib.c") == "changed in the submodule"
     assert git.is_ancestor(inside.path, made, ref)
@@ -324,7 +324,7 @@ def test_a_submodule_that_cannot_be_reached(project: Project, source: Repo, libr
     assert "submodule lib is missing" in said
     assert "transport 'file' not allowed" in said
     assert furnish(project, record) == []
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
 
 
 # Serena.
@@ -340,13 +340,13 @@ def test_a_serena_project_of_its_own_for_each_worktree(project: Project, source:
     furnish(project, record)
     text = (worktree.path / ".serena/project.yml").read_text()
     assert text == '# mine\nproject_name: "llmc-root-w1"\nlanguages: [python]\n'
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     source.git("commit", "-q", "-m", "Serena")
     reset(project, record)
     assert 'project_name: "shop"' in (worktree.path / ".serena/project.yml").read_text()
     local = (worktree.path / ".serena/project.local.yml").read_text()
     assert local == 'project_name: "llmc-root-w1"\n'
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     worktree.git("add", "-A")
     assert worktree.git("status", "--porcelain") == ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmc.base.errors import ToolFailed
-from llmc.repo import git
+from llmc.repo import git, uncommitted
 from llmc.repo.git import Divergence
 from tests.support.repos import Repo, Worktree
 
@@ -74,10 +74,10 @@ def test_failure_is_not_an_answer(repo: Repo, tmp_path: Path) -> None:
         lambda: git.resolve(tmp_path, "HEAD"),
         lambda: git.is_ancestor(repo.path, "HEAD", "nothing"),
         lambda: git.divergence(repo.path, "nothing", "HEAD"),
-        lambda: git.tree_state(tmp_path),
-        lambda: git.rebase_in_progress(tmp_path),
+        lambda: uncommitted.tree_state(tmp_path),
+        lambda: uncommitted.rebase_in_progress(tmp_path),
         lambda: git.checked_out_at(tmp_path, "main"),
-        lambda: git.untracked_files(tmp_path / "gone"),
+        lambda: uncommitted.untracked_files(tmp_path / "gone"),
     ):
         with pytest.raises(ToolFailed):
             ask()
@@ -101,12 +101,12 @@ ODD = [
 def test_tree_state_has_odd_names_as_they_are(repo: Repo, name: str) -> None:
     """Breaks without -z: git would quote and escape them."""
     repo.write(name)
-    found = git.tree_state(repo.path)
+    found = uncommitted.tree_state(repo.path)
     assert (found.tracked, found.untracked) == ((), (name,))
-    assert git.untracked_files(repo.path) == (name,)
-    assert git.tree_state(repo.path, untracked=False).clean
+    assert uncommitted.untracked_files(repo.path) == (name,)
+    assert uncommitted.tree_state(repo.path, untracked=False).clean
     repo.git("add", "--", name)
-    found = git.tree_state(repo.path)
+    found = uncommitted.tree_state(repo.path)
     assert (found.tracked, found.untracked) == ((name,), ())
 
 
@@ -114,35 +114,35 @@ def test_a_rename_is_two_changes(repo: Repo) -> None:
     """Breaks without --no-renames: with -z the old name would be a line of its own."""
     repo.commit("long.txt", "line\n" * 50)
     repo.git("mv", "long.txt", "moved.txt")
-    assert sorted(git.tree_state(repo.path).tracked) == ["long.txt", "moved.txt"]
+    assert sorted(uncommitted.tree_state(repo.path).tracked) == ["long.txt", "moved.txt"]
 
 
 def test_tree_state_does_not_wait_for_a_lock(repo: Repo) -> None:
     """An agent may be committing at this moment."""
     repo.write("a.txt", "changed\n")
     (repo.path / ".git/index.lock").touch()
-    assert git.tree_state(repo.path).tracked == ("a.txt",)
+    assert uncommitted.tree_state(repo.path).tracked == ("a.txt",)
 
 
 def test_tree_state_knows_where_it_is(repo: Repo, linked: Worktree) -> None:
     """Break: a file in conflict is no row of its own, or "(detached)" is taken for a branch."""
     other_side(repo)
     begin_conflict(linked)
-    found = git.tree_state(linked.path)
+    found = uncommitted.tree_state(linked.path)
     assert (found.branch, found.head) == (None, repo.git("rev-parse", "other"))
     assert found.tracked == ("a.txt",)
-    assert (git.rebase_in_progress(linked.path), git.head(linked.path)) == (True, found.head)
-    at_home = git.tree_state(repo.path)
+    assert (uncommitted.rebase_in_progress(linked.path), git.head(linked.path)) == (True, found.head)
+    at_home = uncommitted.tree_state(repo.path)
     assert (at_home.branch, at_home.head) == ("main", git.head(repo.path))
-    assert (git.rebase_in_progress(repo.path), git.head(repo.path)) == (False, at_home.head)
+    assert (uncommitted.rebase_in_progress(repo.path), git.head(repo.path)) == (False, at_home.head)
     repo.git("checkout", "-q", "--orphan", "new")
-    assert (git.tree_state(repo.path).branch, git.tree_state(repo.path).head) == ("new", None)
+    assert (uncommitted.tree_state(repo.path).branch, uncommitted.tree_state(repo.path).head) == ("new", None)
 
 
 def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
     Repo(repo.path / "deep/nested").commit("x.txt")
     repo.write("deep/file.txt")
-    assert sorted(git.untracked_files(repo.path)) == ["deep/file.txt", "deep/nested/"]
+    assert sorted(uncommitted.untracked_files(repo.path)) == ["deep/file.txt", "deep/nested/"]
 
 
 @pytest.mark.req("1-073", "1-131")
@@ -150,16 +150,16 @@ def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
 def test_rebase_in_a_linked_worktree(repo: Repo, linked: Worktree, how: str) -> None:
     """Breaks when `.git/rebase-merge` is looked for: in a linked worktree `.git` is a file."""
     other_side(repo)
-    assert not git.rebase_in_progress(linked.path)
+    assert not uncommitted.rebase_in_progress(linked.path)
     linked.commit("a.txt", "ours\n")
     linked.git("rebase", how, "other", check=False)
-    assert git.rebase_in_progress(linked.path)
-    assert git.operation_in_progress(linked.path) == "rebase"
-    assert git.conflicted_files(linked.path) == ("a.txt",)
-    assert not git.rebase_in_progress(repo.path)
+    assert uncommitted.rebase_in_progress(linked.path)
+    assert uncommitted.operation_in_progress(linked.path) == "rebase"
+    assert uncommitted.conflicted_files(linked.path) == ("a.txt",)
+    assert not uncommitted.rebase_in_progress(repo.path)
     linked.git("rebase", "--abort")
-    assert not git.rebase_in_progress(linked.path)
-    assert git.operation_in_progress(linked.path) is None
+    assert not uncommitted.rebase_in_progress(linked.path)
+    assert uncommitted.operation_in_progress(linked.path) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_operations_in_progress(repo: Repo, args: list[str], name: str) -> None:
     other_side(repo)
     repo.commit("a.txt", "ours\n")
     repo.git(*args, "other", check=False)
-    assert git.operation_in_progress(repo.path) == name
+    assert uncommitted.operation_in_progress(repo.path) == name
 
 
 def test_checked_out_at(repo: Repo, linked: Worktree) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from llmc.landing import slots
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, trash
+from llmc.repo import git, provision, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.workers import nuke
 from tests.support.contained import needs_bubblewrap
@@ -58,7 +58,7 @@ def test_git_is_ended_and_the_pipe_is_named(worker: tuple[WorkerRecord, Worktree
     _, worktree = worker
     plant(worktree.path, "new/.gitattributes", "new/.gitignore")
     with pytest.raises(git.WaitsForPipe) as raised:
-        git.tree_state(worktree.path)
+        uncommitted.tree_state(worktree.path)
     path = worktree.path / raised.value.name
     assert raised.value.message == f"git cannot read {path}: it is a pipe"
     assert raised.value.hint == f"Remove it: rm {shlex.quote(str(path))}"
@@ -66,7 +66,7 @@ def test_git_is_ended_and_the_pipe_is_named(worker: tuple[WorkerRecord, Worktree
     for name in ("new/.gitattributes", "new/.gitignore"):
         (worktree.path / name).unlink()
     plant(worktree.path, "new/pipe")
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
 
 
 def test_a_reset_removes_it_and_keeps_the_work(
@@ -125,6 +125,6 @@ def test_a_special_file_where_git_has_a_file_stops_nothing(
         ref = nuke.nuke_worker(project, "w1").ref
     else:
         ref = provision.reset_in_place(project, record, project.base, "reset")
-        assert git.tree_state(worktree.path).clean
+        assert uncommitted.tree_state(worktree.path).clean
         assert (worktree.path / "d/e.txt").read_text() == "e\n"
     assert run_git(project.root.path, "show", f"{ref}:b.txt") == "changed"

@@ -10,7 +10,7 @@ from llmc.base.errors import NotFound, Refused, ToolFailed, UsageError
 from llmc.config.edit import set_value
 from llmc.doctor.looking import tree_facts
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, setup
+from llmc.repo import git, provision, setup, uncommitted
 from llmc.repo.project import Project
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, tree
 
@@ -194,8 +194,8 @@ def replace_branch(project: Project, branch: str) -> Project:
 def assert_fresh(project: Project, worktree: Worktree) -> None:
     assert worktree.head() == worktree.head(project.base)
     assert worktree.git("symbolic-ref", "HEAD") == "refs/heads/llmc/w1"
-    assert git.tree_state(worktree.path).clean
-    assert git.operation_in_progress(worktree.path) is None
+    assert uncommitted.tree_state(worktree.path).clean
+    assert uncommitted.operation_in_progress(worktree.path) is None
 
 
 def test_a_reset_with_nothing_to_lose_pins_nothing(
@@ -263,7 +263,7 @@ def test_a_rebase_in_progress(
     source.commit("a.txt", "theirs\n")
     provision.refresh_base(project)
     worktree.git("rebase", how, "origin/main", check=False)
-    assert git.rebase_in_progress(worktree.path)
+    assert uncommitted.rebase_in_progress(worktree.path)
     ref = reset(project, record)
     assert ref
     assert git.is_ancestor(worktree.path, tip, ref)
@@ -288,7 +288,7 @@ def test_other_operations_in_progress(
         worktree.git("cherry-pick", "..origin/main", check=False)
     else:
         worktree.git(operation, "origin/main~1", check=False)
-    assert git.operation_in_progress(worktree.path)
+    assert uncommitted.operation_in_progress(worktree.path)
     assert reset(project, record)
     assert_fresh(project, worktree)
 
@@ -304,7 +304,7 @@ def test_an_operation_that_changed_nothing_is_ended_too(
         worktree.git("merge", "--quiet", "--no-ff", "--no-commit", same)
     else:
         worktree.git("bisect", "start")
-    assert git.operations_in_progress(worktree.path) == [operation]
+    assert uncommitted.operations_in_progress(worktree.path) == [operation]
     found = tree_facts(project, record)
     assert found
     assert (found.operation, found.dirty) == (operation, ())
@@ -365,4 +365,4 @@ def test_files_are_written_as_the_attributes_of_the_new_base_want_them(
     os.utime(worktree.path / "a.txt", (1, 1))  # git has to look into it
     reset(project, record)
     assert (worktree.path / "a.txt").read_bytes() == b"a\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean

@@ -13,7 +13,7 @@ import pytest
 from llmc.base.errors import LlmcError
 from llmc.landing import rebase
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, trash
+from llmc.repo import git, provision, trash, uncommitted
 from llmc.repo.project import Project
 from tests.support.fleet import in_soak
 from tests.support.repos import (
@@ -321,7 +321,7 @@ def a_rebase_with_an_autostash(b: Bench) -> None:
     provision.refresh_base(b.project)
     b.write("src/a.txt", "PRECIOUS\n")
     b.tree.git("rebase", "--autostash", "origin/main", check=False)
-    assert git.rebase_in_progress(b.tree.path)
+    assert uncommitted.rebase_in_progress(b.tree.path)
     b.write("new.txt", "PRECIOUS\n")
     b.write("src/a.txt", "AND THIS\n")
 
@@ -340,7 +340,7 @@ def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: st
     bench.reset()
     kept = bench.everything()
     assert [word for word in here if word not in kept] == []
-    assert git.tree_state(bench.tree.path).clean
+    assert uncommitted.tree_state(bench.tree.path).clean
     assert bench.tree.git("clean", "-nd") == "", "not even what `git status` does not show"
     assert bench.tree.head() == bench.tree.head(bench.project.base)
     assert bench.reset() is None, "and the next reset finds nothing to keep"
@@ -388,7 +388,7 @@ def test_a_file_that_was_only_touched_does_not_stop_a_reset(
     _during_reset(monkeypatch, lambda: os.utime(bench.tree.path / "a.txt", (1, 1)))
     bench.reset()
     assert (bench.tree.path / "a.txt").read_text() == "another a\n"
-    assert git.tree_state(bench.tree.path).clean
+    assert uncommitted.tree_state(bench.tree.path).clean
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ def test_no_byte_of_a_submodule_is_lost(bench: Bench, library: Repo, what: str) 
             bench.source.commit("lib/x.o", "theirs\n")
     bench.reset()
     assert bench.has("PRECIOUS")
-    assert git.tree_state(bench.tree.path).clean
+    assert uncommitted.tree_state(bench.tree.path).clean
     assert (inside / "x.o").exists() == (what in ("in the way", "no submodule any more"))
 
 

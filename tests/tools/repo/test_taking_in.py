@@ -13,7 +13,7 @@ import pytest
 from llmc.base.clock import monotonic
 from llmc.base.errors import ToolFailed
 from llmc.landing import review
-from llmc.repo import git, git_config, own_repos, provision, taking_in
+from llmc.repo import git, git_config, own_repos, provision, taking_in, uncommitted
 from llmc.repo.project import Project
 from llmc.workers import nuke, reset
 from tests.support.contained import needs_bubblewrap
@@ -101,7 +101,7 @@ def test_a_repository_that_cannot_be_read_is_its_worker_s_refusal(
         assert item.next == "llmc reset w1"
         assert item.text.isprintable()
     provision.reset_in_place(project, worker_of(project)[0], provision.refresh_base(project), "test")
-    assert git.tree_state(worker_of(project)[1].path).clean
+    assert uncommitted.tree_state(worker_of(project)[1].path).clean
     assert git.tree_of(project.root.path, project.base)
     assert "refused:w1" not in project.store.read().attention
     assert len([*project.root.trash.glob("w1-*/w1")]) == 1
@@ -145,7 +145,7 @@ def test_a_repository_that_cannot_be_written_is_replaced_by_a_reset(
     worker_of(project)[1].write("a.txt", "changed\n")
     done = reset.reset_worker(project, "w1")
     assert done.pinned
-    assert git.tree_state(worker_of(project)[1].path).clean
+    assert uncommitted.tree_state(worker_of(project)[1].path).clean
     assert "worktree:w1" not in project.store.read().attention
     assert len([*project.root.trash.glob("w1-*/w1")]) == 1
 
@@ -166,7 +166,7 @@ def test_what_a_refusal_says_can_be_printed(project: Project, own: Path) -> None
     item = project.store.read().attention["refused:w1"]
     assert item.text.endswith("refs/heads/^[ is not a regular file")
     with pytest.raises(ToolFailed, match="is not a regular file") as raised:
-        git.tree_state(worker_of(project)[1].path)
+        uncommitted.tree_state(worker_of(project)[1].path)
     assert raised.value.message.isprintable()
 
 
@@ -237,7 +237,7 @@ def test_a_slow_worker_holds_up_no_other(
     ask(lambda: found.append(git.resolve(root, own_repos.branch_of("w1"))))
     assert slow.begun.wait(20)
     record, worktree = worker_of(project, "w2")
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     mine = worktree.commit("b.txt")
     assert git.resolve(root, own_repos.branch_of("w2")) == mine
     assert review.look(project, record)

@@ -13,7 +13,7 @@ import pytest
 from llmc.base.errors import Refused
 from llmc.records.event_log import EventLog
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, worktrees
+from llmc.repo import git, provision, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.workers import nuke
 from tests.support.repos import (
@@ -114,8 +114,8 @@ def test_files_stay_when_the_link_is_made_again(
     assert worktree.path.stat().st_ino == inode
     assert worktree.head() == tip
     assert worktree.git("symbolic-ref", "HEAD") == "refs/heads/llmc/w1"
-    assert set(git.tree_state(worktree.path).untracked) >= {"new.txt"}
-    assert git.tree_state(worktree.path, untracked=False).tracked[0] == "a.txt"
+    assert set(uncommitted.tree_state(worktree.path).untracked) >= {"new.txt"}
+    assert uncommitted.tree_state(worktree.path, untracked=False).tracked[0] == "a.txt"
     assert not [path for path in worktree.path.parent.iterdir() if path.name != "w1"]
 
 
@@ -133,7 +133,7 @@ def test_a_reset_keeps_the_files_and_makes_it_right(
     if how == "no .git":
         assert worktree.git("show", f"{ref}^2:staged.txt") == "staged", "git's own entry was still there"
     assert (worktree.path / "x.cache").read_text() == "warm\n"
-    assert git.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(worktree.path).clean
     assert worktree.head() == worktree.head(project.base)
     if how == "a repository of its own":
         (kept,) = project.root.trash.glob("w1-*/.git")
@@ -162,7 +162,7 @@ def test_killed_while_the_link_is_made(project: Project, worker: tuple[WorkerRec
     provision.provision(project, record)
     assert (worktree.path / "new.txt").read_text() == "new\n"
     assert not aside.exists()
-    assert git.tree_state(worktree.path).untracked == ("new.txt",)
+    assert uncommitted.tree_state(worktree.path).untracked == ("new.txt",)
 
 
 def test_work_for_other_workers_forgets_no_worktree_without_its_pointer(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.records.landing_entry import Entry
+from llmc.records.shared_ledger import Entry
 from llmc.repo.rules.fence import (
     Declined,
     Landed,

@@ -12,7 +12,7 @@ from llmc.doctor.rules.findings import Finding, fixable
 from llmc.doctor.rules.records import record_fixes
 from llmc.landing import at_rest
 from llmc.records.worker import Cause, Status, WorkerRecord
-from llmc.repo import git, provision, trash, worktrees
+from llmc.repo import git, provision, trash, uncommitted, worktrees
 from llmc.repo.git_locks import STALE_LOCK_S
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import sessions
@@ -211,9 +211,9 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
         tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
     with fault_step("repair.remove"):
         for command in ("rebase", "am"):
-            if git.rebase_in_progress(worktree):
+            if uncommitted.rebase_in_progress(worktree):
                 git.git(worktree, command, "--abort", check=False, timeout_s=300)
-    if git.rebase_in_progress(worktree):
+    if uncommitted.rebase_in_progress(worktree):
         raise LlmcError(
             f"git could not abort the rebase in {worktree}",
             hint=f"Run `llmc reset {record.name}` to discard the rebase.",

@@ -1,30 +1,42 @@
-"""What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
+"""The ledger of landings that the machines of a fleet share: its rows, and what it is asked. Pure."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from llmc.base.names import TaskKey
 
-if TYPE_CHECKING:
-    from llmc.records.landing_entry import Entry
-    from llmc.repo.rules.fence import Remote
+
+class Entry(Struct, frozen=True):
+    """A commit that may land, written before it is pushed."""
+
+    commit: str
+    worker: str
+    #: None for work without a task: no other node can hold it
+    task: TaskKey | None = None
+    #: of the claim: a later holder of the task has a higher one
+    token: int = 0
+    prompt: str = ""
+    #: the commit that this one reverts
+    reverts: str = ""
+    #: by the ledger's clock, which sets it
+    at_unix: float = 0.0
 
 
 class Ledger(Protocol):
     """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
 
-    def enter(self, entry: "Entry") -> None:
+    def enter(self, entry: Entry) -> None:
         """Write an entry, or raise ClaimLost if its task has a newer token. The check and the write are one transaction."""
         ...
 
-    def entered(self, task: TaskKey) -> "list[Entry]":
+    def entered(self, task: TaskKey) -> list[Entry]:
         """The entries of a task, by every holder, and those that revert them."""
         ...
 
-    def among(self, commits: Sequence[str]) -> "list[Entry]":
+    def among(self, commits: Sequence[str]) -> list[Entry]:
         """The entries of those commits."""
         ...
 
@@ -40,8 +52,3 @@ class Ledger(Protocol):
     def token_of(self, claim: str) -> int:
         """The token of a claim of the task source."""
         ...
-
-
-class Shared(Struct, frozen=True):
-    remote: "Remote"
-    ledger: Ledger
