@@ -305,17 +305,18 @@ class Listening:
         """`on_call` gets the reason when another node calls this one."""
         self._on_call = on_call
         self._db: Connection[dict[str, Any]] | None = None
+        self._fds: tuple[int, ...]
         try:
             self._db = database.connect()
             self._own = statements.channel_of(node)
             self._db.execute(f'listen {statements.CHANNEL}; listen "{self._own}"')
             # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
-            self._fd = os.dup(self._db.fileno())
+            self._fds = (os.dup(self._db.fileno()),)
         except DatabaseGone:
-            self._fd = os.eventfd(0, os.EFD_CLOEXEC)
+            self._fds = os.pipe()  # into which nothing is written
 
     def fileno(self) -> int:
-        return self._fd
+        return self._fds[0]
 
     def heard(self) -> bool:
         import psycopg
@@ -331,7 +332,8 @@ class Listening:
         return True
 
     def close(self) -> None:
-        os.close(self._fd)
+        for fd in self._fds:
+            os.close(fd)
         if self._db is not None:
             self._db.close()
 
