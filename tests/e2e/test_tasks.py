@@ -57,6 +57,31 @@ def test_add_import_show_list_graph(listed: Fleet) -> None:
     assert listed.llmc("tasks", "show", "5", "--json").json["label"] == "web"
 
 
+def test_a_plan_that_is_imported_again_adds_only_what_is_new(listed: Fleet) -> None:
+    """Break: no `by_key` in `import_all` (tasks/task_list.py); or forget the ids of what was imported earlier."""
+    plan = listed.dir / "plan"
+    plan.mkdir()
+    (plan / "api.md").write_text("# Add the API\n")
+    (plan / "ui.md").write_text("---\nafter: api\n---\n# Add the UI\n")
+    listed.llmc("tasks", "import", str(plan))
+    listed.llmc("tasks", "done", "1")
+    (plan / "docs.md").write_text("---\nafter: ui\n---\n# Write the docs\n")
+    assert listed.llmc("tasks", "import", str(plan)).out.splitlines() == [
+        "added 3: Write the docs",
+        "already imported as 1: Add the API",
+        "already imported as 2: Add the UI",
+        "to import them again, add --again",
+    ]
+    assert json.loads((files(listed) / "3.json").read_text())["blockedBy"] == ["2"]
+    (plan / "docs.md").write_text("---\nafter: ui\n---\n# Write all the docs\n")
+    assert listed.llmc("tasks", "import", str(plan), "--json").json == [
+        {"id": "4", "subject": "Write all the docs"}
+    ]
+    again = listed.llmc("tasks", "import", "--again", str(plan), "--json").json
+    assert [task["id"] for task in again] == ["5", "6", "7"]
+    assert json.loads((files(listed) / "6.json").read_text())["blockedBy"] == ["5"]
+
+
 @pytest.mark.req("4-011")
 def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     """Break: create before the links are checked."""

@@ -19,6 +19,7 @@ from llmc.tasks.rules import graph
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import typed
 from llmc.tasks.source import source_of
+from llmc.tasks.task_list import Imported as Imported
 from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
 from llmc.tasks.task_orders import approve as approve
@@ -143,7 +144,7 @@ def export(project: Project, directory: Path) -> list[Task]:
     return list_files.export(source_of(project), directory)
 
 
-def import_files(project: Project, paths: Iterable[Path]) -> list[Task]:
-    """Import tasks from Markdown files and directories, all or none."""
+def import_files(project: Project, paths: Iterable[Path], *, again: bool) -> Imported:
+    """Import tasks from Markdown files and directories, all or none; unchanged files only once, but for `again`."""
     drafts = task_list.read_drafts(paths)
-    return task_list.import_all(source_of(project), drafts)
+    return task_list.import_all(source_of(project), drafts, again=again)

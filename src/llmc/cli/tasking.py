@@ -212,15 +212,21 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     help="Import the open tasks from this directory of task files",
 )
 @click.option("--watch", is_flag=True, help="With --from-files, keep importing files as they appear")
+@click.option("--again", is_flag=True, help="Import Markdown files that are in the list already")
 @json_option
 @pass_project
 def import_(
-    project: Project, paths: tuple[Path, ...], from_files: Path | None, watch: bool, as_json: bool
+    project: Project,
+    paths: tuple[Path, ...],
+    from_files: Path | None,
+    watch: bool,
+    again: bool,
+    as_json: bool,
 ) -> None:
     """Import tasks from Markdown files or task files
 
     If a Markdown file is invalid, imports nothing. From a directory, imports all *.md files. `after: NAME`
-    can refer to another imported file. Running the command again does not import the same task file twice.
+    can refer to another imported file. Running the command again imports only files that are new or changed.
 
     \b
     Examples:
@@ -233,14 +239,22 @@ def import_(
         raise UsageError(
             "--watch requires --from-files", hint="Run: llmc tasks import --from-files DIR --watch"
         )
+    if again and from_files:
+        raise UsageError(
+            "--again cannot be used with --from-files", hint="Run: llmc tasks import --again plan/"
+        )
     if from_files and watch:
         for added in service.follow_files(project, from_files):
             _say_imported(added, as_json)
-        return
-    _say_imported(
-        service.import_list(project, from_files) if from_files else service.import_files(project, paths),
-        as_json,
-    )
+    elif from_files:
+        _say_imported(service.import_list(project, from_files), as_json)
+    else:
+        done = service.import_files(project, paths, again=again)
+        _say_imported(done.added, as_json)
+        if done.earlier and not as_json:
+            for task in done.earlier:
+                say(f"already imported as {task.id}: {task.subject}")
+            say("to import them again, add --again")
 
 
 def _say_imported(made: list[Task], as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """The task list of a root: its contents, new tasks, and its items on the attention list."""
 
+import hashlib
 import heapq
 import shlex
 from collections.abc import Collection, Iterable, Mapping
@@ -285,11 +286,18 @@ def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
     return replace(draft, **others, after=after, before=before)
 
 
-def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
-    """Add tasks that may name each other: all or none."""
+class Imported(Struct, frozen=True):
+    added: list[Task]
+    #: what an earlier import of the same text added
+    earlier: list[Task]
+
+
+def import_all(source: TaskSource, found: Iterable[Draft], *, again: bool = False) -> Imported:
+    """Add tasks that may name each other: all or none. What is in the list already is added only `again`."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
     known = source.listing().tasks
+    by_key = {task.pool_key: task for task in known.values() if task.pool_key and not again}
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
@@ -310,15 +318,19 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     _refuse_cycle(known.values(), wanted)
     made: dict[str, TaskId] = {}
     waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
-    result = []
+    result = Imported([], [])
     for draft in ordered:
+        if (task := by_key.get(draft.key)) is not None:
+            made[draft.name] = task.id
+            result.earlier.append(task)
+            continue
         # Earlier drafts have ids by now; `before` is written on the later task, which has none yet.
         after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
         outside = tuple(name for name in draft.before if name not in names)
         said = replace(draft, after=after, before=outside)
         task = source.add(drafts.new_task(said, lambda name: made.get(name, TaskId(name))), draft.by)
         made[draft.name] = task.id
-        result.append(task)
+        result.added.append(task)
     return result
 
 
@@ -345,9 +357,16 @@ def read_drafts(paths: Iterable[Path]) -> list[Draft]:
             raise NotFound(f"no Markdown files in {path}")
         for file in files:
             try:
-                found.append(drafts.from_markdown(file.read_text(encoding="utf-8"), file.stem))
+                text = file.read_text(encoding="utf-8")
+                found.append(replace(drafts.from_markdown(text, file.stem), key=_key(file.stem, text)))
             except BadDraft as error:
                 raise UsageError(f"{file}: {error}") from error
             except (OSError, UnicodeDecodeError) as error:
                 raise LlmcError(f"cannot read {file}: {error}") from error
     return found
+
+
+def _key(name: str, text: str) -> str:
+    """The same for a file that did not change, wherever it is."""
+    digest = hashlib.sha256(f"{name}\n{text}".encode()).hexdigest()
+    return f"markdown:{digest[:32]}"
