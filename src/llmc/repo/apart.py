@@ -13,6 +13,7 @@ from llmc.base.files import private_dir, remove_tree
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, git_dirs, lfs, own_repos, trash, uncommitted, worktrees
 from llmc.repo.project import Project
+from llmc.sandbox import probe
 
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
@@ -75,13 +76,22 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
 
 
 def start_over(project: Project, record: WorkerRecord, base: str) -> None:
-    """Move a repository whose commits git refuses to the trash as it is, and begin a new one. No agent runs in it."""
+    """Move a repository that git refuses to the trash as it is, and begin a new one. No agent runs in it.
+
+    Without bubblewrap the worktree is linked to the clone instead.
+    """
     root, worktree = project.root, Path(record.worktree_path)
     ref = trash.pin_commit(root, record.name, "refused", base)
+    folder = trash.folder_of(root, ref)
     with project.repo_lock():
         own = own_repos.path_of(root.path, record.name)
-        trash.take_out(own.parent, [own.name], trash.folder_of(root, ref))
-        _new_repository(project, record, base)
+        trash.take_out(own.parent, [own.name], folder)
+        if probe.bubblewrap() is None:
+            worktrees.link_again(project, record, worktree, base)
+            return
+        if os.path.lexists(worktree / ".git"):
+            trash.take_out(worktree, [".git"], folder)
+        own_repos.point(worktree, _new_repository(project, record, base))
         git.git(worktree, "reset", "--quiet", timeout_s=300)
 
 

@@ -24,7 +24,7 @@ from msgspec.structs import asdict
 from llmc.base import inside, locks, urls
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, private_dir, read_given, read_text, write_atomic
+from llmc.base.files import append_line, json_row, read_given, read_text, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _IN_URL = {ord(one): f"%{ord(one):02X}" for one in "%?#"}
 #: git writes this into the settings of each new repository
 _FIRST = "core.repositoryformatversion"
+#: with a directory for each worker or slot
+_FOLDERS = (root_layout.WORKTREES, root_layout.REPOS, root_layout.SLOTS)
 #: an agent active this long before a file was written may have written it
 ACTIVE_S = 60.0
 
@@ -76,6 +78,7 @@ class CloneGuard:
         self.base = base
         self._root = root
         self._git = f"{root}/.git"
+        self._worktrees = [f"{root}/{folder}" for folder in (root_layout.WORKTREES, root_layout.SLOTS)]
         self.large_files = f"file://{self._git.translate(_IN_URL)}"
         self._seen = Seen()
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
@@ -96,29 +99,36 @@ class CloneGuard:
             with self._turn_of(""):
                 self._clone()
             top = self._top(repo)
-            if top != self._root:
-                with self._turn_of(self._owner_of(top)):
-                    self._repository(top)
-            else:
+            if top == self._root:
                 self._take_in(words)
+            else:
+                with self._turn_of(self._owner_of(top)):
+                    if name := self._apart(top):
+                        self._contained(name)
+                    else:
+                        self._repository(top)
             if self._behind and locks.may_take(locks.Rank.STATE):
                 with self._turn_of(""):
                     self._catch_up()
 
     def box(self, repo: str) -> AbstractContextManager[git.Within]:
         """git obeys settings and follows links, and an agent may write both in its worktree and in its repository."""
-        for folder in (root_layout.WORKTREES, root_layout.REPOS):
-            inside, place, rest = repo.partition(f"{self._root}/{folder}/")
-            name = rest.partition("/")[0]
-            if (
-                place
-                and not inside
-                and git_dirs.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
-            ):
-                from llmc.repo import own_repos  # most workers are not contained
+        if not (name := self._apart(repo)):
+            return nullcontext(git.NO_BOX)
+        from llmc.repo import own_repos  # most workers are not contained
 
-                return own_repos.box(Path(self._root), name)
-        return nullcontext(git.NO_BOX)
+        return own_repos.box(Path(self._root), name)
+
+    def _apart(self, place: str) -> str:
+        """The contained worker in whose worktree or repository this is, or ""."""
+        name = self._owner_of(place, (root_layout.WORKTREES, root_layout.REPOS))
+        # A name with a dot is of llmc: a repository that is being made.
+        is_apart = (
+            name
+            and name[0] != "."
+            and git_dirs.own_repo(Path(self._root, root_layout.WORKTREES, name)) is not None
+        )
+        return name if is_apart else ""
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -131,12 +141,11 @@ class CloneGuard:
     def _turn_of(self, owner: str) -> threading.Lock:
         return self._turns.setdefault(owner, threading.Lock())
 
-    def _owner_of(self, top: str) -> str:
-        """The worker or slot that a repository is of."""
-        for folder in (root_layout.WORKTREES, root_layout.REPOS, root_layout.SLOTS):
-            inside, place, rest = top.partition(f"{self._root}/{folder}/")
-            if place and not inside:
-                return rest.partition("/")[0]
+    def _owner_of(self, place: str, folders: Sequence[str] = _FOLDERS) -> str:
+        """The worker or slot that a place is of."""
+        for folder in folders:
+            if place.startswith(f"{self._root}/{folder}/"):
+                return place.removeprefix(f"{self._root}/{folder}/").partition("/")[0]
         return ""
 
     def _top(self, repo: str) -> str:
@@ -159,31 +168,34 @@ class CloneGuard:
 
     def _repository(self, top: str) -> None:
         """A worktree of the clone, and the repositories in each other inside it, as many as an agent made."""
+        if not _has_no_link(self._around(top), top):
+            raise LlmcError(
+                f"cannot run git in {top}: it is behind a symbolic link",
+                hint="Remove the link, then run the command again.",
+            )
         waiting = [top]
         while waiting:
             waiting += self._repositories_in(waiting.pop())
 
     def _repositories_in(self, top: str) -> list[str]:
         """Check a worktree, or a repository inside one: a submodule or an agent's own. Returns those directly inside."""
-        pointer = f"{top}/.git"
+        is_inner = os.path.dirname(top) not in self._worktrees
+        place = self._inner(top) if is_inner else self._worktree(top)
+        paths = self._gitlinks(top, place) if place else ()
+        return [
+            f"{top}/{path}"
+            for path in paths
+            if _has_no_link(top, f"{top}/{path}") and os.path.lexists(f"{top}/{path}/.git")
+        ]
+
+    def _worktree(self, top: str) -> str:
+        """A worktree or slot: returns its entry in the clone."""
         place = self._led_to(top)
-        is_entry = os.path.dirname(place) == f"{self._git}/worktrees"
-        if place == pointer:  # a separate repository
-            self._inner(top, place)
-        elif place == f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}":
-            self._contained(top, place)
-        elif is_entry or os.path.dirname(top) == f"{self._root}/.worktrees":
-            if not is_entry or not self._linked(top, place):
-                self._lead_back(top)
-                place = self._led_to(top)
-            self._settings(f"{place}/config.worktree", Place.WORKTREE)
-        elif place.startswith(f"{self._root}/"):
-            self._inner(top, place)
-        else:
-            self._stranger(top, place)
-            return []
-        inner = (f"{top}/{path}" for path in self._gitlinks(top, place))
-        return [one for one in inner if os.path.lexists(f"{one}/.git")]
+        if os.path.dirname(place) != f"{self._git}/worktrees" or not self._linked(top, place):
+            self._lead_back(top)
+            place = self._led_to(top)
+        self._settings(f"{place}/config.worktree", Place.WORKTREE)
+        return place
 
     def _take_in(self, words: Sequence[str]) -> None:
         """Fetch what contained workers committed."""
@@ -195,38 +207,25 @@ class CloneGuard:
             self._taking_in = TakingIn(self._root, self._seen, self._turn_of)
         self._taking_in.look(words)
 
-    def _contained(self, top: str, place: str) -> None:
-        """The repository of a contained worker: its agent cannot write these files, but an earlier one may have."""
+    def _contained(self, name: str) -> None:
+        """The worktree of a contained worker. Its settings do not matter: git runs in a box there."""
         from llmc.repo import own_repos  # most workers are not contained
 
-        name = os.path.basename(top)
         own_repos.refuse_odd_files(Path(self._root), name)
-        self._fixed(f"{place}/commondir", own_repos.COMMON)
-        self._fixed(f"{place}/objects/info/alternates", f"{self._git}/objects\n".encode())
-        self._settings(f"{place}/config", Place.INNER)
-        self._attributes(f"{place}/info/attributes")
+        own_repos.refuse_another_repository(Path(self._root), name)
         own_repos.give(Path(self._root), name, self.base)
 
-    def _fixed(self, path: str, wanted: bytes) -> None:
-        """A file that must stay as llmc wrote it."""
-        if self._seen.is_fine(path):
-            return
-        before = stamp(path)
-        if git_config.read_plainly(Path(path)) == wanted:
-            self._seen.remember(path, before)
-            return
-        self._say(Undone(path, "pointed to another repository; llmc restored it"))
-        if os.path.isdir(path) or os.path.islink(path):
-            self._aside(path)
-        write_atomic(private_dir(Path(path).parent) / os.path.basename(path), wanted, mode=0o644)
-
     def _led_to(self, top: str) -> str:
-        """The git directory of a repository."""
-        pointer = f"{top}/.git"
-        if os.path.isdir(pointer):
-            return os.path.realpath(pointer) if os.path.islink(pointer) else pointer
-        text = _first_line(pointer).removeprefix("gitdir:").strip()
-        return os.path.realpath(os.path.join(top, text)) if text else "/"
+        """The git directory that a `.git` file names; "" for a file that git does not write.
+
+        git accepts more, but what it makes of the rest need not be known here.
+        """
+        data = git_config.read_plainly(Path(top, ".git"))
+        text = "" if isinstance(data, Broken) else data.decode("utf-8", "surrogateescape")
+        path = text.removeprefix("gitdir: ").removesuffix("\n")
+        if text != f"gitdir: {path}\n" or {*path} & {"\n", "\r", "\0"}:
+            return ""
+        return os.path.realpath(os.path.join(top, path))
 
     def _linked(self, top: str, place: str) -> bool:
         """Whether the entry in the clone points back to this worktree and to the clone."""
@@ -244,11 +243,6 @@ class CloneGuard:
 
     def _lead_back(self, top: str) -> None:
         """Make a worktree point to its own entry in the clone again, and the entry to the clone."""
-        own = f"{self._root}/{root_layout.REPOS}/{os.path.basename(top)}"
-        if os.path.isdir(own) and not os.path.islink(own):
-            self._say(Undone(f"{top}/.git", "pointed to another repository; llmc restored it"))
-            write_atomic(Path(top, ".git"), f"gitdir: {own}\n".encode(), mode=0o644)
-            return
         entry = f"{self._git}/worktrees/{os.path.basename(top)}"
         for name in os.listdir(f"{self._git}/worktrees") if os.path.isdir(f"{self._git}/worktrees") else ():
             back = _first_line(f"{self._git}/worktrees/{name}/gitdir")
@@ -269,34 +263,43 @@ class CloneGuard:
                 self._aside(path)
             write_atomic(Path(path), f"{text}\n".encode(), mode=0o644)
 
-    def _inner(self, top: str, place: str) -> None:
-        """A repository inside a worktree: git in the worktree would run programs from its settings too."""
-        shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
-        if not shared.startswith(f"{self._root}/"):
+    def _inner(self, top: str) -> str:
+        """A repository inside a worktree: git in the worktree would run programs from its settings too.
+
+        Returns its git directory; "" if git does not enter it. Only what is there is changed, never what it names.
+        """
+        pointer = f"{top}/.git"
+        is_folder = os.path.isdir(pointer) and not os.path.islink(pointer)
+        place = pointer if is_folder else self._led_to(top)
+        if not (is_folder or self._is_submodule(top, place)) or not _is_whole(place):
             self._stranger(top, place)
-            return
-        tree = "" if place == f"{top}/.git" else os.path.relpath(top, place)
-        for folder in dict.fromkeys((shared, place)):
-            self._settings(f"{folder}/config", Place.INNER, tree)
-            self._settings(f"{folder}/config.worktree", Place.INNER, tree)
-            self._attributes(f"{folder}/info/attributes")
+            return ""
+        tree = "" if is_folder else os.path.relpath(top, place)
+        self._settings(f"{place}/config", Place.INNER, tree)
+        self._settings(f"{place}/config.worktree", Place.INNER, tree)
+        self._attributes(f"{place}/info/attributes")
+        return place
+
+    def _is_submodule(self, top: str, place: str) -> bool:
+        """Whether git keeps it with the entry of the same worktree."""
+        entry = self._led_to(self._around(top))
+        return os.path.dirname(entry) == f"{self._git}/worktrees" and place.startswith(f"{entry}/modules/")
+
+    def _around(self, top: str) -> str:
+        """The worktree or slot that a repository is in; the root for any other."""
+        found = (
+            f"{folder}/{self._owner_of(top)}" for folder in self._worktrees if top.startswith(f"{folder}/")
+        )
+        return next(found, self._root)
 
     def _stranger(self, top: str, place: str) -> None:
-        """It points out of the root, where nothing is ours to change: refuse it if its settings run programs."""
-        shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
-        files = [f"{folder}/{name}" for folder in (shared, place) for name in ("config", "config.worktree")]
-        for path in files:
-            data = git_config.read_plainly(Path(path))
-            rows = data if isinstance(data, Broken) else git_config.rows_of(data)
-            if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
-                self._say(
-                    Undone(
-                        f"{top}/.git",
-                        f"pointed to {place}, whose git config runs programs; llmc moved it aside",
-                    )
-                )
-                self._aside(f"{top}/.git")
-                return
+        """It points to what is not ours to change: git must not go there if that is in this root, or runs programs."""
+        if place and not place.startswith(f"{self._root}/") and not _runs_programs(place):
+            return
+        where = f"pointed to {place}, whose git config runs programs" if place else "was unusable"
+        where = f"pointed to {place}" if place.startswith(f"{self._root}/") else where
+        self._say(Undone(f"{top}/.git", f"{where}; llmc moved it aside"))
+        self._aside(f"{top}/.git")
 
     def _gitlinks(self, top: str, place: str) -> tuple[str, ...]:
         """The paths with another repository's commit in the index: git enters those too."""
@@ -478,6 +481,35 @@ def _suspects(state: State, name: str, path: str) -> list[str]:
     written = found[4] / 1e9 if found else time.time()
     active = [str(w.name) for w in state.workers.values() if w.last_activity_unix + ACTIVE_S >= written]
     return sorted(active or map(str, state.workers))
+
+
+def _has_no_link(top: str, path: str) -> bool:
+    """Whether a path below `top` leads through directories alone. git does not enter a link either."""
+    while path != top:
+        try:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                return False
+        except (OSError, ValueError):
+            return False
+        path = os.path.dirname(path)
+    return True
+
+
+def _is_whole(place: str) -> bool:
+    """Whether all settings of a repository are in its own git directory."""
+    return not os.path.lexists(f"{place}/commondir") and not os.path.islink(f"{place}/info")
+
+
+def _runs_programs(place: str) -> bool:
+    """Whether the settings of a repository would run programs, or cannot be known."""
+    if not _is_whole(place):
+        return True
+    for name in ("config", "config.worktree"):
+        data = git_config.read_plainly(Path(place, name))
+        rows = data if isinstance(data, Broken) else git_config.rows_of(data)
+        if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
+            return True
+    return False
 
 
 def _first_line(path: str) -> str:

@@ -225,13 +225,13 @@ def _read(repo: Path, name: str) -> str | None:
     try:
         own, common = git_dirs.directories_of(repo)
         if name == "HEAD":
-            at = git_dirs.line_of(own / "HEAD")
+            at = git_dirs.text_in(own, "HEAD")
             name = at.removeprefix("ref: ")
             if name == at:
                 return at if _COMMIT_ID.fullmatch(at) else None
         if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
-        found = git_dirs.line_of(common / name)
+        found = git_dirs.text_in(common, name)
     except (OSError, ValueError):  # packed, unusual, or missing
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
@@ -293,6 +293,8 @@ def value_after(start: str, found: list[str]) -> str | None:
 
 def git_dir(worktree: Path) -> Path:
     """The git directory of this worktree (its index, its HEAD); raises if there is none."""
+    if (own := git_dirs.own_repo(worktree)) is not None:
+        return own
     pointer = worktree / ".git"
     try:
         place = pointer if pointer.is_dir() else worktree / git_dirs.target_of(pointer)

@@ -71,6 +71,11 @@ def read_plainly(path: Path) -> bytes | Broken:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
+    except BlockingIOError as error:  # leased; it is as it was
+        raise LlmcError(
+            f"cannot read {path}: another process holds a lease on it",
+            hint="Run the command again. If that fails too, stop that process.",
+        ) from error
     except (OSError, ValueError) as error:
         why = f"cannot be read: {getattr(error, 'strerror', error)}"
         return Broken("a symbolic link" if os.path.islink(path) else why)

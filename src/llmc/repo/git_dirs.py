@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.config import root_layout
 
 
@@ -22,9 +23,11 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
 
     git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
     """
-    if (apart := own_repo(worktree)) is not None:
-        return apart.parent == repo / root_layout.REPOS and os.path.lexists(apart / "HEAD")
+    apart = own_repo(worktree)
     try:
+        if apart is not None:
+            is_ours = apart.parent == repo / root_layout.REPOS and os.path.lexists(apart / "HEAD")
+            return is_ours and target_of(worktree / ".git") == str(apart)
         own = worktree / target_of(worktree / ".git")
         os.stat(own / "HEAD")
         back = Path(line_of(own / "gitdir"))
@@ -37,14 +40,18 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
 def own_repo(worktree: Path) -> Path | None:
     """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree.
 
-    Its agent can change nothing that is looked at here: this decides whether git runs in a box.
+    This decides whether git runs in a box. So it asks only what no agent can change, or hold up: whether llmc made that
+    repository, and has taken the worktree's entry out of the clone.
     """
-    own = worktree.parent.parent / root_layout.REPOS / worktree.name
-    try:
-        is_own = target_of(worktree / ".git") == str(own) and own.is_dir()
-    except (OSError, ValueError):
-        return None
-    return own if is_own else None
+    root = worktree.parent.parent
+    own = root / root_layout.REPOS / worktree.name
+    is_linked = os.path.lexists(root / ".git/worktrees" / worktree.name)
+    return own if own.is_dir() and not is_linked else None
+
+
+def pointer_to(own: Path) -> bytes:
+    """The `.git` file of a worktree whose repository this is."""
+    return f"gitdir: {own}\n".encode("utf-8", "surrogateescape")
 
 
 def kept_apart(own: Path) -> Path:
@@ -68,6 +75,11 @@ _MOST_LINE = 8192
 def target_of(pointer: Path) -> str:
     """Where a `.git` file leads."""
     return line_of(pointer).removeprefix("gitdir: ")
+
+
+def text_in(place: Path, name: str) -> str:
+    """The text of a one-line file below a git directory. An agent may write there: no link in the name is followed."""
+    return inside.read(place, name, _MOST_LINE).decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 def line_of(path: Path) -> str:

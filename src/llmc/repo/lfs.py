@@ -1,7 +1,10 @@
 """Git LFS: a worktree's large files come from the source's own store, and go there before a commit lands."""
 
+import os
 from pathlib import Path
 
+from llmc.base import inside
+from llmc.base.files import write_atomic
 from llmc.base.text import some_files
 from llmc.repo import git, git_dirs, own_objects
 from llmc.repo.project import Project
@@ -69,16 +72,28 @@ def is_installed() -> bool:
 
 
 def set_up(repository: Path) -> None:
-    """git's LFS filters, in the clone or a worker's repository; empty without git-lfs, because the user's own would fail.
-
-    As a plain file: git in a worker's repository cannot write its settings.
-    """
-    inside = repository / ".git"
-    file = str((inside if inside.is_dir() else repository) / "config")
+    """git's LFS filters, in the clone or a worker's repository; empty without git-lfs, because the user's own would fail."""
     there = is_installed()
     wanted = {f"filter.lfs.{key}": value if there else "" for key, value in _FILTERS.items()}
     wanted["filter.lfs.required"] = "true" if there else "false"
-    config = ["config", "--file", file]
+    if (repository / ".git").is_dir():
+        _set(repository / ".git/config", wanted)
+        return
+    # An agent may run, for which this file is read-only. A new one in its place would not be: it is written as it is.
+    copy = git_dirs.kept_apart(repository) / "config"
+    before = inside.read(repository, "config")
+    write_atomic(copy, before)
+    _set(copy, wanted)
+    text = copy.read_bytes()
+    copy.unlink()
+    if text != before:
+        with open(os.open(repository / "config", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as file:
+            file.truncate()
+            file.write(text)
+
+
+def _set(file: Path, wanted: dict[str, str]) -> None:
+    config = ["config", "--file", str(file)]
     have = git.git(Path("/"), *config, "--get", "filter.lfs.process", check=False)
     if have.ok and have.stdout.strip() == wanted["filter.lfs.process"]:
         return

@@ -15,15 +15,15 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from llmc.base import locks, processes
+from llmc.base import inside, locks, processes
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, ToolFailed
-from llmc.base.files import open_given, private_dir, read_given, write_atomic
+from llmc.base.files import open_given, private_dir, write_atomic
 from llmc.base.processes import wait_until
 from llmc.base.text import in_line
 from llmc.config import root_layout
 from llmc.config.paths import Root
-from llmc.repo import git, git_dirs, own_large_files
+from llmc.repo import git, git_config, git_dirs, own_large_files
 from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, programs, rules
@@ -77,12 +77,8 @@ def names(root: str) -> list[str]:
         found = os.listdir(f"{root}/{root_layout.REPOS}")
     except OSError:
         return []
-    return [name for name in found if not name.startswith(".") and _is_in_use(Path(root), name)]
-
-
-def _is_in_use(root: Path, name: str) -> bool:
-    worktree = root / root_layout.WORKTREES / name
-    return git_dirs.own_repo(worktree) == path_of(root, name) or not os.path.lexists(worktree / ".git")
+    worktrees = Path(root, root_layout.WORKTREES)
+    return [name for name in found if not name.startswith(".") and git_dirs.own_repo(worktrees / name)]
 
 
 def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
@@ -94,9 +90,13 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
 @contextmanager
 def box(root: Path, name: str) -> Iterator[git.Within]:
     """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
-    if probe.bubblewrap() is None:  # no agent is contained any more
-        yield git.NO_BOX
-        return
+    if probe.bubblewrap() is None:
+        raise _refusal(
+            root,
+            name,
+            f"cannot run git in the repository of {name}: bubblewrap is not installed",
+            f"Install bubblewrap, or run `llmc reset {name}`, which moves the repository to the trash.",
+        )
     own, worktree = path_of(root, name), root / root_layout.WORKTREES / name
     home = os.environ.get("HOME", "")
     guard = git.guards.get(str(root))
@@ -147,9 +147,10 @@ def watched(root: str, name: str) -> list[str]:
 
 def claims(root: Path, name: str, commit: str) -> bool:
     """Whether a worker's refs name a commit. Another worker's commit may be among them: an agent writes these files."""
+    own = path_of(root, name)
     for path in watched(str(root), name)[:-2]:
         try:
-            if commit.encode() in read_given(Path(path), _MOST_REFS):
+            if commit.encode() in inside.read(own, os.path.relpath(path, own), _MOST_REFS):
                 return True
         except (OSError, ValueError):
             continue
@@ -186,11 +187,32 @@ def _take(root: Path, name: str, limit_s: float) -> str:
 
 def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
     if odd := odd or odd_file(root, name):
-        raise ToolFailed(
-            *(["git", "-C", str(root / root_layout.WORKTREES / name)], None, ""),
-            message=f"cannot read the repository of {name}: {in_line(odd)[:_MOST_TEXT]} is not a regular file",
-            hint=f"Run `llmc reset {name}`, which moves the repository to the trash.",
+        raise _refusal(
+            root,
+            name,
+            f"cannot read the repository of {name}: {in_line(odd)[:_MOST_TEXT]} is not a regular file",
+            f"Run `llmc reset {name}`, which moves the repository to the trash.",
         )
+
+
+def refuse_another_repository(root: Path, name: str) -> None:
+    """Only the user can have changed `.git` of a contained worker: it is read-only for its agent.
+
+    It is not repaired here. A new file in its place would not be read-only for the agent that runs.
+    """
+    pointer = root / root_layout.WORKTREES / name / ".git"
+    if git_config.read_plainly(pointer) != git_dirs.pointer_to(path_of(root, name)):
+        raise _refusal(
+            root,
+            name,
+            f"{pointer} does not point to the repository of {name}",
+            f"Run `llmc reset {name}`, which starts a new agent there; the files are kept.",
+        )
+
+
+def _refusal(root: Path, name: str, message: str, hint: str) -> ToolFailed:
+    argv = ["git", "-C", str(root / root_layout.WORKTREES / name)]
+    return ToolFailed(argv, None, "", message=message, hint=hint)
 
 
 def odd_file(root: Path, name: str) -> str:
@@ -361,5 +383,5 @@ def _copy(entry: Path, own: Path) -> None:
 
 
 def point(worktree: Path, own: Path) -> None:
-    """Make a worktree that of its own repository."""
-    write_atomic(worktree / ".git", f"gitdir: {own}\n".encode(), mode=0o644)
+    """Make a worktree that of its own repository. No agent runs in it."""
+    write_atomic(worktree / ".git", git_dirs.pointer_to(own), mode=0o644)

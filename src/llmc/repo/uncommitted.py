@@ -100,7 +100,7 @@ _REBASES = ("rebase-merge", "rebase-apply")
 
 
 def rebase_in_progress(worktree: Path) -> bool:
-    return any(path.exists() for path in git_paths(worktree, *_REBASES))
+    return any(os.path.lexists(path) for path in git_paths(worktree, *_REBASES))
 
 
 def operations_in_progress(worktree: Path) -> list[str]:
@@ -115,7 +115,7 @@ def operations_in_progress(worktree: Path) -> list[str]:
         "BISECT_LOG": "bisect",
     }
     found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
-    return [name for path, name in found if path.exists()]
+    return [name for path, name in found if os.path.lexists(path)]
 
 
 def operation_in_progress(worktree: Path) -> str | None:

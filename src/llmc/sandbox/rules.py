@@ -124,13 +124,14 @@ def _in_place(mounts: list[Mount]) -> list[Mount]:
     return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
 
 
-#: by machine: the kernel's name of its system calls, and the numbers of ioctl, socket, clone and unshare
-_MACHINES = {"x86_64": (0xC000003E, 16, 41, 56, 272), "aarch64": (0xC00000B7, 29, 198, 220, 97)}
+#: by machine: the kernel's name of its system calls, and the numbers of ioctl, fcntl, socket, clone and unshare
+_MACHINES = {"x86_64": (0xC000003E, 16, 72, 41, 56, 272), "aarch64": (0xC00000B7, 29, 25, 198, 220, 97)}
 #: add_key, request_key and keyctl: keyrings of the user's session know no namespace
 _KEYRINGS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
 _CLONE3, _CLONE_NEWUSER = 435, 0x10000000
 _X32_CALLS, _IO_URING_SETUP = 0x40000000, 425
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_F_SETLEASE = 1024
 _AF_VSOCK = 40
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 #: refused with EPERM; unknown with ENOSYS, after which the C library uses the older call
@@ -144,6 +145,7 @@ def call_filter(machine: str) -> bytes | None:
 
     - Typing into the terminal (TIOCSTI, TIOCLINUX): the program shares the terminal of its pane, and a shell outside
       would read it.
+    - Leases, also on files that are read-only inside: who opens such a file outside waits for the holder.
     - vsock, which reaches the host of a virtual machine, and io_uring, which opens sockets past this filter.
     - The keyrings of the user.
     - A user namespace: in it a program could remove the mounts that keep files as they are. clone3 is unknown,
@@ -153,10 +155,11 @@ def call_filter(machine: str) -> bytes | None:
     """
     if machine not in _MACHINES:
         return None
-    name, ioctl, socket, clone, unshare = _MACHINES[machine]
+    name, ioctl, fcntl, socket, clone, unshare = _MACHINES[machine]
     judged = (
         (socket, _FIRST, _EQUAL, (_AF_VSOCK,)),
         (ioctl, _SECOND, _EQUAL, (_TIOCSTI, _TIOCLINUX)),
+        (fcntl, _SECOND, _EQUAL, (_F_SETLEASE,)),
         (clone, _FIRST, _ANY_BIT, (_CLONE_NEWUSER,)),
     )
     rows = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, name), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]

@@ -444,3 +444,30 @@ def test_a_machine_that_cannot_contain_them(project: Project, monkeypatch: pytes
         assert item.text == "checks are not contained: bubblewrap is not installed"
     check(project, "true")
     assert not project.store.read().attention
+
+
+#: leaves a submodule whose `.git` file git could read in another way than the guard
+SUBMODULE = """
+[ -e sub/.git ] && exit 0
+git init -q sub && cd sub
+echo one > f && git add f && git -c user.name=a -c user.email=b commit -q -m 1
+echo two > f
+echo '* filter=e' > .gitattributes
+mv .git x && cp -r x ' x'
+git config --file ' x/config' filter.e.clean "touch @RAN@; cat"
+printf 'gitdir:  x\\n' > .git
+"""
+
+
+def test_a_submodule_that_a_check_left_runs_nothing(project: Project, tmp_path: Path) -> None:
+    """git in a slot has the user's rights. Break: strip the text of a pointer in `_led_to` (repo/clone_guard.py)."""
+    project = configured(project, {"repo.validate": "sh ./t.sh", "repo.validate_in": "slot"})
+    record, worktree = worker_of(project)
+    base = worktree.head()
+    worktree.commit("t.sh", SUBMODULE.replace("@RAN@", shlex.quote(str(tmp_path / "home/ran"))))
+    worktree.git("update-index", "--add", "--cacheinfo", f"160000,{base},sub")
+    for subject in ("first", "again", "and again"):
+        worktree.git("commit", "-q", "--allow-empty", "-m", subject)
+        with suppress(LlmcError):
+            validation.check_commit(project, "w1", worktree.head(), base, worktree=Path(record.worktree_path))
+        assert not (tmp_path / "home/ran").exists(), subject

@@ -3,17 +3,19 @@
 import os
 import socket
 import subprocess
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from llmc.base.errors import ToolFailed
+from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.files import remove_tree
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
 from llmc.config.model import Worker
-from llmc.repo import git, git_dirs, own_repos, provision, setup, uncommitted
+from llmc.repo import git, git_dirs, lfs, own_repos, provision, setup, uncommitted
+from llmc.repo.git_config import stamp
 from llmc.repo.project import Project
 from llmc.sandbox import probe, rules
 from llmc.sandbox.rules import View
@@ -160,17 +162,102 @@ def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree,
     assert run_git(project.root.path, "for-each-ref", "--contains", "HEAD")
 
 
-def test_only_its_own_repository_counts(project: Project, worktree: Worktree) -> None:
-    """Break: accept any `.llmc/repos/<x>` in `own_repo` (repo/git_dirs.py)."""
+def leased(path: Path) -> subprocess.Popen[str]:
+    """A process that keeps others from opening a file, as long as it runs."""
+    script = f"import fcntl, os, time; fd = os.open({str(path)!r}, os.O_RDONLY); fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)"
+    script += (
+        "; import signal; signal.signal(signal.SIGIO, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    )
+    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+
+
+def test_whatever_a_git_file_says_git_runs_in_a_box(project: Project, worktree: Worktree) -> None:
+    """Break: ask in `own_repo` (repo/git_dirs.py) where `.git` leads; or repair the file in the guard."""
     record, other = add_worker(project, "w2")
     provision.settle_repository(project, record, contained=True)
+    pointer = worktree.path / ".git"
+    fake = Repo(worktree.path / "fake")
+    fake.commit("b.txt", "b\n")
+    run_git(fake.path, "config", "alias.run", "!sh script")
+    guard = git.guards[str(project.root.path)]
+    for text in (
+        (other.path / ".git").read_text(),
+        f"gitdir: {fake.path}/.git\n",
+        "gitdir: fake/.git\n",
+        f"{pointer.read_text()}\n",
+        "",
+    ):
+        pointer.write_text(text)
+        found = stamp(str(pointer))
+        with guard.box(str(worktree.path)) as (words, *_):
+            assert words
+        assert not git_dirs.is_worktree_of(worktree.path, project.root.path) or text.endswith("\n\n")
+        with pytest.raises(ToolFailed, match="does not point to the repository of w1") as failed:
+            git.git(worktree.path, "run")
+        assert failed.value.hint.startswith("Run `llmc reset w1`")
+        assert stamp(str(pointer)) == found  # for the agent that runs, a new file would not be read-only
+    worktree.write("a.txt", "changed\n")
+    provision.start_over(project, project.store.worker("w1"))
+    assert uncommitted.tree_state(worktree.path).tracked == ("a.txt",)
+    assert git_dirs.is_worktree_of(worktree.path, project.root.path)
+
+
+def test_a_file_that_cannot_be_read_now_is_not_replaced(project: Project, worktree: Worktree) -> None:
+    """Break: take BlockingIOError for `Broken` in `read_plainly` (repo/git_config.py)."""
+    for path in (worktree.path / ".git", project.root.path / ".git/config"):
+        os.utime(path)  # it is looked at again
+        before = path.read_bytes(), path.stat().st_ino
+        with leased(path) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            with pytest.raises(LlmcError, match="another process holds a lease"):
+                git.git(worktree.path, "status")
+            holder.kill()
+        assert (path.read_bytes(), path.stat().st_ino) == before
+    assert uncommitted.tree_state(worktree.path).clean
+
+
+def test_settings_that_llmc_adds_stay_read_only(project: Project, worktree: Worktree) -> None:
+    """Break: `git config` in place of `_set` and a write in `set_up` (repo/lfs.py): it replaces the file under its mount."""
+    config = own_repos.path_of(project.root.path, "w1") / "config"
+    before = config.stat().st_ino
+    lfs.set_up(config.parent)
+    assert run_git(worktree.path, "config", "filter.lfs.required") in ("true", "false")
+    assert config.stat().st_ino == before
+
+
+def test_without_bubblewrap_git_does_not_run_there(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: no box without bubblewrap (`box` in repo/own_repos.py): an agent's settings run programs."""
+    worktree.write("a.txt", "changed\n")
+    monkeypatch.setattr(probe, "bubblewrap", lambda: None)
+    with pytest.raises(ToolFailed, match="bubblewrap is not installed"):
+        git.git(worktree.path, "status")
+    provision.start_over(project, project.store.worker("w1"))
+    assert git_dirs.own_repo(worktree.path) is None
+    assert uncommitted.tree_state(worktree.path).tracked == ("a.txt",)
+
+
+def test_no_link_among_its_refs_is_followed(project: Project, worktree: Worktree, tmp_path: Path) -> None:
+    """Break: read refs by their path in `_read` (repo/git.py): the text of a user's file comes back in a refusal."""
+    secret = "5ec0123456789abcdef0123456789abcdef01234"
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "token").write_text(f"{secret}\n")
     own = own_repos.path_of(project.root.path, "w1")
-    assert git_dirs.own_repo(worktree.path) == own
-    (worktree.path / ".git").write_text((other.path / ".git").read_text())
-    assert git_dirs.own_repo(worktree.path) is None
-    assert not git_dirs.is_worktree_of(worktree.path, project.root.path)
-    (worktree.path / ".git").write_text(f"gitdir: {worktree.path}/.llmc/repos/w1\n")
-    assert git_dirs.own_repo(worktree.path) is None
+    (own / "refs/heads").rename(own / "refs/kept")
+    (own / "refs/heads").symlink_to(private)
+    (own / "HEAD").write_text("ref: refs/heads/token\n")
+    assert secret not in own_repos.take(project.root.path, "w1")
+    assert git.resolve(worktree.path, "HEAD") is None
+    git.git(project.root.path, "for-each-ref")
+    assert secret not in str(project.store.read().attention)
+    (own / "rebase-merge").symlink_to(private / "none")
+    seen = uncommitted.operations_in_progress(worktree.path)
+    (own / "rebase-merge").unlink()
+    (own / "rebase-merge").symlink_to(private / "token")
+    assert uncommitted.operations_in_progress(worktree.path) == seen
 
 
 @pytest.mark.parametrize("text", [None, *in_soak("nonsense\n")])
@@ -264,9 +351,10 @@ def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
 
 
 def test_directories_in_each_other_do_not_end_the_look_for_pipes(
-    project: Project, worktree: Worktree
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: `odd_in` calls itself for each level: every git that takes longer would end with an error."""
+    monkeypatch.setattr(own_repos, "LOOK_S", 60)
     own = own_repos.path_of(project.root.path, "w1")
     (own / "refs/kept").mkdir()
     nested(own / "refs/kept", "d", 1500)

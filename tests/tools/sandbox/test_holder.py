@@ -158,6 +158,26 @@ def test_it_cannot_type_into_the_terminal(place: Path) -> None:
     assert out.splitlines() == ["TIOCSTI 1", "TIOCLINUX 1", "others work"], said
 
 
+LEASE = """
+import fcntl, os
+with open("own", "w+") as file:
+    for name, how in (("F_WRLCK", fcntl.F_WRLCK), ("F_RDLCK", fcntl.F_RDLCK)):
+        try:
+            fcntl.fcntl(os.open("own", os.O_RDONLY), fcntl.F_SETLEASE, how)
+            print(name, "leased")
+        except OSError as error:
+            print(name, error.errno)
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("others work")
+"""
+
+
+def test_it_cannot_lease_a_file(place: Path) -> None:
+    """Who opens a leased file waits for its holder, and a lease takes no more than to read it. Break: no `fcntl` in the filter."""
+    out, said = held(place, ["/usr/bin/python3", "-c", LEASE]).communicate(timeout=20)
+    assert out.splitlines() == ["F_WRLCK 1", "F_RDLCK 1", "others work"], said
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests here run as an ordinary user already")
 def test_an_ordinary_user_is_contained_too() -> None:
     """In a user namespace of its own: the same signals, exit codes and refusals."""

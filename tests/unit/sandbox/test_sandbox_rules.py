@@ -93,11 +93,11 @@ def judged(program: bytes, *, machine: int, number: int, given: tuple[int, int] 
 
 
 @pytest.mark.parametrize(
-    ("machine", "ioctl", "socket", "clone", "unshare"),
-    [("x86_64", 16, 41, 56, 272), ("aarch64", 29, 198, 220, 97)],
+    ("machine", "ioctl", "fcntl", "socket", "clone", "unshare"),
+    [("x86_64", 16, 72, 41, 56, 272), ("aarch64", 29, 25, 198, 220, 97)],
 )
 def test_the_filter_refuses_what_no_namespace_keeps_in(
-    machine: str, ioctl: int, socket: int, clone: int, unshare: int
+    machine: str, ioctl: int, fcntl: int, socket: int, clone: int, unshare: int
 ) -> None:
     """Break: one jump of the program that is off by one."""
     program = call_filter(machine)
@@ -108,6 +108,9 @@ def test_the_filter_refuses_what_no_namespace_keeps_in(
         (ioctl, (0, 0x541C), REFUSED),  # TIOCLINUX
         (ioctl, (0, 0x5413), ALLOWED),
         (ioctl, (40, 0), ALLOWED),
+        (fcntl, (0, 1024), REFUSED),  # F_SETLEASE
+        (fcntl, (0, 1025), ALLOWED),
+        (fcntl, (1024, 6), ALLOWED),  # F_SETLK
         (socket, (40, 1), REFUSED),  # AF_VSOCK
         (socket, (2, 0x5412), ALLOWED),
         (425, (0, 0), REFUSED),  # io_uring_setup
