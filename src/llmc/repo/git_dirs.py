@@ -45,8 +45,14 @@ def own_repo(worktree: Path) -> Path | None:
     """
     root = worktree.parent.parent
     own = root / root_layout.REPOS / worktree.name
-    is_linked = os.path.lexists(root / ".git/worktrees" / worktree.name)
-    return own if own.is_dir() and not is_linked else None
+    return own if own.is_dir() and not _has_entry(root, worktree) else None
+
+
+def _has_entry(root: Path, worktree: Path) -> bool:
+    try:
+        return line_of(root / ".git/worktrees" / worktree.name / "gitdir") == str(worktree / ".git")
+    except OSError:
+        return False
 
 
 def pointer_to(own: Path) -> bytes:
