@@ -68,6 +68,11 @@ def link(project: Project, record: WorkerRecord) -> None:
     """Make the worktree usable for git, without changing its files."""
     worktree, own = Path(record.worktree_path), project.root.path / root_layout.REPOS / record.name
     if git_dirs.is_worktree_of(worktree, project.root.path):
+        if git_dirs.own_repo(worktree) is not None and not is_contained(project, record):
+            from llmc.sandbox import probe  # most workers are not contained
+
+            if probe.bubblewrap() is None:  # git cannot run there any more
+                start_over(project, record)
         return
     base = refresh_base(project)
     if own.is_dir() or is_contained(project, record):

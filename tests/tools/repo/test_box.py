@@ -234,7 +234,7 @@ def test_without_bubblewrap_git_does_not_run_there(
     monkeypatch.setattr(probe, "bubblewrap", lambda: None)
     with pytest.raises(ToolFailed, match="bubblewrap is not installed"):
         git.git(worktree.path, "status")
-    provision.start_over(project, project.store.worker("w1"))
+    provision.link(project, project.store.worker("w1"))
     assert git_dirs.own_repo(worktree.path) is None
     assert uncommitted.tree_state(worktree.path).tracked == ("a.txt",)
 
