@@ -1,6 +1,7 @@
 """Finding and opening a root, for front ends."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 from llmc.agents.kinds import agent_named
@@ -60,10 +61,10 @@ def statuses(given: str | None) -> dict[str, str]:
         return {}
 
 
-def client(given: str | None) -> tuple[list[str], dict[str, str]]:
+def client(given: str | None, tell: Callable[[str], None] | None) -> tuple[list[str], dict[str, str]]:
     """The command line and variables of Claude Code for this root; without a root, the defaults."""
     try:
-        project = open_project(given)
+        project = open_project(given, tell)
     except NotFound:
         if given:
             raise
