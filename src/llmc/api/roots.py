@@ -83,3 +83,19 @@ def name_old_tasks(root: Root) -> None:
 
     with contextlib.suppress(LlmcError, OSError):
         source_of(open_project(str(root.path))).books()
+
+
+def new_source_problem(root: Root) -> str:
+    """After a change of the configuration: fetch from the source; returns why that fails, and the fix."""
+    from llmc.repo import provision, sources  # few commands change the configuration
+
+    try:
+        project = open_project(str(root.path))
+        if missing := sources.look(project):
+            raise missing
+        provision.refresh_base(project)
+    except sources.NoSource as missing:
+        return f"{missing.message}. {missing.hint}"
+    except LlmcError:
+        return ""  # the next command that fetches says why
+    return ""

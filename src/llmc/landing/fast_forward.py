@@ -13,6 +13,7 @@ from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
 from llmc.base.text import some_files
+from llmc.records.items import NO_SOURCE
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision, uncommitted
 from llmc.repo.project import Project
@@ -74,11 +75,18 @@ def merge_lock(project: Project) -> AbstractContextManager[None]:
 
 
 def check_source(project: Project) -> Path | None:
-    """Refuse early if the source has uncommitted changes; returns the checkout that was checked.
+    """Refuse early if the source is missing or has uncommitted changes; returns the checkout that was checked.
 
     If work lands elsewhere, nothing of the user is in its way.
     """
-    return None if project.lands_elsewhere else _check_checkout(project)
+    if project.lands_elsewhere:
+        return None
+    if provision.source_tip(project) is None:
+        from llmc.repo import sources  # few sources are missing
+
+        if missing := sources.look(project):
+            raise missing
+    return _check_checkout(project)
 
 
 def _check_checkout(project: Project) -> Path | None:
@@ -97,9 +105,15 @@ def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> No
 
 
 def source_is_free(project: Project) -> None:
-    if SOURCE in project.store.read().attention:
+    """Clear what was said of the source: it is there, and nothing of the user is in the way."""
+    over = [SOURCE]
+    if provision.source_tip(project) is not None:  # a URL is known by its fetches only
+        over.append(f"{NO_SOURCE}{project.config.repo.default_branch}")
+    listed = project.store.read().attention
+    if any(key in listed for key in over):
         with project.store.transaction() as tx:
-            tx.clear_item(SOURCE)
+            for key in over:
+                tx.clear_item(key)
 
 
 def _refuse_if_busy(place: Path) -> None:
@@ -242,11 +256,12 @@ def _take_back(place: Path, base: str, commit: str) -> None:
 
 def _tip(project: Project) -> str | None:
     """The current commit of the branch, from the source itself."""
-    branch = project.config.repo.default_branch
     if _is_local(project):
         return provision.source_tip(project)
+    from llmc.repo import sources  # few sources are URLs
+
     with project.repo_lock():
-        git.fetch(project.root.path, project.source, branch)
+        sources.fetch(project)
     return git.resolve(project.root.path, project.base)
 
 
