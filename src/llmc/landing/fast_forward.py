@@ -37,6 +37,10 @@ class SourceBusy(Refused):
     """The user's uncommitted work or operation is in the way; nothing was touched."""
 
 
+class Unfinished(SourceBusy):
+    """A git operation of the user, such as a merge with conflicts."""
+
+
 class Ahead:
     """Facts about the source for an accept, collected in parallel."""
 
@@ -96,6 +100,16 @@ def _check_checkout(project: Project) -> Path | None:
     return place
 
 
+def blocked(project: Project, *, listed: bool) -> SourceBusy | None:
+    """What is in the way of an accept: an unfinished git operation; anything else only if the attention list has it."""
+    try:
+        if not project.lands_elsewhere:
+            _check_checkout(project)
+    except SourceBusy as error:
+        return error if listed or isinstance(error, Unfinished) else None
+    return None
+
+
 def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
     """Raise an attention item until work can land again, or `status` sees that the source is clean."""
     where = shlex.quote(project.upstream)
@@ -119,7 +133,7 @@ def source_is_free(project: Project) -> None:
 def _refuse_if_busy(place: Path) -> None:
     operation = uncommitted.operation_in_progress(place)
     if operation:
-        raise SourceBusy(
+        raise Unfinished(
             f"cannot land in {place}: a {operation} is in progress",
             hint=f"Finish or abort the {operation}, then run the command again.",
         )
