@@ -501,3 +501,32 @@ def test_a_worker_that_is_idle_has_nothing_to_accept(scripted: Fleet) -> None:
     scripted.up()
     complaint(scripted.llmc("accept", "adam", code=None), REFUSED, "its status is idle", "needs_review")
     assert "daemon already running" in scripted.llmc("up", "--detach").out
+
+
+@pytest.mark.parametrize("gone", [".", ".git"])
+def test_a_worktree_that_was_deleted(scripted: Fleet, gone: str) -> None:
+    """Every command on its worker says so, with a fix that works. Break: let git fail in a directory that is not there."""
+    fleet = scripted.set_up("adam")
+    fleet.up("--no-patrol")
+    commit = "git -c user.name=W -c user.email=w@example.com commit -qm X"
+    fleet.llmc("start", "--prompt", f"@sh echo x > x; git add x; {commit}")
+    fleet.wait("adam", "needs_review")
+    kept = fleet.dir / "kept"
+    os.rename(fleet.worktree("adam") / gone, kept)
+    commands = (
+        *(("review", "adam"), ("rebase", "adam"), ("reject", "adam", "more"), ("message", "adam", "hi")),
+        *(("accept", "adam"), ("pick", "adam", "--branch", "b")),
+        *([("console", "adam")] if gone == "." else []),
+    )
+    for command in commands:
+        done = fleet.llmc(*command, code=REFUSED)
+        assert "adam's worktree is missing" in done.err, command
+        assert "llmc doctor --repair" in done.err, command
+        assert "git -C" not in done.err, command
+    for command in (("peek", "adam"), ("logs", "adam"), ("hold", "adam"), ("release", "adam"), ("status",)):
+        fleet.llmc(*command)
+    fleet.llmc("doctor", "--repair", "--yes")
+    fleet.llmc("review", "adam")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("accept", "adam")
+    assert fleet.log()[0] == "X"

@@ -143,3 +143,58 @@ def test_a_moved_root_is_named_again(scripted: Fleet) -> None:
     done = fleet.llmc("status", "--json", cwd=moved, code=3)
     assert f"--root {moved}" in done.err
     assert fleet.llmc("--root", str(moved), "status", "--json").json["root"] == str(moved)
+
+
+def test_a_repository_without_a_root_does_not_act_on_another_one(scripted: Fleet) -> None:
+    """Break: leave the root of a command to ~/llmc, or do not note which one was read."""
+    fleet = scripted
+    fleet.llmc("init", "--target", str(fleet.home / "llmc"))
+    other = fleet.dir / "other"
+    fleet.git("init", "-q", str(other))
+    for command in (("start", "--new", "--prompt", "x"), ("add", "adam"), ("down",), ("accept", "adam")):
+        done = fleet.llmc(*command, cwd=other, code=3)
+        assert f"works on {fleet.source}" in done.err, command
+        assert "llmc init" in done.err
+        assert f"--root {fleet.home / 'llmc'}" in done.err
+    for command in (
+        ("status",),
+        ("status", "--json"),
+        ("events", "--json"),
+        ("config", "get", "repo.source"),
+    ):
+        done = fleet.llmc(*command, cwd=other)
+        assert done.err.count(f"works on {fleet.source}") == 1, command
+        assert fleet.llmc(*command, cwd=fleet.home).err == "", "outside of any repository"
+        assert fleet.llmc(*command).err == "", "in the source"
+
+
+def test_init_and_uninstall_say_which_root_the_repository_uses(scripted: Fleet) -> None:
+    """Break: replace llmc.root without a word; remove it although another root of the repository is left."""
+    fleet, first, second = scripted, scripted.dir / "first", scripted.dir / "second"
+    done = fleet.llmc("init", "--target", str(first))
+    assert "llmc.root" not in done.err
+    done = fleet.llmc("init", "--target", str(second))
+    assert f"now use {second}, not {first}" in done.err
+    assert f"git -C {fleet.source} config llmc.root {first}" in done.err
+    looked = fleet.llmc("--root", str(second), "uninstall", "--dry-run")
+    assert f"would use {first}" in looked.out
+    done = fleet.llmc("--root", str(second), "uninstall", "--yes")
+    assert f"now use {first}" in done.out
+    assert fleet.git("config", "llmc.root") == str(first)
+    assert fleet.llmc("status", "--json").json["root"] == str(first)
+    done = fleet.llmc("uninstall", "--yes")
+    assert f"{fleet.source} has no other llmc root" in done.out
+    assert "llmc.root" not in fleet.git("config", "--list", "--local")
+
+
+def test_uninstall_leaves_the_root_that_the_repository_names(scripted: Fleet) -> None:
+    """Break: name the newest root although the repository names another one."""
+    fleet, first, second = scripted, scripted.dir / "first", scripted.dir / "second"
+    for root in (first, second):
+        fleet.llmc("init", "--target", str(root))
+    third = fleet.llmc("init", "--target", str(fleet.dir / "third"), "--json").json
+    assert third["replaced"] == str(second)
+    fleet.git("config", "llmc.root", str(first))
+    done = fleet.llmc("--root", str(second), "uninstall", "--yes", "--json").json
+    assert done["next_root"] == str(first)
+    assert fleet.git("config", "llmc.root") == str(first)

@@ -30,6 +30,8 @@ class Made(Struct, frozen=True):
     existed: bool
     found: list[Program]
     lacks: list[Lack]
+    #: the root that commands in the source used before; None if there was no other
+    replaced: Path | None = None
 
 
 class Untrusted(Struct, frozen=True):
@@ -53,11 +55,13 @@ def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> 
             f"cannot create a root: this repository already has one ({existing.path})",
             hint="Use that root, or create another one with `llmc init --target PATH`.",
         )
+    before = setup.named_root(where)
     root = (existing if reuse else None) or setup.create_root(
         where, setup.choose_target(target, where), agent
     )
     project = setup.new_project(root)
-    return Made(project, root is existing, found, programs.lacks(project, found))
+    replaced = before if before != setup.named_root(where) else None
+    return Made(project, root is existing, found, programs.lacks(project, found), replaced)
 
 
 def untrusted(project: Project, *, asked: bool) -> Untrusted | None:

@@ -1,6 +1,7 @@
 """Finding and opening a root, for front ends."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 from llmc.agents.kinds import agent_named
@@ -60,10 +61,10 @@ def statuses(given: str | None) -> dict[str, str]:
         return {}
 
 
-def client(given: str | None) -> tuple[list[str], dict[str, str]]:
+def client(given: str | None, tell: Callable[[str], None] | None) -> tuple[list[str], dict[str, str]]:
     """The command line and variables of Claude Code for this root; without a root, the defaults."""
     try:
-        project = open_project(given)
+        project = open_project(given, tell)
     except NotFound:
         if given:
             raise
@@ -82,3 +83,19 @@ def name_old_tasks(root: Root) -> None:
 
     with contextlib.suppress(LlmcError, OSError):
         source_of(open_project(str(root.path))).books()
+
+
+def new_source_problem(root: Root) -> str:
+    """After a change of the configuration: fetch from the source; returns why that fails, and the fix."""
+    from llmc.repo import provision, sources  # few commands change the configuration
+
+    try:
+        project = open_project(str(root.path))
+        if missing := sources.look(project):
+            raise missing
+        provision.refresh_base(project)
+    except sources.NoSource as missing:
+        return f"{missing.message}. {missing.hint}"
+    except LlmcError:
+        return ""  # the next command that fetches says why
+    return ""

@@ -29,6 +29,7 @@ from llmc.goals.model import GoalStatus
 from llmc.records.items import Registration
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status, WorkerRecord
+from llmc.repo import sources
 from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
@@ -94,6 +95,7 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
     """Start the agents and the daemon. Without `detach`, returns when the daemon exits."""
     trust.register(str(project.root.path))  # so that it is found from inside
     project.tmux.panes()  # fail now if tmux is missing, not once per worker
+    _tell_of_source(project, tell)
     auto = wanted.auto is not None
     changing = auto and project.daemon_runs() and _is_to_change(project, wanted.said)
     if project.daemon_runs() and not changing:
@@ -111,6 +113,11 @@ def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
         daemon = Daemon(project, Options(patrol=wanted.patrol, auto=wanted.auto))
         return Up([], ended=Host([daemon]).run())
     return _start_detached(project, wanted, changing)
+
+
+def _tell_of_source(project: Project, tell: Tell) -> None:
+    if missing := sources.look(project):
+        tell(f"warning: {missing.message}. {missing.hint}", "yellow")
 
 
 def _tell_of_containment(project: Project, tell: Tell) -> None:

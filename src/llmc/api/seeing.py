@@ -41,14 +41,14 @@ def find_root(given: str | None) -> str:
     """The root, as every command finds it; click reports what is wrong."""
     try:
         cwd = os.path.realpath(".")
-        path = trust.choose(
+        chosen = trust.choose(
             *(given, os.environ, cwd), lambda: trust.root_of_repository(cwd, os.environ, _of_source)
-        ).path
+        )
     except trust.Untrusted:
         raise Unreadable from None
-    if not os.path.isfile(f"{path}/{root_layout.STATE}"):
+    if chosen.unrelated is not None or not os.path.isfile(f"{chosen.path}/{root_layout.STATE}"):
         raise Unreadable
-    return path
+    return chosen.path
 
 
 def _of_source() -> str | None:

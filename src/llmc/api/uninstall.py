@@ -53,6 +53,8 @@ class Done(Struct, frozen=True):
 
     removed: tuple[str, ...]
     kept: Path | None
+    #: the root that commands in the source use from now on
+    next_root: Path | None = None
 
 
 def work_in(project: Project) -> list[Work]:
@@ -199,26 +201,44 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
             slots.discard(project, one)
         close_server(project)
         project.tmux.kill_server()  # with the supervisor's session
+    other = next_root(project)
     with fault_step("uninstall.outside"):
         outside = _take_back_outside(project)
     with fault_step("uninstall.root"):
         kept = _keep(project) if keep else None
         if kept is None:
             _remove(project.root.path)
-    return Done((*outside, str(project.root.path)), kept)
+    return Done((*outside, str(project.root.path)), kept, other)
+
+
+def next_root(project: Project) -> Path | None:
+    """The root that commands in a local source use without this one: the one it names, else its newest other one."""
+    source = Path(project.source)
+    if not source.is_dir():
+        return None
+    named = git.config_get(source, "llmc.root")
+    if named is not None and not _names(source, project.root.path):
+        return Path(trust.real(named))
+    others = [
+        path
+        for path in trust.registered()
+        if path != str(project.root.path) and trust.real(trust.source_of(path)) == trust.real(project.source)
+    ]
+    return Path(others[-1]) if others else None
 
 
 def _take_back_outside(project: Project) -> list[str]:
     root, done = project.root.path, []
-    source = Path(project.source)
-    is_ours = source.is_dir() and _names(source, root)
+    source, other = Path(project.source), next_root(project)
     with contextlib.suppress(LlmcError):
         if trusted := agent_for(project).trust(_environment(project)):
-            # Another root of this source still needs its entry.
-            done += trusted.remove(root, main_directory(project)[0] if is_ours else None)
-    if is_ours:  # last, because the steps above depend on it
-        git.git(source, "config", "--unset-all", "llmc.root")
-        done.append(f"llmc.root in the git config of {source}")
+            done += trusted.remove(root, main_directory(project)[0] if _is_last(project) else None)
+    if source.is_dir() and _names(source, root):  # last, because the steps above depend on it
+        if other is not None:
+            git.git(source, "config", "--replace-all", "llmc.root", str(other))
+        else:
+            git.git(source, "config", "--unset-all", "llmc.root")
+            done.append(f"llmc.root in the git config of {source}")
     with contextlib.suppress(LlmcError, OSError):
         socket = project.root.wake_socket()
         socket.unlink(missing_ok=True)
@@ -232,6 +252,12 @@ def _names(source: Path, root: Path) -> bool:
     """Whether the repository names this root, and not a later one."""
     named = git.config_get(source, "llmc.root")
     return named is not None and trust.real(named) == str(root)
+
+
+def _is_last(project: Project) -> bool:
+    """Whether no other root of the source needs the client's trust in its checkout."""
+    source = Path(project.source)
+    return source.is_dir() and _names(source, project.root.path) and next_root(project) is None
 
 
 def _environment(project: Project) -> dict[str, str]:
@@ -258,7 +284,7 @@ def _trusted(project: Project, trusted: Trust) -> list[str]:
     place = main_directory(project)[0]
     if place == project.root.path:
         return []
-    left = trusted.left(place, is_ours=_names(Path(project.source), project.root.path))
+    left = trusted.left(place, is_ours=_is_last(project))
     return [left] if left else []
 
 

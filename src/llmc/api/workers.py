@@ -17,7 +17,7 @@ from llmc.base.panes import Pane
 from llmc.base.tmux import answered, exact, outer, prefix_of
 from llmc.config.model import Worker as Worker
 from llmc.records.worker import WorkerRecord
-from llmc.repo import setup
+from llmc.repo import git, setup
 from llmc.repo.project import Project, for_overseer
 from llmc.sessions import status_line
 from llmc.sessions.rules.prompt_text import normalise
@@ -220,7 +220,10 @@ def commit_of(project: Project, name: str) -> str:
 
 
 def worktree(project: Project, name: str) -> Path:
-    return Path(project.store.worker(name).worktree_path)
+    found = Path(project.store.worker(name).worktree_path)
+    if not found.is_dir():
+        raise git.NoWorktree(found)
+    return found
 
 
 def screen(project: Project, name: str, lines: int) -> Screen:

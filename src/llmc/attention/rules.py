@@ -121,7 +121,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
         return f"llmc peek {name}"
     if status == "needs_review" and record.get("uncommitted") and not row["accept_step"]:
         return DETACH if row["attached"] else after_dirty(name)
-    return DETACH if row["attached"] else _acting_command(row)
+    return DETACH if row["attached"] else _acting_command(row, facts)
 
 
 def after_dirty(name: str) -> str:
@@ -142,10 +142,12 @@ def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
 
 
-def _acting_command(row: Raw) -> str:
+def _acting_command(row: Raw, facts: Facts) -> str:
     """The command that moves a waiting worker on; llmc refuses these while a terminal is attached."""
     name = row["name"]
     match row["status"]:
+        case status if facts.source_fix and status not in ("needs_input", "error"):
+            return facts.source_fix
         case "needs_review" if row["accept_step"]:
             return f"llmc accept {name}"
         case "needs_review":
@@ -381,6 +383,8 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
             continue
         item = _from_state(key, row)
         if item.kind == "source" and (facts.source_is_free or not _has_work_to_land(rows)):
+            continue
+        if item.kind == "no_source" and not facts.source_fix:
             continue
         if not item.next and item.who in rows:  # what can be done about its worker now
             record, view = rows[item.who]

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from llmc.api import roots
 from llmc.api.roots import Project, Root
 from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.cli.commands import READS
 from llmc.cli.output import ask, completion, note, paint, plain, print_json, say
 from llmc.config.durations import parse_duration
 
@@ -33,7 +34,12 @@ _DRAFT = "llmc.draft"
 
 def project_of(ctx: click.Context) -> Project:
     """The root of the command, with its configuration."""
-    return roots.open_project(ctx.find_root().obj["root"])
+    return roots.open_project(ctx.find_root().obj["root"], teller(ctx))
+
+
+def teller(ctx: click.Context) -> Callable[[str], None] | None:
+    """How to tell which root a command reads; None if it does more than read."""
+    return note if ctx.command_path.removeprefix("llmc ") in READS else None
 
 
 def pass_project(command: Callable[Concatenate[Project, _P], _R]) -> Callable[_P, _R]:
@@ -49,7 +55,7 @@ def pass_project(command: Callable[Concatenate[Project, _P], _R]) -> Callable[_P
 
 def root_of(ctx: click.Context) -> Root:
     """The root of the command, even if its configuration is invalid."""
-    return roots.locate_root(ctx.find_root().obj["root"])
+    return roots.locate_root(ctx.find_root().obj["root"], teller(ctx))
 
 
 class WorkerName(click.types.StringParamType):

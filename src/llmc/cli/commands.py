@@ -88,9 +88,27 @@ PLACES: dict[str, str] = {
     for name in names.split()
 }
 
+#: commands that only read: in a repository without a root they show ~/llmc, with a note; all others are refused there
+READS = frozenset(
+    (
+        *("status", "wait", "events", "logs", "digest", "peek", "inbox", "usage", "claude"),
+        *(
+            "tasks list",
+            "tasks show",
+            "tasks graph",
+            "tasks export",
+            "trash list",
+            "trash show",
+            "notify list",
+        ),
+        *("goal list", "goal show", "goal events", "goal why", "goal export"),
+        *("config get", "config check", "prices list", "fleet status", "fleet nodes"),
+    )
+)
+
 #: the options of `llmc` itself
 OPTIONS: dict[str, str] = {
-    "--root PATH": "llmc root to use [default: $LLMC_ROOT, the enclosing root, or ~/llmc]",
+    "--root PATH": "llmc root to use [default: $LLMC_ROOT, the enclosing root, llmc.root in the repository's git config, or ~/llmc]",
     "--debug": "Show tracebacks",
     "--version": "Show the version and exit.",
     "-h, --help": "Show this message and exit.",

@@ -6,11 +6,12 @@ import subprocess
 
 import click
 
-from llmc.api.roots import name_old_tasks
+from llmc.api.roots import Root, name_old_tasks, new_source_problem
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import Group, root_of
 from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
+from llmc.config.model import Config
 
 
 @click.group("config", cls=Group)
@@ -63,6 +64,17 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     name_old_tasks(root_of(ctx))
     config = set_value(root_of(ctx).config, key, value).shown()
     say(f"{key} = {to_toml(get_value(config, key))}")
+    if key in _OF_SOURCE:
+        _look_at_source(root_of(ctx))
+
+
+#: where work comes from and lands
+_OF_SOURCE = ("repo.source", "repo.default_branch")
+
+
+def _look_at_source(root: Root) -> None:
+    if problem := new_source_problem(root):
+        note(paint("warning: ", "yellow", err=True) + problem)
 
 
 @config.command("unset")
@@ -75,6 +87,8 @@ def unset(ctx: click.Context, key: str) -> None:
     name_old_tasks(root_of(ctx))
     unset_value(root_of(ctx).config, key)
     say(f"unset {key}")
+    if key in _OF_SOURCE:
+        _look_at_source(root_of(ctx))
 
 
 @config.command("edit")
@@ -97,7 +111,8 @@ def edit(ctx: click.Context) -> None:
             hint=f"Run `llmc config edit` to continue editing {draft}.",
         )
     text = draft.read_text()
-    _, problems = check_text(text, draft.name, path.parent)
+    before = check_text(read_text(path), path.name, path.parent)[0] if path.exists() else None
+    after, problems = check_text(text, draft.name, path.parent)
     if problems:
         error = unusable(draft, problems)
         error.hint = "config.toml was not changed. Run `llmc config edit` to continue editing."
@@ -106,6 +121,12 @@ def edit(ctx: click.Context) -> None:
 
     write_atomic(path, text.encode())
     draft.unlink()
+    if _source(before) != _source(after):
+        _look_at_source(root_of(ctx))
+
+
+def _source(config: Config | None) -> tuple[str, str] | None:
+    return None if config is None else (config.repo.source, config.repo.default_branch)
 
 
 @config.command("check")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmc.api import seeing
 from llmc.base import given
-from llmc.cli.output import columns, is_terminal, paint, print_json, say, say_lines
+from llmc.cli.output import columns, is_terminal, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def status(root: str) -> int:
 def status_for_people(root_given: str | None) -> int:
     from llmc.api.roots import open_project
 
-    say_lines(status_text(open_project(root_given)))
+    say_lines(status_text(open_project(root_given, note)))
     return 0
 
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -14,7 +15,7 @@ from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
-from llmc.cli.arguments import confirm, pass_project, project_of
+from llmc.cli.arguments import confirm, pass_project, project_of, teller
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.model import AgentName
 
@@ -79,6 +80,8 @@ def init(
     if tools is not None and tools.presets:
         names, hosts = ", ".join(tools.presets), ", ".join(tools.hosts)
         say(f"tools for contained agents: {names} (sandbox.presets; downloads from {hosts})")
+    if made.replaced is not None:
+        note(_replaced(project, made.replaced))
     _tell(made.lacks)
     if trusted is False:
         note("warning: Claude Code does not trust the root yet; run `llmc init --trust`")
@@ -95,11 +98,17 @@ def _root_view(made: Made, trusted: bool | None) -> dict[str, Any]:
     return {
         "root": str(made.project.root.path),
         "source": made.project.source,
+        "replaced": str(made.replaced) if made.replaced else None,
         "trusted": trusted,
         **new_roots.settings(made.project),
         "programs": {program.name: program.version for program in made.found},
         "missing": [*map(plain, made.lacks)],
     }
+
+
+def _replaced(project: Project, before: Path) -> str:
+    back = shlex.join(["git", "-C", project.source, "config", "llmc.root", str(before)])
+    return f"commands in {project.source} now use {project.root.path}, not {before}; to switch back: {back}"
 
 
 def _tell(lacks: list[Lack]) -> None:
@@ -221,6 +230,12 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
         say(
             f"saved all unlanded commits and the trash in {done.kept} (a git repository; run `git log --all` there)"
         )
+    if Path(project.source).is_dir():
+        say(
+            f"commands in {project.source} now use {done.next_root}"
+            if done.next_root
+            else f"{project.source} has no other llmc root"
+        )
     for what in left:
         note(f"not removed: {what}")
     note(f"to remove llmc itself: {how_to_remove()}")
@@ -249,6 +264,8 @@ def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bo
         say(f"not landed: {one.what} -> {one.save}")
     if kept:
         say(f"would save unlanded work in {kept}")
+    if other := removal.next_root(project):
+        say(f"commands in {project.source} would use {other}")
     for what in left:
         say(f"would keep: {what}")
 
@@ -278,7 +295,7 @@ def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
       llmc claude auth status
       llmc claude -- --version
     """
-    program, env = roots.client(ctx.find_root().obj["root"])
+    program, env = roots.client(ctx.find_root().obj["root"], teller(ctx))
     # As for workers: no update unless the user makes one.
     environment = {**os.environ, **env, "DISABLE_AUTOUPDATER": "1"}
     os.execve(program[0], [*program, *arguments], environment)

@@ -151,9 +151,16 @@ def short_runtime_dir() -> Path:
 
 
 def find_root(
-    explicit: str | None, environ: Mapping[str, str], cwd: Path, git_root: Callable[[], str | None]
+    explicit: str | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    git_root: Callable[[], str | None],
+    tell: Callable[[str], None] | None = None,
 ) -> Root:
-    """The root of a command; see config/trust.py."""
+    """The root of a command; see config/trust.py.
+
+    In a repository of another project, `~/llmc` is refused; a command that only reads gets a `tell` for it instead.
+    """
     try:
         chosen = trust.choose(explicit, environ, str(cwd), git_root)
     except trust.Untrusted as error:
@@ -164,7 +171,21 @@ def find_root(
             f"{full} ({chosen.origin}) is not an llmc root",
             hint="Run `llmc init` inside your repository, or pass --root PATH.",
         )
+    if chosen.unrelated is not None:
+        refusal = _in_another_repository(full, chosen.unrelated)
+        if tell is None:
+            raise refusal
+        tell(f"using {full}: {refusal.message}")
     return Root(full)
+
+
+def _in_another_repository(root: Path, unrelated: trust.Unrelated) -> Refused:
+    where = f"{root} works on {unrelated.source or 'another repository'}"
+    return Refused(
+        f"the repository {unrelated.repository} has no llmc root, and {where}",
+        hint="Run `llmc init` to create a root for this repository, "
+        f"or run the command with `llmc --root {shlex.quote(str(root))}`.",
+    )
 
 
 def _refusal(error: trust.Untrusted) -> Refused:

@@ -20,6 +20,16 @@ class Chosen(NamedTuple):
 
     path: str
     origin: str
+    #: set if it is only the default location, and the command runs in a repository of another project
+    unrelated: "Unrelated | None" = None
+
+
+class Unrelated(NamedTuple):
+    """A repository that a root does not work on."""
+
+    repository: str
+    #: the source of the root; "" if unknown
+    source: str
 
 
 class Untrusted(Exception):
@@ -56,7 +66,8 @@ def choose(
         return _ours(named, "from llmc.root in this repository's git config")
     if around:
         raise Untrusted(around[0], owner_of(around[0]))
-    return _ours(default, "the default location")
+    found = _ours(default, "the default location")
+    return found._replace(unrelated=_unrelated(cwd, found.path))
 
 
 def real(path: str) -> str:
@@ -206,6 +217,75 @@ def _plain_value(git_dir: str) -> str | None:
         elif section == "[llmc]" and key.lower() == "root":
             found = value
     return found if found and found.startswith("/") and not set(found) & set('"\\#;') else None
+
+
+class _Repository(NamedTuple):
+    """A checkout or a bare repository, and the git directory that all its worktrees share."""
+
+    top: str
+    git_dir: str
+
+
+def _unrelated(cwd: str, root: str) -> Unrelated | None:
+    """The repository around `cwd`, unless it is the root's source or a clone of it, or holds the root. Runs no git."""
+    here = _repository_around(cwd)
+    if here is None or root.startswith(f"{here.top.rstrip('/')}/"):
+        return None
+    source = source_of(root)
+    there = _repository_around(real(source)) if source.startswith(("/", "~")) else None
+    is_same = there is not None and there.git_dir == here.git_dir
+    return None if is_same or _is_clone(here.git_dir, source) else Unrelated(here.top, source)
+
+
+def _repository_around(path: str) -> _Repository | None:
+    while True:
+        for git_dir in (f"{path}/.git", path):
+            shared = _shared_git_dir(git_dir)
+            if os.path.exists(f"{shared}/HEAD") and os.path.isdir(f"{shared}/objects"):
+                return _Repository(path, shared)
+        if path == os.path.dirname(path):
+            return None
+        path = os.path.dirname(path)
+
+
+def _shared_git_dir(git_dir: str) -> str:
+    """Follow the `.git` file of a worktree to the git directory of its repository."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.path.isfile(git_dir):
+            with open(git_dir) as file:
+                target = file.read().removeprefix("gitdir:").strip()
+            git_dir = os.path.join(os.path.dirname(git_dir), target)
+        with open(f"{git_dir}/commondir") as file:
+            git_dir = os.path.join(git_dir, file.read().strip())
+    return os.path.realpath(git_dir)
+
+
+def source_of(root: str) -> str:
+    """The source of a root, without its password; "" if unknown."""
+    import tomllib  # slow to import, and few commands run in a repository without a root
+
+    from llmc.base.urls import split
+
+    try:
+        with open(f"{root}/{root_layout.CONFIG}", "rb") as file:
+            return split(str(tomllib.load(file)["repo"]["source"])).address
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _is_clone(git_dir: str, source: str) -> bool:
+    """Whether a remote of the repository is the source."""
+    try:
+        with open(f"{git_dir}/config") as file:
+            rows = [row.partition("=") for row in file]
+    except (OSError, ValueError):
+        return False
+    urls = [value.strip() for key, _, value in rows if key.strip() == "url"]
+    return bool(source) and _plain_address(source) in map(_plain_address, urls)
+
+
+def _plain_address(url: str) -> str:
+    return url.rstrip("/").removesuffix("/.git").removesuffix(".git")
 
 
 def _enclosing(cwd: str) -> list[str]:

@@ -22,6 +22,7 @@ from llmc.notifications.rules import LASTING, Over, failing_after, is_another, j
 from llmc.records.event_log import EventLog
 from llmc.records.events import last_seq
 from llmc.records.worker import Status
+from llmc.repo import git, sources
 from llmc.repo.project import Project, open_project
 from llmc.repo.provision import refresh_base
 from llmc.repo.user_commands import follow_own_output, rotate_logs
@@ -123,14 +124,15 @@ def _not_fatal(log: logging.Logger, action: str) -> Iterator[None]:
 
 
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
-    """Record the time, and fetch the base if a worker waits for review."""
+    """Record the time, look at the source, and fetch the base if a worker waits for review, or it is not known."""
     with _not_fatal(log, "patrol_problem"):
         with project.store.transaction() as tx:
             tx.remember_patrol()
             if jump:
                 tx.emit("clock_jump", why=jump)
             waiting = any(r.status is Status.NEEDS_REVIEW for r in tx.state.workers.values())
-        if waiting:
+        is_unknown = sources.is_listed(project) or git.resolve(project.root.path, project.base) is None
+        if sources.look(project) is None and (waiting or is_unknown):
             refresh_base(project)
 
 

@@ -80,7 +80,7 @@ def accept(
 
 def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool) -> Accepted:
     record = intake.apply_pending(project, name)
-    worktrees.refuse_if_missing(record)
+    git.require_worktree(Path(record.worktree_path))
     record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)

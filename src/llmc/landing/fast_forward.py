@@ -13,6 +13,7 @@ from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
 from llmc.base.text import some_files
+from llmc.records.items import NO_SOURCE
 from llmc.records.store import Transaction
 from llmc.repo import git, lfs, provision, uncommitted
 from llmc.repo.project import Project
@@ -34,6 +35,10 @@ class BaseMoved(Exception):
 
 class SourceBusy(Refused):
     """The user's uncommitted work or operation is in the way; nothing was touched."""
+
+
+class Unfinished(SourceBusy):
+    """A git operation of the user, such as a merge with conflicts."""
 
 
 class Ahead:
@@ -74,11 +79,18 @@ def merge_lock(project: Project) -> AbstractContextManager[None]:
 
 
 def check_source(project: Project) -> Path | None:
-    """Refuse early if the source has uncommitted changes; returns the checkout that was checked.
+    """Refuse early if the source is missing or has uncommitted changes; returns the checkout that was checked.
 
     If work lands elsewhere, nothing of the user is in its way.
     """
-    return None if project.lands_elsewhere else _check_checkout(project)
+    if project.lands_elsewhere:
+        return None
+    if provision.source_tip(project) is None:
+        from llmc.repo import sources  # few sources are missing
+
+        if missing := sources.look(project):
+            raise missing
+    return _check_checkout(project)
 
 
 def _check_checkout(project: Project) -> Path | None:
@@ -86,6 +98,16 @@ def _check_checkout(project: Project) -> Path | None:
     if place is not None:
         _refuse_if_busy(place)
     return place
+
+
+def blocked(project: Project, *, listed: bool) -> SourceBusy | None:
+    """What is in the way of an accept: an unfinished git operation; anything else only if the attention list has it."""
+    try:
+        if not project.lands_elsewhere:
+            _check_checkout(project)
+    except SourceBusy as error:
+        return error if listed or isinstance(error, Unfinished) else None
+    return None
 
 
 def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
@@ -97,15 +119,21 @@ def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> No
 
 
 def source_is_free(project: Project) -> None:
-    if SOURCE in project.store.read().attention:
+    """Clear what was said of the source: it is there, and nothing of the user is in the way."""
+    over = [SOURCE]
+    if provision.source_tip(project) is not None:  # a URL is known by its fetches only
+        over.append(f"{NO_SOURCE}{project.config.repo.default_branch}")
+    listed = project.store.read().attention
+    if any(key in listed for key in over):
         with project.store.transaction() as tx:
-            tx.clear_item(SOURCE)
+            for key in over:
+                tx.clear_item(key)
 
 
 def _refuse_if_busy(place: Path) -> None:
     operation = uncommitted.operation_in_progress(place)
     if operation:
-        raise SourceBusy(
+        raise Unfinished(
             f"cannot land in {place}: a {operation} is in progress",
             hint=f"Finish or abort the {operation}, then run the command again.",
         )
@@ -242,11 +270,12 @@ def _take_back(place: Path, base: str, commit: str) -> None:
 
 def _tip(project: Project) -> str | None:
     """The current commit of the branch, from the source itself."""
-    branch = project.config.repo.default_branch
     if _is_local(project):
         return provision.source_tip(project)
+    from llmc.repo import sources  # few sources are URLs
+
     with project.repo_lock():
-        git.fetch(project.root.path, project.source, branch)
+        sources.fetch(project)
     return git.resolve(project.root.path, project.base)
 
 

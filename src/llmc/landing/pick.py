@@ -10,7 +10,7 @@ from msgspec import Struct
 from llmc.base.errors import Refused, UsageError
 from llmc.landing import fast_forward, merging
 from llmc.records.worker import Status, WorkerRecord
-from llmc.repo import git, lfs, provision, submodules, uncommitted, worktrees
+from llmc.repo import git, lfs, provision, submodules, uncommitted
 from llmc.repo.project import Project
 from llmc.sessions import intake
 
@@ -83,7 +83,6 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
             f"cannot pick {name}: its status is {record.status}, so its commits may still change",
             hint=f"To wait for it: llmc wait {name} --status needs_review,needs_input",
         )
-    worktrees.refuse_if_missing(record)
     if uncommitted.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
             f"cannot pick {name}: a rebase is in progress in its worktree",

@@ -22,7 +22,7 @@ from llmc.landing import merging, rules
 from llmc.landing.rules import patch_id
 from llmc.records.state import State
 from llmc.records.worker import Reviewed, Status, WorkerRecord
-from llmc.repo import git, git_dirs, provision, trash, uncommitted, worktrees
+from llmc.repo import git, git_dirs, provision, trash, uncommitted
 from llmc.repo.project import Project
 
 
@@ -257,7 +257,6 @@ TRIES = 3
 
 def look_so_far(project: Project, record: WorkerRecord) -> Review:
     """The diff from the merge base with the last known default branch to its current files."""
-    worktrees.refuse_if_missing(record)
     worktree = Path(record.worktree_path)
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)

@@ -63,6 +63,7 @@ KINDS: dict[str, str] = {
     "goal_stalled": "a plan item has stalled",
     # of the fleet
     "source": "nothing can land: the source repository has uncommitted changes or an unfinished git operation, or the remote rejects the push",
+    "no_source": "no task can start or land: the source repository or its default branch is missing or cannot be reached",
     "unsettled": "llmc cannot tell whether a task landed, so the task's worker is waiting",
     "database": "the fleet's database does not respond, so no task can start or land",
     "post_accept": "a node died before its post-accept command finished, and this node has no post-accept command, so nothing can land",
@@ -79,6 +80,9 @@ KINDS: dict[str, str] = {
     "uncontained_checks": "checks run uncontained because this machine does not support containment",
     "validation": "no validation slot is usable, so llmc validates work in the workers' worktrees",
 }
+
+#: how the key of a `no_source` item begins; the default branch follows
+NO_SOURCE = "no_source:"
 
 #: items about tasks and goals, which all nodes of a fleet share
 OF_FLEET = (
@@ -197,6 +201,8 @@ class Facts(NamedTuple):
     canary: Mapping[str, Any] | None = None
     #: the source is clean again since the last accept
     source_is_free: bool = False
+    #: the command that fixes a source that is missing; "" if it is there
+    source_fix: str = ""
     #: last heartbeat of auto mode; 0: unknown
     beat_unix: float = 0.0
     #: formats a local time

@@ -14,12 +14,12 @@ from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
-from llmc.records.items import Facts, Glance, Raw, Registration, Seen
+from llmc.records.items import NO_SOURCE, Facts, Glance, Raw, Registration, Seen
 
 #: asks a running client (agents/glance.py), by the agent and the directory in a worker's record
 Glancing = Callable[[object, object, int], Glance]
 
-#: time limit of `git status` in the source
+#: time limit of git in the source
 GIT_S = 10.0
 #: how `git status` reports an unfinished operation
 _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
@@ -42,6 +42,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
+        source_fix=_source_fix(state),
         beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
@@ -97,6 +98,16 @@ def _disk_free(root: str) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
+def _source_fix(state: Mapping[str, Any]) -> str:
+    """The fix for a source that was missing, unless it is there again. Runs git only if it was missing."""
+    for key, item in (state.get("attention") or {}).items():
+        if key.startswith(NO_SOURCE) and isinstance(item, Mapping):
+            branch = f"refs/heads/{key.removeprefix(NO_SOURCE)}"
+            done = _git_in_source(item.get("who"), "rev-parse", "--verify", "--quiet", branch)
+            return given.text(item.get("next")) if done is None or done.returncode else ""
+    return ""
+
+
 def _source_is_free(state: Mapping[str, Any]) -> bool:
     """Whether the source is clean again after an accept met the user's work there. Runs git only after such an accept."""
     item = (state.get("attention") or {}).get("source")
@@ -104,12 +115,18 @@ def _source_is_free(state: Mapping[str, Any]) -> bool:
     if not isinstance(item, Mapping) or "index.lock" in said:
         return False
     untracked = "normal" if "untracked" in said else "no"
-    argv = ["git", "-C", str(item.get("who")), "status", f"--untracked-files={untracked}"]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(argv, capture_output=True, timeout=GIT_S, env=env)
-    except (OSError, subprocess.TimeoutExpired):
+    done = _git_in_source(item.get("who"), "status", f"--untracked-files={untracked}")
+    if done is None:
         return False
     is_clean = b"nothing to commit" in done.stdout
     return is_clean and not any(words in done.stdout for words in _UNDER_WAY)
+
+
+def _git_in_source(source: object, *args: str) -> "subprocess.CompletedProcess[bytes] | None":
+    """None if it did not end."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        return subprocess.run(["git", "-C", str(source), *args], capture_output=True, timeout=GIT_S, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return None

@@ -10,9 +10,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from llmc.base import proc
-from llmc.base.errors import ToolFailed
+from llmc.base.errors import Exit, ToolFailed
 from llmc.base.text import pattern
 from llmc.base.urls import split
+from llmc.config import root_layout
 from llmc.repo import git_dirs
 
 
@@ -95,6 +96,7 @@ def git(
     `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`,
     `most_bytes`: as in base/proc.py.
     """
+    require_worktree(repo)
     guarded = look_first(repo, *args)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
@@ -114,6 +116,25 @@ def git(
             most_bytes=most_bytes,
             env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
         )
+
+
+class NoWorktree(ToolFailed):
+    """A worker's worktree is gone, or its `.git`; git would fail, or answer for the root's clone instead."""
+
+    exit_code = Exit.REFUSED
+
+    def __init__(self, worktree: Path) -> None:
+        super().__init__(
+            *(["git", "-C", str(worktree)], None, ""),
+            message=f"{worktree.name}'s worktree is missing",
+            hint="Run `llmc doctor --repair` to recreate it from its branch, then run the command again.",
+        )
+
+
+def require_worktree(repo: Path) -> None:
+    """Raise if this is the place of a worker's worktree, and there is none."""
+    if repo.parent.name == root_layout.WORKTREES and not os.path.lexists(repo / ".git"):
+        raise NoWorktree(repo)
 
 
 class WaitsForPipe(ToolFailed):

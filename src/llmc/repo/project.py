@@ -154,8 +154,8 @@ class Project(Struct, frozen=True):
         return locks.is_held(self.root.lock("daemon"))
 
 
-def open_project(explicit_root: str | None) -> Project:
-    root = locate_root(explicit_root)
+def open_project(explicit_root: str | None, tell: Callable[[str], None] | None = None) -> Project:
+    root = locate_root(explicit_root, tell)
     return opened(root, load_config(root.config))
 
 
@@ -199,7 +199,8 @@ def bare_project(root: Root) -> Project:
     return Project(root, Config(repo=Repo(source=str(root.path))), Store(root), Tmux(root.tmux_server))
 
 
-def locate_root(explicit: str | None) -> Root:
+def locate_root(explicit: str | None, tell: Callable[[str], None] | None = None) -> Root:
+    """The root of a command. `tell`: of a command that only reads (config/paths.py)."""
     try:
         cwd = Path(os.path.realpath("."))
     except FileNotFoundError as error:
@@ -212,6 +213,7 @@ def locate_root(explicit: str | None) -> Root:
     return find_root(
         *(explicit, os.environ, cwd),
         lambda: trust.root_of_repository(str(cwd), os.environ, lambda: git.config_get(cwd, "llmc.root")),
+        tell,
     )
 
 

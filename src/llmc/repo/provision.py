@@ -165,26 +165,21 @@ def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]
 
 def refresh_base(project: Project) -> str:
     """Fetch the default branch; returns its commit."""
-    branch = project.config.repo.default_branch
     commit = git.resolve(project.root.path, project.base)
     if commit is not None and commit == known_tip(project):
         return commit  # much cheaper than a fetch without changes
     with project.repo_lock():
         fetch_base(project)
-    commit = git.resolve(project.root.path, project.base)
-    if commit is None:
-        raise LlmcError(
-            f"the source repository has no branch {branch!r}",
-            hint="To set another default branch: llmc config set repo.default_branch NAME",
-        )
-    return commit
+    return git.out(project.root.path, "rev-parse", "--verify", f"{project.base}^{{commit}}")
 
 
 def fetch_base(project: Project) -> None:
     """Fetch the default branch from where work lands; the caller holds the repo lock."""
     shared = project.shared
     if shared is None:
-        git.fetch(project.root.path, project.source, project.config.repo.default_branch)
+        from llmc.repo import sources  # a fetch is rare where the source is local
+
+        sources.fetch(project)
         return
     from llmc.repo import fence  # most roots work alone
 
@@ -198,9 +193,11 @@ def known_tip(project: Project) -> str | None:
 
 def source_tip(project: Project) -> str | None:
     """The current commit of a local source's default branch; None if it takes a fetch."""
-    source = Path(project.source)
-    branch = project.config.repo.default_branch
-    return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
+    source, branch = Path(project.source), project.config.repo.default_branch
+    try:
+        return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
+    except ToolFailed:
+        return None  # not a repository: the fetch says so
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

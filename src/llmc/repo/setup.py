@@ -79,6 +79,13 @@ def existing_root(source: Source, target: str | None) -> Root | None:
     return find_root(str(root.path), {}, Path("/"), lambda: None)  # refuses one of another user
 
 
+def named_root(source: Source) -> Path | None:
+    """The root that commands in a local source use by its git config; None if there is no such root."""
+    named = git.config_get(Path(source.location), "llmc.root") if source.local else None
+    root = Root(Path(trust.real(named))) if named else None
+    return root.path if root is not None and root.config.exists() else None
+
+
 def create_root(source: Source, target: Path, agent: str) -> Root:
     """Clone, configure and write the first files, in a temporary directory that is renamed at the end."""
     if _is_taken(target):

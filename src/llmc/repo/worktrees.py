@@ -18,14 +18,6 @@ LOCK_S = 2.0
 READER_S = 1.0
 
 
-def refuse_if_missing(record: WorkerRecord) -> None:
-    if not Path(record.worktree_path, ".git").exists():
-        raise Refused(
-            f"{record.name}'s worktree is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch, then run the command again.",
-        )
-
-
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     """Create the worktree or link it to the clone again; existing files stay unchanged. Safe to repeat."""
     root, worktree = project.root.path, Path(record.worktree_path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from time import sleep
 
 from llmc.attention.raising import advice
@@ -13,7 +14,7 @@ from llmc.landing import accept_journal, review
 from llmc.landing.prompts import reject_prompt, task_prompt
 from llmc.records.state import State
 from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
-from llmc.repo import provision
+from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, submit
 from llmc.sessions.rules.prompt_text import normalise
@@ -122,6 +123,7 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
             f"cannot send a message to {name}: its status is {record.status}",
             hint=advice(project, record.name),
         )
+    git.require_worktree(Path(record.worktree_path))  # its agent could do nothing there
     begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
     then = Status.WORKING if record.status in begins else None
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)

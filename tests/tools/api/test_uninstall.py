@@ -141,7 +141,7 @@ def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Proj
     assert f"trash: {names[0]}: unlanded commits" in dirty
 
 
-@pytest.mark.parametrize("why", ["made by llmc", "used by a person", "of another root"])
+@pytest.mark.parametrize("why", ["made by llmc", "used by a person", "of another root", "of an older root"])
 def test_the_trust_of_the_checkout_goes_or_is_named(
     project: Project, source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -156,6 +156,9 @@ def test_the_trust_of_the_checkout_goes_or_is_named(
         ClaudeTrust(config).add(place)
     if why == "of another root":
         source.git("config", "llmc.root", str(tmp_path / "another"))
+    if why == "of an older root":
+        make_project(str(source.path), tmp_path / "older")
+        source.git("config", "llmc.root", str(project.root.path))
     left = [what for what in uninstall.left_alone(project) if str(source.path) in what]
     done = uninstall._take_back_outside(project)
     trusted = set(json.loads(config.read_text())["projects"])

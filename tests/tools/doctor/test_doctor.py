@@ -18,7 +18,8 @@ from llmc.base.wake import listen, receive
 from llmc.config.edit import set_value
 from llmc.doctor import registry
 from llmc.doctor.check import Check, Sight
-from llmc.doctor.registry import diagnose, examine, repair_all
+from llmc.doctor.registry import diagnose, examine, notes, repair_all
+from llmc.landing import fast_forward
 from llmc.landing.prompts import task_of, task_prompt
 from llmc.records.books import Claim, entry
 from llmc.records.events import read_lines
@@ -387,3 +388,32 @@ def test_a_check_that_fails_does_not_hide_the_others(
         ("cannot check whether something is odd: no such luck", False)
     ]
     assert len(examine(project.root).seen) > 10
+
+
+def test_a_source_in_which_nothing_can_land(project: Project, tmp_path: Path) -> None:
+    """The same fact as in `llmc status`. Break: look for uncommitted changes only; call changes a problem before they were in the way."""
+    source = Worktree(tmp_path / "source")
+    source.git("checkout", "-q", "-b", "side")
+    source.commit("a.txt", "side\n")
+    source.git("checkout", "-q", "main")
+    source.commit("a.txt", "main\n")
+    source.git("merge", "side", check=False)
+    (finding,) = diagnose(examine(project.root))
+    assert (finding.kind, finding.text) == (
+        "source",
+        f"cannot land in {source.path}: a merge is in progress",
+    )
+    assert "finish or abort the merge" in finding.fix
+    assert notes(examine(project.root)) == []
+    source.git("merge", "--abort")
+    source.write("a.txt", "changed\n")
+    assert kinds(project) == []
+    (note,) = notes(examine(project.root))
+    assert "a.txt" in note
+    with pytest.raises(fast_forward.SourceBusy) as caught:
+        fast_forward.check_source(project)
+    with project.store.transaction() as tx:
+        fast_forward.tell_source_busy(project, tx, caught.value)
+    (finding,) = diagnose(examine(project.root))
+    assert finding.text == caught.value.message
+    assert notes(examine(project.root)) == []

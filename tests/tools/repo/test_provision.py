@@ -10,7 +10,7 @@ from llmc.base.errors import NotFound, Refused, ToolFailed, UsageError
 from llmc.config.edit import set_value
 from llmc.doctor.looking import tree_facts
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, setup, uncommitted
+from llmc.repo import git, provision, setup, sources, uncommitted
 from llmc.repo.project import Project
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, tree
 
@@ -179,7 +179,7 @@ def test_ignored_files_are_copied(project: Project, source: Repo) -> None:
 
 def test_a_branch_that_is_not_there(project: Project) -> None:
     project = replace_branch(project, "nowhere")
-    with pytest.raises(ToolFailed, match="couldn't find remote ref"):
+    with pytest.raises(sources.NoSource, match="has no branch 'nowhere'; it has 'main'"):
         provision.refresh_base(project)
 
 

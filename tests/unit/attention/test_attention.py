@@ -374,3 +374,25 @@ def test_a_source_that_is_free_again_or_blocks_nothing_is_not_listed() -> None:
     assert "source" in found(waits, raised={"source": source})
     assert "source" not in found(waits, raised={"source": source}, source_is_free=True)
     assert found(record("idle"), raised={"source": source}) == {}
+
+
+def test_a_source_that_is_missing_is_listed_until_it_is_there_and_no_command_needs_it() -> None:
+    """Break: offer `llmc accept` or `llmc start` meanwhile; list it although it is there again."""
+    fix = "llmc config set repo.default_branch trunk"
+    gone = {
+        "kind": "no_source",
+        "severity": "blocked",
+        "who": "/src",
+        "since_unix": 1,
+        "text": "gone",
+        "next": fix,
+    }
+    raised = {"no_source:main": gone}
+    reviewed = record("needs_review", commit_sha="a", reviewed_sha="a")
+    listed = found(reviewed, raised=raised, source_fix=fix)
+    assert {key: item.next for key, item in listed.items()} == {"no_source:main": fix, "review:adam": fix}
+    assert [*found(record("idle"), raised=raised, source_fix=fix)] == ["no_source:main"]
+    listed = found(reviewed, raised=raised)
+    assert {key: item.next for key, item in listed.items()} == {
+        "review:adam": "llmc accept adam, or llmc reject adam"
+    }

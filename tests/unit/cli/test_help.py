@@ -18,7 +18,7 @@ from llmc.api.workers import Terminal
 from llmc.attention.rules import DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
-from llmc.cli.commands import COMMANDS, answer
+from llmc.cli.commands import COMMANDS, READS, answer
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.statuses import AT_WORK
 from llmc.records.worker import Status
@@ -43,6 +43,11 @@ def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
     assert "docs/" not in text, "not installed"
     listed = text.partition("Commands:")[2]
     assert not re.search(r"\.\.\.$|…$", listed, re.M)
+
+
+def test_what_only_reads_is_a_command() -> None:
+    """Break: a name in READS that no command has."""
+    assert {f"llmc {path}" for path in READS} <= {path for path, _ in commands()}
 
 
 def test_help_lines_are_short_imperatives_and_the_same_everywhere() -> None:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -273,3 +274,77 @@ def test_the_trust_of_a_checkout_goes_if_the_client_noted_nothing_else(
     gone = ClaudeTrust(config).remove(tmp_path / "llmc", source)
     assert gone == ([] if also else [f'projects."{source}" in {config}'])
     assert (str(source) in json.loads(config.read_text())["projects"]) == bool(also)
+
+
+IDENTITY = ("-c", "user.name=P", "-c", "user.email=p@example.com")
+
+
+def run(*argv: object) -> None:
+    subprocess.run([str(word) for word in argv], check=True)
+
+
+def default_config(root: Path, source: str) -> None:
+    (root / "config.toml").write_text(f'[repo]\nsource = "{source}"\n')
+
+
+def default_of(home: Path, source: str) -> Path:
+    """The root at ~/llmc, of this source."""
+    root = make_root(home / "llmc")
+    default_config(root, source)
+    return root
+
+
+def test_another_repository_does_not_use_the_default_root(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command there would act on the other repository. Break: leave out `unrelated`, or ask for it outside of a repository."""
+    source = repository(tmp_path / "source", None)
+    root = default_of(home, str(source))
+    other = repository(tmp_path / "other", None)
+    deep = other / "a/b"
+    deep.mkdir(parents=True)
+    for cwd in (other, deep, other / ".git"):
+        with pytest.raises(Refused, match=str(source)) as caught:
+            found_from(cwd, monkeypatch)
+        assert str(other) in caught.value.message
+        assert "llmc init" in caught.value.hint
+        assert f"--root {root}" in caught.value.hint
+    said: list[str] = []
+    assert locate_root(None, tell=said.append).path == root, "what only reads goes on"
+    assert len(said) == 1
+    assert str(root) in said[0]
+    assert str(source) in said[0]
+    assert found_from(other, monkeypatch, str(root)) == root
+    assert found_from(tmp_path, monkeypatch) == root
+
+
+def test_the_source_its_worktrees_and_its_clones_use_the_default_root(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without llmc.root. Break: compare paths instead of git directories, or leave out the remotes."""
+    source = repository(tmp_path / "source", None)
+    root = default_of(home, str(source))
+    run("git", "-C", source, *IDENTITY, "commit", "-q", "--allow-empty", "-m", "x")
+    run("git", "-C", source, "worktree", "add", "-q", tmp_path / "tree")
+    run("git", "clone", "-q", source, tmp_path / "clone")
+    for cwd in (source, tmp_path / "tree", tmp_path / "clone"):
+        assert found_from(cwd, monkeypatch) == root
+    bare = tmp_path / "bare.git"
+    run("git", "clone", "-q", "--bare", source, bare)
+    default_config(root, str(bare))
+    assert found_from(bare, monkeypatch) == root
+    default_config(root, "https://me:secret@example.com/x.git")
+    run("git", "-C", tmp_path / "clone", "remote", "set-url", "origin", "https://example.com/x")
+    assert found_from(tmp_path / "clone", monkeypatch) == root
+    with pytest.raises(Refused):
+        found_from(source, monkeypatch)
+
+
+def test_a_home_that_is_a_repository_is_not_another_project(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: ask for a relation where the repository holds the root itself."""
+    run("git", "init", "-q", home)
+    root = default_of(home, str(tmp_path / "source"))
+    (home / "notes").mkdir()
+    assert found_from(home / "notes", monkeypatch) == root

@@ -14,14 +14,12 @@ from llmc.base.proc import ToolMissing
 from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
-from llmc.landing import slots, undo
-from llmc.repo import clone_guard, git, git_locks, own_objects, trash, worktrees
+from llmc.landing import fast_forward, slots, undo
+from llmc.repo import clone_guard, git, git_locks, own_objects, sources, trash, worktrees
 from llmc.repo.git_locks import GitLock
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.repo.setup import configure_clone
-
-SOURCE_TIMEOUT_S = 20.0
 
 
 class Setting(Struct, frozen=True):
@@ -221,35 +219,14 @@ def _remove_branch(project: Project, branch: str) -> str:
 
 def _source(at: Sight) -> Iterator[tuple[str, str]]:
     """Why nothing can land, and the fix."""
-    source, branch = at.project.source, at.project.config.repo.default_branch
-    set_source = "if the repository has moved, run `llmc config set repo.source PATH`"
-    set_branch = "set the branch that work lands on: `llmc config set repo.default_branch BRANCH`"
-    if not branch:
-        yield "repo.default_branch is not set", set_branch
-        return
+    is_listed = at.state is not None and fast_forward.SOURCE in at.state.attention
     try:
-        has_branch = True
-        if "://" in source or source.startswith("git@"):
-            asked = ["ls-remote", "--exit-code", "--heads", source, f"refs/heads/{branch}"]
-            done = git.git(at.project.root.path, *asked, check=False, timeout_s=SOURCE_TIMEOUT_S)
-            has_branch = done.returncode != 2
-            if not done.ok and has_branch:
-                yield (
-                    f"cannot reach the source repository {source}: {' '.join(done.stderr.split())}",
-                    set_source,
-                )
-        elif not Path(source).is_dir():
-            yield f"the source repository {source} does not exist", set_source
-        elif not git.git(Path(source), "rev-parse", "--git-dir", check=False).ok:
-            yield f"repo.source ({source}) is not a git repository", set_source
-        else:
-            has_branch = git.resolve(Path(source), f"refs/heads/{branch}") is not None
+        if missing := sources.problem(at.project):
+            yield missing.message, missing.advice
+        elif busy := fast_forward.blocked(at.project, listed=is_listed):
+            yield busy.message, f"{busy.hint[:1].lower()}{busy.hint[1:].removesuffix('.')}"
     except ToolMissing:
         return  # reported by the check of programs
-    except LlmcError as error:
-        yield f"cannot reach the source repository {source}: {error.message}", "run `llmc doctor` again"
-    if not has_branch:
-        yield f"the source repository has no branch {branch!r}", set_branch
 
 
 # fmt: off
@@ -276,7 +253,7 @@ CHECKS = (
         turn=Turn.ROOT, needs=("clone",)),
     Check("branch", "git", "an `llmc/...` branch does not belong to any worker", look=_branches, judge=_unowned,
         fix=_remove_branch, turn=Turn.BRANCHES, needs=("clone", "config", "state")),
-    Check("source", "source", "the source repository or its default branch is missing or unreachable", look=_source,
+    Check("source", "source", "the source repository or its default branch is missing or unreachable, or nothing can land in it", look=_source,
         judge=lambda _, seen: (Finding(text, fix) for text, fix in seen), needs=("config",)),
 )
 # fmt: on

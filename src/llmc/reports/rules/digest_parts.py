@@ -126,7 +126,7 @@ def _waiting(
 def _unblocks(item: Item, task: TaskId | None, reach: "_Reach", facts: Facts) -> int | None:
     if item.key in facts.held_up:
         return facts.held_up[item.key]
-    if item.kind in ("auto", "source", "base_fails"):
+    if item.kind in ("auto", "source", "no_source", "base_fails"):
         return reach.all()
     return reach.of(task) if task is not None else 0 if reach.known else None
 
