@@ -91,7 +91,7 @@ PLACES: dict[str, str] = {
 #: commands that only read: in a repository without a root they show ~/llmc, with a note; all others are refused there
 READS = frozenset(
     (
-        *("status", "wait", "events", "logs", "digest", "peek", "inbox", "usage", "claude"),
+        *("status", "wait", "events", "logs", "digest", "peek", "inbox", "usage", "claude", "doctor"),
         *(
             "tasks list",
             "tasks show",
