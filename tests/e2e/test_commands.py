@@ -72,6 +72,9 @@ def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None
     running.wait("adam", "needs_review")
     running.llmc("accept")
     running.llmc("wait", "--all-idle", "--timeout", "10")
+    for limit in ("10", "10s"):  # by the hot way, and by click
+        both = running.llmc("wait", "adam", "baker", "adam", "--status", "idle", "--timeout", limit)
+        assert both.out == "adam is idle\nbaker is idle\n"
 
 
 def test_wait_times_out_with_1(running: Fleet) -> None:

@@ -421,6 +421,18 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
         yield Item("disk", "disk", "blocked", "disk", facts.now, said, "llmc trash prune")
 
 
+def without_auto(state: Mapping[str, Any], facts: Facts) -> Item | None:
+    """Why auto mode will not continue with the tasks; None while it runs, starts, or a supervisor restarts it."""
+    daemon = facts.daemon or Registration()
+    # A daemon that starts has the lock before it has written daemon.json.
+    is_known = daemon.auto is not None and facts.holder in (None, daemon.pid)
+    if facts.auto_runs or facts.supervised or (facts.running and not is_known):
+        return None
+    listed = (item for item in attention(state, facts) if item.kind in ("auto", "supervisor"))
+    said = "auto mode is not running"
+    return next(listed, None) or Item("auto", "auto", "blocked", "auto mode", facts.now, said, UP_AUTO)
+
+
 def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     """A daemon that should be running and is not. A supervisor restarts its daemon itself."""
     if facts.supervised or facts.auto_runs:

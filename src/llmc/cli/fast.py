@@ -156,7 +156,8 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
             raise Give
         else:
             workers, argv = [*workers, argv[0]], argv[1:]
-    if len(workers) != 1 or "/" in workers[0] or not statuses or not statuses <= seeing.STATUSES:
+    workers = list(dict.fromkeys(workers))
+    if not workers or any("/" in name for name in workers) or not statuses or not statuses <= seeing.STATUSES:
         raise Give
     return wait(seeing.find_root(root_given), workers, statuses, timeout_s, as_json)
 
