@@ -108,7 +108,7 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
 def inbox(ctx: click.Context, as_json: bool) -> None:
     """List open questions, oldest first
 
-    To answer a question, use `llmc answer`.
+    Lists the questions of workers and goals, each with the command that answers it.
 
     \b
     Example:
