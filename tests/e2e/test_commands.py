@@ -51,6 +51,15 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
         assert max(len(line) for line in shown if "─" in line) == most
 
 
+def test_attach_needs_a_terminal(running: Fleet) -> None:
+    """Break: leave it to tmux, which says `open terminal failed: not a terminal` and no more."""
+    said = running.llmc("attach", "adam", code=2)
+    assert said.err == (
+        "llmc: cannot attach to adam: there is no terminal. "
+        "Run the command in a terminal, or run `llmc peek adam` to see the screen.\n"
+    )
+
+
 @pytest.mark.req("1-011", "1-098", "1-099", "1-100")
 def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None:
     running.llmc("start", "--worker", "adam", "--prompt", "@sleep 2\n@say slept")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmc.base.given import number, text
-from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen
+from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen, start_command
 from llmc.records.statuses import AT_WORK, FREE, LIVE
 
 #: a hold this old may have been forgotten
@@ -112,7 +112,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
     if row["auto"] and (seen.acting or facts.auto_runs) and status != "error":  # auto mode does the next step
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
-        return "" if busy else UP
+        return "" if busy else start_command(row["auto"])
     if status == "needs_review" and not row["reviewed"] and not row["accept_step"]:
         return f"llmc review {name}"
     if row["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
@@ -162,7 +162,7 @@ def _acting_command(row: Raw) -> str:
 
 def _after_offline(row: Raw, facts: Facts) -> str:
     """Its start failed with a reason that names the first command to run, or it was only stopped."""
-    up = UP_AUTO if row["auto"] else UP
+    up = start_command(row["auto"])
     first = _fix_in(row["error_reason"])
     return f"{first}, then {up}" if first else up
 

@@ -203,6 +203,11 @@ def attach(project: Project, worker: str, read_only: bool) -> None:
       llmc attach adam        # detach with C-b d; the agent keeps running
     """
     opened = workers.terminal(project, worker, os.environ, read_only=read_only)
+    if not opened.switches and not sys.stdin.isatty():
+        raise UsageError(
+            f"cannot attach to {worker}: there is no terminal",
+            hint=f"Run the command in a terminal, or run `llmc peek {worker}` to see the screen.",
+        )
     if opened.switches:
         note(f"switching to {worker}; switch back with {opened.leave}")
     else:

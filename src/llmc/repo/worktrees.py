@@ -22,7 +22,7 @@ def refuse_if_missing(record: WorkerRecord) -> None:
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
             f"{record.name}'s worktree is missing",
-            hint="Run `llmc up --detach` to recreate it from its branch, then run the command again.",
+            hint=f"Run `{record.start_command}` to recreate it from its branch, then run the command again.",
         )
 
 
