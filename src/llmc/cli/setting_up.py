@@ -219,7 +219,8 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
         say(f"removed {what}")
     if done.kept:
         say(
-            f"saved all unlanded commits and the trash in {done.kept} (a git repository; run `git log --all` there)"
+            f"saved the clone with all unlanded commits, the trash, the goals and the logs in {done.kept} "
+            "(a git repository; run `git log --all` there)"
         )
     for what in left:
         note(f"not removed: {what}")
