@@ -16,6 +16,7 @@ from llmc.cli.arguments import (
     WORKER,
     Group,
     Row,
+    complete_with,
     confirm,
     on_each,
     pass_project,
@@ -127,8 +128,16 @@ def trash() -> None:
     """
 
 
+_entry = click.argument(
+    "ref",
+    shell_complete=complete_with(
+        lambda project: {entry.name: entry.subject for entry in removals.entries(project, sizes=False)}
+    ),
+)
+
+
 @trash.command("list")
-@click.option("--worker", "-w", help="Show only this worker's entries")
+@click.option("--worker", "-w", shell_complete=WORKER.shell_complete, help="Show only this worker's entries")
 @json_option
 @pass_project
 def list_(project: Project, worker: str | None, as_json: bool) -> None:
@@ -145,7 +154,7 @@ def list_(project: Project, worker: str | None, as_json: bool) -> None:
 
 
 @trash.command("show")
-@click.argument("ref")
+@_entry
 @json_option
 @pass_project
 def show(project: Project, ref: str, as_json: bool) -> None:
@@ -155,12 +164,13 @@ def show(project: Project, ref: str, as_json: bool) -> None:
 
 
 @trash.command("restore")
-@click.argument("ref")
+@_entry
 @click.option("--branch", "-b", help="Name of the new branch [default: llmc/restored/...]")
 @click.option(
     "--to",
     "to",
     metavar="WORKER|PATH",
+    shell_complete=WORKER.shell_complete,
     help="Restore the work to this idle worker, or copy the trashed directory to this new path",
 )
 @json_option

@@ -12,7 +12,7 @@ from llmc.api.goal_orders import settle, undriven
 from llmc.api.goal_views import Asking, Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
 from llmc.api.roots import Project
 from llmc.base.files import write_atomic
-from llmc.cli.arguments import project_of
+from llmc.cli.arguments import complete_with, project_of
 from llmc.cli.fast import sheet
 from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.config.durations import format_duration
@@ -45,6 +45,11 @@ def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -
         for node in nodes.values()
         if node.node_id.startswith(incomplete)
     ]
+
+
+complete_question = complete_with(
+    lambda project: {one.id: one.reason.question for one in goal_views.open_questions(project)}
+)
 
 
 def _known(ctx: click.Context) -> list[GoalView]:

@@ -18,6 +18,7 @@ from llmc.cli.goal_show import (
     assignment_line,
     complete_goal,
     complete_node,
+    complete_question,
     goal_line,
     note_settled,
     question_lines,
@@ -130,7 +131,7 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
 
 
 @click.command("answer")
-@click.argument("question_id", metavar="ID")
+@click.argument("question_id", metavar="ID", shell_complete=complete_question)
 @click.argument("text")
 @goal_option
 @json_option

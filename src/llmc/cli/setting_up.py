@@ -14,7 +14,7 @@ from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
-from llmc.cli.arguments import confirm, pass_project, project_of
+from llmc.cli.arguments import complete_directory, confirm, pass_project, project_of
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.model import AgentName
 
@@ -22,10 +22,16 @@ _SET = "llmc config set repo.validate"
 
 
 @click.command("init")
-@click.option("--source", metavar="PATH|URL", help="Source repository [default: the current repository]")
+@click.option(
+    "--source",
+    metavar="PATH|URL",
+    shell_complete=complete_directory,
+    help="Source repository [default: the current repository]",
+)
 @click.option(
     "--target",
     metavar="PATH",
+    shell_complete=complete_directory,
     help="Directory for the root [default: ~/llmc, or ~/llmc-REPO if that is taken]",
 )
 @click.option(

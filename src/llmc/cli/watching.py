@@ -15,7 +15,15 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import WORKER, parse_since, pass_project, project_of, root_of, since_option
+from llmc.cli.arguments import (
+    WORKER,
+    complete_list,
+    parse_since,
+    pass_project,
+    project_of,
+    root_of,
+    since_option,
+)
 from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
@@ -93,7 +101,13 @@ RESTART_S = 5.0
 
 @click.command("wait")
 @click.argument("workers", metavar="[WORKER]...", nargs=-1, type=WORKER)
-@click.option("--status", "statuses", metavar="S[,S]", help="Statuses to wait for")
+@click.option(
+    "--status",
+    "statuses",
+    metavar="S[,S]",
+    shell_complete=complete_list(seeing.STATUSES),
+    help="Statuses to wait for",
+)
 @click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
 @click.option(
