@@ -41,6 +41,8 @@ def completed_words(fleet: Fleet, *words: str) -> list[str]:
 def test_a_shell_completes_what_is_known(scripted: Fleet) -> None:
     """Break: complete the whole of `a,b`, or the keys of no worker."""
     fleet = scripted.set_up("adam")
+    for form in ([], ["--mermaid"]):
+        assert fleet.llmc("tasks", "graph", *form).out == ("no tasks\n" if not form else "flowchart TD\n")
     fleet.llmc("tasks", "add", "One")
     (fleet.worktree("adam") / "mine").write_text("x")
     fleet.llmc("reset", "adam")

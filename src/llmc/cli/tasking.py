@@ -325,6 +325,8 @@ def graph(project: Project, mermaid: bool, as_json: bool) -> int:
         return _code(found)
     for line in service.drawn(board, mermaid=mermaid):
         say(line)
+    if not found.tasks and not mermaid:
+        say("no tasks")
     return _say_problems(found)
 
 
