@@ -71,8 +71,17 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     fleet.up()
     fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@say thanks")
     fleet.wait("adam", "needs_input")
+    inbox = fleet.llmc("inbox")
+    assert (inbox.out.splitlines()[1:], inbox.err) == (
+        ["    Which colour?", "    1. Yes", "    2. No", '    llmc answer adam "..."'],
+        "",
+    )
+    (row,) = fleet.llmc("inbox", "--json").json["questions"]
+    assert (row["id"], row["worker"], row["next"]) == ("adam", "adam", "llmc answer adam")
+    assert (row["question"], row["options"], row["goalId"]) == ("Which colour?", ["Yes", "No"], "")
     fleet.llmc("hold", "adam")
     assert asked(fleet)["next"] == "llmc attach adam"
+    assert "    Which colour? [1] Yes [2] No\n    llmc attach adam\n" in fleet.llmc("inbox").out
     assert "is on hold" in fleet.llmc("answer", "adam", "1", code=3).err
     fleet.llmc("release", "adam")
     wait_until(lambda: "Enter to select" in fleet.screen("adam"))

@@ -11,6 +11,7 @@ import pytest
 
 from llmc import hook_client
 from tests.support import auto, on_postgres
+from tests.support.attention import listed
 from tests.support.auto import Daemon, add, commit, put, set_up, task_dir, until
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, ledger, tasks_of
@@ -61,6 +62,32 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     assert fleet.git("show", f"{ref}:unfinished", cwd=fleet.root) == "kept"
     assert ref.removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
     assert daemon.stop() == 0
+
+
+def test_wait_ends_when_nothing_runs_that_could_finish_the_tasks(scripted: Fleet) -> None:
+    """Break: ask only for the tasks, and the command waits for its timeout; or for none, for ever."""
+    fleet = set_up(scripted)
+    add(fleet, 1, "@error 401")
+    assert Daemon(fleet).ends() == 1
+    waited = fleet.llmc("wait", "--tasks-done", code=1)
+    (shown,) = (item for item in listed(fleet).values() if item["kind"] == "auto")
+    assert f"1 task left, but {shown['text']}. Next: {shown['next']}" in waited.err
+    waited = fleet.llmc("wait", "--tasks-done", "--timeout", "0", "--json", code=1)
+    assert waited.json == {
+        "reached": False,
+        "open": ["1"],
+        "needs_a_person": [],
+        "problem": f"1 task left, but {shown['text']}",
+    }
+    # Finished, as with `--until`: no failure, but a task stays open.
+    add(fleet, 1)
+    add(fleet, 2)
+    assert Daemon(fleet, "--max-tasks", "1").ends() == 0
+    waited = fleet.llmc("wait", "--tasks-done", code=1)
+    assert "1 task left, but auto mode is not running. Next: llmc up --auto --detach" in waited.err
+    # Another root, or a client, has the task.
+    put(fleet, {**tasks_of(fleet)["2"], "status": "in_progress", "owner": "somebody"})
+    assert "timed out: 1 task left" in fleet.llmc("wait", "--tasks-done", "--timeout", "0", code=1).err
 
 
 @pytest.mark.soak

@@ -145,3 +145,14 @@ def test_up_sees_an_end_that_tmux_did_not_tell(scripted: Fleet) -> None:
         scripted.llmc("init", "--trust", **env)
     failed = scripted.llmc("up", "--detach", code=1, **env)
     assert "anna: not started: the agent exited immediately: no route to api.example" in failed.out
+
+
+def test_how_to_start_an_agent_follows_from_its_worker(scripted: Fleet) -> None:
+    """Break: name `llmc up --detach` for an auto worker, which that command leaves alone."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    fleet.llmc("add", "adam")
+    fleet.up("--auto", "--no-canary")
+    fleet.llmc("down")
+    for worker, start in (("adam", "llmc up --detach"), ("auto-1", "llmc up --auto --detach")):
+        for command in (["peek", worker], ["attach", worker], ["message", worker, "hello"]):
+            assert start in fleet.llmc(*command, code=3).err

@@ -51,6 +51,15 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
         assert max(len(line) for line in shown if "─" in line) == most
 
 
+def test_attach_needs_a_terminal(running: Fleet) -> None:
+    """Break: leave it to tmux, which says `open terminal failed: not a terminal` and no more."""
+    said = running.llmc("attach", "adam", code=2)
+    assert said.err == (
+        "llmc: cannot attach to adam: there is no terminal. "
+        "Run the command in a terminal, or run `llmc peek adam` to see the screen.\n"
+    )
+
+
 @pytest.mark.req("1-011", "1-098", "1-099", "1-100")
 def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None:
     running.llmc("start", "--worker", "adam", "--prompt", "@sleep 2\n@say slept")
@@ -72,6 +81,9 @@ def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None
     running.wait("adam", "needs_review")
     running.llmc("accept")
     running.llmc("wait", "--all-idle", "--timeout", "10")
+    for limit in ("10", "10s"):  # by the hot way, and by click
+        both = running.llmc("wait", "adam", "baker", "adam", "--status", "idle", "--timeout", limit)
+        assert both.out == "adam is idle\nbaker is idle\n"
 
 
 def test_wait_times_out_with_1(running: Fleet) -> None:

@@ -213,6 +213,22 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
 
 
 @pytest.mark.soak
+def test_a_wait_for_tasks_goes_on_while_another_node_is_up(database: str) -> None:
+    """Break: ask only whether auto mode runs on this node."""
+    with fleet_of(("one", "two"), database) as nodes:
+        one, two = nodes.values()
+        gate = two.marks / "go"
+        add(one, 1, commit(1, until(gate)))
+        waits = ("wait", "--tasks-done", "--timeout", "0", "--json")
+        assert "auto mode is not running" in one.llmc(*waits, cwd=one.root, code=1).json["problem"]
+        up(two, "--concurrency", "1")
+        wait_for(two, lambda: "1" in attempts(database))
+        assert "timed out" in one.llmc(*waits, cwd=one.root, code=1).json["problem"]
+        gate.touch()
+        in_root(one, "wait", "--tasks-done", "--timeout", "60")
+
+
+@pytest.mark.soak
 def test_what_needs_a_person_is_seen_from_every_node(database: str) -> None:
     """Break: show the attention list of this node only."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:

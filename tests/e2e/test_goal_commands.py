@@ -229,10 +229,10 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "is cancelled" in fleet.llmc("work", "block", "S1.1.2", "--reason", "x", *mine, code=3).err
 
 
-def with_item(state: str) -> str:
+def with_item(state: str, kind: str = "bug") -> str:
     """The attention list has something that no goal asks."""
-    row = {"kind": "bug", "severity": "blocked", "who": "adam", "since_unix": 1.0, "text": "x", "next": "y"}
-    return json.dumps({**json.loads(state), "attention": {"bug:adam": row}})
+    row = {"kind": kind, "severity": "blocked", "who": "adam", "since_unix": 1.0, "text": "x", "next": "y"}
+    return json.dumps({**json.loads(state), "attention": {f"{kind}:adam": row}})
 
 
 @pytest.mark.req("3-016", "3-018", "3-007", "3-X21", "3-002")
@@ -252,9 +252,15 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     waiting, told = move_assignment(given, AssignmentStatus.BLOCKED, 6.0, blocked=BLOCKED)
     store(fleet).apply(Change(assignments=(waiting,), events=(told,)))
     fleet.llmc("work", "block", "T2.1", "--reason", "which colour?")
+    (fleet.root / "state.json").write_text(with_item((fleet.root / "state.json").read_text(), "question"))
+    both = fleet.llmc("inbox")
+    assert [line.split()[0] for line in both.out.splitlines() if line[0] != " "] == ["adam,", "A_1", "T2.1"]
+    assert both.err == ""
+    (fleet.root / "state.json").write_text(with_item((fleet.root / "state.json").read_text()))
     asked = fleet.llmc("overseer", "inbox", "--json").json["questions"]
     assert [one["id"] for one in asked] == ["A_1", "T2.1"]
     assert (asked[0]["question"], asked[0]["options"]) == ("CSV or TSV?", ["CSV", "TSV"])
+    assert (asked[0]["worker"], asked[0]["next"]) == ("", "llmc answer A_1")
     assert "2. TSV" in fleet.llmc("overseer", "inbox").out
     fleet.llmc("overseer", "answer", "A_1", "2")
     fleet.llmc("overseer", "answer", "T2.1", "blue", "--json")

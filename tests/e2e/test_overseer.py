@@ -124,7 +124,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     view = fleet.llmc("status", "--json").json["overseer"]
     assert (view["state"], view["pid"], view["why"]) == ("terminated", None, "stopped on request")
     assert auto.state(fleet)["overseer_active"] is False
-    assert fleet.llmc("down").out == "stopped\n"
+    assert fleet.llmc("down").out == "nothing is running\n"
 
 
 def overseen_twice(overseen: Start) -> str:

@@ -38,6 +38,29 @@ def completed_words(fleet: Fleet, *words: str) -> list[str]:
     return [word for line in done.stdout.splitlines() if (word := line.partition(",")[2])]
 
 
+def test_a_shell_completes_what_is_known(scripted: Fleet) -> None:
+    """Break: complete the whole of `a,b`, or the keys of no worker."""
+    fleet = scripted.set_up("adam")
+    for form in ([], ["--mermaid"]):
+        assert fleet.llmc("tasks", "graph", *form).out == ("no tasks\n" if not form else "flowchart TD\n")
+    fleet.llmc("tasks", "add", "One")
+    (fleet.worktree("adam") / "mine").write_text("x")
+    fleet.llmc("reset", "adam")
+    (entry,) = fleet.llmc("trash", "list", "--json").json
+    for words, offered in {
+        ("wait", "adam", "--status", "needs_r"): ["needs_review"],
+        ("wait", "adam", "--status", "idle,no"): ["idle,no_changes"],
+        ("wait", "adam", "ad"): ["adam"],
+        ("config", "set", "repo.de"): ["repo.default_branch"],
+        ("config", "unset", "defaults.self_review.e"): ["defaults.self_review.enabled"],
+        ("config", "get", "workers.adam.m"): ["workers.adam.model"],
+        ("trash", "restore", "adam"): [entry["name"]],
+        ("trash", "restore", "x", "--to", ""): ["adam"],
+        ("tasks", "list", "--state", "r"): ["ready"],
+    }.items():
+        assert completed_words(fleet, *words) == offered, words
+
+
 @pytest.mark.req("4-063")
 @pytest.mark.soak
 def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -> None:

@@ -50,7 +50,7 @@ def test_undo_reverts_the_newest_accept_and_then_the_one_before(running: Fleet) 
         "Write one.txt",
     ]
     assert running.git("status", "--porcelain") == ""
-    assert "nothing to undo: no work has been accepted" in running.llmc("undo", "--yes", code=4).err
+    assert "nothing to undo: no accepted work left" in running.llmc("undo", "--yes", code=4).err
 
 
 def test_later_changes_of_the_same_lines_are_named_and_refused(running: Fleet) -> None:

@@ -138,3 +138,12 @@ def test_killed_anywhere_the_next_one_goes_on(alone: Fleet, at: str) -> None:
     (place,) = saved(alone)
     alone.root = place
     assert lost(alone, wanted) == []
+
+
+def test_what_was_saved_is_named(alone: Fleet) -> None:
+    """The goals too. The planner that failed says what to run for this goal. Break: `GOAL` in its hint."""
+    made = alone.llmc("goal", "create", "--title", "Import", "--json", code=1).json
+    assert f"llmc goal plan {made['goalId']} --from FILE" in made["hint"]
+    said = alone.llmc("uninstall", "--yes").out
+    (place,) = saved(alone)
+    assert f"saved the clone with all unlanded commits, the trash, the goals and the logs in {place}" in said

@@ -95,7 +95,7 @@ class Run:
             goals.pause(self.shop.project, GOAL)
         elif self.shop.view.goal.status is GoalStatus.PAUSED:
             goals.resume(self.shop.project, GOAL)
-        for question in work.inbox(self.shop.project):
+        for question in work.open_questions(self.shop.project):
             work.answer(self.shop.project, question.id, "Blue")
 
     def _note(self) -> None:

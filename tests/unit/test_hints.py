@@ -50,6 +50,23 @@ def said_in_source() -> list[tuple[str, str]]:
     ]
 
 
+#: where the text is about one worker, whose record says how its agent is started
+ABOUT_A_WORKER = (
+    *("sessions/", "workers/", "landing/"),
+    *("api/workers.py", "doctor/checks/of_worker.py", "repo/worktrees.py"),
+)
+
+
+def test_how_to_start_an_agent_is_said_by_its_record() -> None:
+    """Break: `llmc up --detach` in the text: it starts no auto worker."""
+    other = [
+        f"{where}: {said}"
+        for where, said in said_in_source()
+        if where.startswith(ABOUT_A_WORKER) and "llmc up --detach" in said and "llmc add " not in said
+    ]
+    assert other == []
+
+
 def test_what_starts_the_daemon_gives_the_terminal_back_wherever_it_is_named() -> None:
     """Break: `next: llmc up` in one place, `llmc up --detach` in another: the first keeps the person's terminal."""
     other = [

@@ -29,10 +29,11 @@ from llmc.goals.store.goal_store import AnyGoalStore, unknown_goal
 from llmc.goals.store.rows import Reader
 from llmc.goals.store.rows import SafeMode as SafeMode
 from llmc.goals.work import clock as clock
-from llmc.goals.work import inbox as inbox
+from llmc.goals.work import open_questions as open_questions
 from llmc.goals.work import why as why
-from llmc.records.items import counts
+from llmc.records.items import Item, counts
 from llmc.repo.project import Project, open_project
+from llmc.workers.answering import question_of
 
 
 class Troubles(msgspec.Struct, frozen=True):
@@ -106,10 +107,39 @@ def the_goal(project: Project, given: str | None) -> str:
     raise UsageError(problem, hint=hint)
 
 
+class Asking(msgspec.Struct, frozen=True):
+    """An open question of a worker."""
+
+    worker: str
+    since: float
+    text: str
+    options: tuple[str, ...]
+    #: the command that answers it
+    next: str
+
+
+def inbox(project: Project) -> list[Question | Asking]:
+    """Open questions of goals and workers, oldest first."""
+    asking = [_asking(project, item) for item in raising.current(project) if item.kind == "question"]
+    return sorted([*open_questions(project), *asking], key=lambda one: one.since)
+
+
+def _asking(project: Project, item: Item) -> Asking:
+    """As the attention list has it; the options apart, where `answer` takes their numbers."""
+    listed = Asking(item.who, item.since_unix, item.text, (), item.next)
+    if not item.next.startswith("llmc answer "):
+        return listed
+    try:
+        text, options = question_of(project, item.who)
+    except LlmcError:
+        return listed  # it was answered in this moment
+    return msgspec.structs.replace(listed, text=text, options=options)
+
+
 def others_waiting(project: Project) -> int:
-    """How many items of the attention list need the user, besides the questions of goals."""
+    """How many items of the attention list need the user, besides the questions."""
     listed = raising.current(project)
-    return sum(counts(item.severity) and item.kind != "goal_question" for item in listed)
+    return sum(counts(item.severity) and item.kind not in ("question", "goal_question") for item in listed)
 
 
 def goal(project: Project, goal_id: str) -> GoalView:

@@ -27,9 +27,10 @@ def remove(project: Project, name: str) -> Removed:
     return done
 
 
-def entries(project: Project, worker: str | None = None) -> list[Entry]:
+def entries(project: Project, worker: str | None = None, *, sizes: bool = True) -> list[Entry]:
     """The entries, newest first; of one worker, if given."""
-    return [entry for entry in restore.entries(project.root) if worker in (None, entry.worker)]
+    found = restore.entries(project.root, sizes=sizes)
+    return [entry for entry in found if worker in (None, entry.worker)]
 
 
 def find(project: Project, ref: str) -> Entry:

@@ -83,6 +83,8 @@ class Down(Struct, frozen=True):
     """What was stopped, and what was not."""
 
     had_daemon: bool
+    #: a daemon or an agent was running
+    had_any: bool
     #: interrupted workers, and whether each is an auto worker
     interrupted: dict[str, bool]
     problems: list[str]
@@ -273,11 +275,13 @@ def down(root: Root, tell: Tell, *, force: bool) -> Down:
     at_work = _at_work(project)
     had_daemon = control.stop(project, force=force)
     try:
-        problems, left = _take_down(project)
+        ended, problems, left = _take_down(project)
     except (StateError, NotFound) as error:
         tell(f"{error.message}; stopping every session in this root")
-        problems, left = [], end_every_session(project)
-    return Down(had_daemon, at_work, problems, left, told_of(project, left) if left else "")
+        ended, problems, left = True, [], end_every_session(project)
+    return Down(
+        had_daemon, had_daemon or ended, at_work, problems, left, told_of(project, left) if left else ""
+    )
 
 
 def _at_work(project: Project) -> dict[str, bool]:
@@ -299,20 +303,21 @@ def _tell_of_supervisor(root: Root, tell: Tell, force: bool) -> None:
     tell(f"{text}. {advice}")
 
 
-def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
-    """What could not be stopped, and the panes of the user that were left alone."""
+def _take_down(project: Project) -> tuple[bool, list[str], list[Pane]]:
+    """Whether there was an agent, what could not be stopped, and the panes of the user that were left alone."""
     with project.store.transaction() as tx:
         tx.remember_auto(False)
-    problems = []
+    ended, problems = False, []
     for name, record in project.store.read().workers.items():
         pane = project.pane(record)
         runs = pane is not None or record.status.is_live
         if not runs and not leftovers.of(record.instance):
             continue
+        ended = True
         problem = take_down(project, name)
         if problem:
             problems.append(problem)
-    return problems, [] if problems else close_server(project)
+    return ended, problems, [] if problems else close_server(project)
 
 
 def supervise(project: Project, tell: Tell) -> int:

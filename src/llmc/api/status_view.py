@@ -74,6 +74,8 @@ def overseer_view(record: Mapping[str, Any] | None, running: bool, now: float) -
         "attempt": record.get("attempt") if running else None,
         "events": [row for row in events if _is_told(row)] if isinstance(events, list) else [],
         "why": text(record.get("why")) or ("" if running else "the supervisor was killed"),
+        "code": None if running else record.get("code"),
+        "ended_unix": None if running else number(record.get("ended_unix")),
     }
 
 

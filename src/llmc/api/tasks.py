@@ -8,9 +8,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from llmc.attention import raising
 from llmc.base.names import TaskId as TaskId
 from llmc.base.text import gist
 from llmc.records.books import QUARANTINED, Books
+from llmc.records.items import Item
 from llmc.records.task import PRIORITIES as PRIORITIES
 from llmc.records.task import Task as Task
 from llmc.repo.project import Project
@@ -108,6 +110,22 @@ def get(project: Project, found: TaskBoard, task_id: str) -> Task:
 def releasable(project: Project, found: TaskBoard) -> Collection[str]:
     """Claimed tasks that no worker of this root is working on."""
     return task_orders.releasable(project, found.found)
+
+
+def stopped(project: Project) -> Item | None:
+    """Why nothing finishes the open tasks, as `status` says it; None if auto mode, another node or someone else may."""
+    found = raising.without_auto(project)
+    return None if found is None or _is_at_work_elsewhere(project) else found
+
+
+def _is_at_work_elsewhere(project: Project) -> bool:
+    """Another node of the fleet is up, or a task is claimed by another root or a client."""
+    if project.config.fleet.database:
+        from llmc.fleet import nodes  # most roots work alone
+
+        own = nodes.node_name(project.config)
+        return any(node.name != own and node.state in ("up", "draining") for node in nodes.nodes(project))
+    return bool(task_orders.releasable(project, task_list.overview(source_of(project), recent=0)))
 
 
 def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:

@@ -21,6 +21,7 @@ from llmc.repo import git, setup
 from llmc.repo.project import Project, for_overseer
 from llmc.sessions import status_line
 from llmc.sessions.rules.prompt_text import normalise
+from llmc.sessions.sessions import agent_gone
 from llmc.sessions.submit import Receipt as Receipt
 from llmc.workers import answering
 from llmc.workers import start as starting
@@ -308,5 +309,5 @@ def _pane(project: Project, name: str) -> Pane:
                 "the remediation agent is not running",
                 hint="The supervisor starts it after a failure. To run the supervisor: llmc overseer",
             )
-        raise Refused(f"{name}'s agent is not running", hint="Run `llmc up --detach` to start it.")
+        raise agent_gone(project.store.worker(name))
     return pane

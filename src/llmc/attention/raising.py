@@ -34,6 +34,11 @@ def advice(project: Project, name: str) -> str:
     return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
 
 
+def without_auto(project: Project) -> Item | None:
+    """Why auto mode will not continue with the tasks; None if it will."""
+    return rules.without_auto(*_observed(project))
+
+
 def _observed(project: Project) -> tuple[dict[str, Any], Facts]:
     state = project.store.read_raw()
     panes = project.tmux.panes() if state.get("workers") else {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmc.base.given import number, text
-from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen
+from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen, start_command
 from llmc.records.statuses import AT_WORK, FREE, LIVE
 
 #: a hold this old may have been forgotten
@@ -112,7 +112,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
     if row["auto"] and (seen.acting or facts.auto_runs) and status != "error":  # auto mode does the next step
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
-        return "" if busy else UP
+        return "" if busy else start_command(row["auto"])
     if status == "needs_review" and not row["reviewed"] and not row["accept_step"]:
         return f"llmc review {name}"
     if row["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
@@ -164,7 +164,7 @@ def _acting_command(row: Raw, facts: Facts) -> str:
 
 def _after_offline(row: Raw, facts: Facts) -> str:
     """Its start failed with a reason that names the first command to run, or it was only stopped."""
-    up = UP_AUTO if row["auto"] else UP
+    up = start_command(row["auto"])
     first = _fix_in(row["error_reason"])
     return f"{first}, then {up}" if first else up
 
@@ -423,6 +423,18 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
         said = f"only {facts.disk_free_bytes // 2**20} MB of disk space left for the root"
         yield Item("disk", "disk", "blocked", "disk", facts.now, said, "llmc trash prune")
+
+
+def without_auto(state: Mapping[str, Any], facts: Facts) -> Item | None:
+    """Why auto mode will not continue with the tasks; None while it runs, starts, or a supervisor restarts it."""
+    daemon = facts.daemon or Registration()
+    # A daemon that starts has the lock before it has written daemon.json.
+    is_known = daemon.auto is not None and facts.holder in (None, daemon.pid)
+    if facts.auto_runs or facts.supervised or (facts.running and not is_known):
+        return None
+    listed = (item for item in attention(state, facts) if item.kind in ("auto", "supervisor"))
+    said = "auto mode is not running"
+    return next(listed, None) or Item("auto", "auto", "blocked", "auto mode", facts.now, said, UP_AUTO)
 
 
 def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:

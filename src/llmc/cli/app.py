@@ -14,6 +14,7 @@ from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UnknownWorker, UsageError
 from llmc.base.files import explain
 from llmc.base.text import did_you_mean
+from llmc.cli.arguments import complete_directory
 from llmc.cli.commands import ABOUT, COMMANDS, MOST_WIDTH, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
 
@@ -54,7 +55,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_WIDTH},
     help=ABOUT,
 )
-@click.option("--root", metavar="PATH", help=OPTIONS["--root PATH"])
+@click.option("--root", metavar="PATH", shell_complete=complete_directory, help=OPTIONS["--root PATH"])
 @click.option("--debug", is_flag=True, help=OPTIONS["--debug"])
 @click.version_option(__version__, "--version", prog_name="llmc")
 @click.pass_context

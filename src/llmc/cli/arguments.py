@@ -5,7 +5,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -84,6 +84,43 @@ since_option = click.option(
     "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def complete_with(known: Callable[[Project], Mapping[str, str]]) -> Complete:
+    """Complete what is known of the root, each with its help; nothing if the root cannot be read."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            found = known(roots.open_project((ctx.find_root().params or {}).get("root")))
+        except (LlmcError, OSError):
+            return []
+        return [completion(name, help=about) for name, about in found.items() if name.startswith(incomplete)]
+
+    return complete
+
+
+def complete_list(names: Iterable[str]) -> Complete:
+    """Complete the last of several words with commas between them."""
+    known = sorted(names)
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        given = before.split(",")
+        return [
+            completion(f"{before}{comma}{name}")
+            for name in known
+            if name.startswith(last) and name not in given
+        ]
+
+    return complete
+
+
+#: by the shell itself
+complete_file = click.Path().shell_complete
+complete_directory = click.Path(file_okay=False).shell_complete
 
 
 def on_each(

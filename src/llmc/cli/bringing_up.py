@@ -184,7 +184,8 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for text in [*done.problems, *([done.told_of_left] if done.left else [])]:
             note(text)
-        say("stopped" if not done.problems else "some agents could not be stopped")
+        outcome = "stopped" if done.had_any else "nothing is running"
+        say("some agents could not be stopped" if done.problems else outcome)
         for name, is_auto in done.interrupted.items():
             say(f"  {name} was working; {_what_next(is_auto)}")
     return Exit.FAILED if done.problems else Exit.DONE

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -12,10 +12,12 @@ from llmc.api import removals, roots
 from llmc.api.removals import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
+from llmc.base.text import cells, padded
 from llmc.cli.arguments import (
     WORKER,
     Group,
     Row,
+    complete_with,
     confirm,
     on_each,
     pass_project,
@@ -127,8 +129,16 @@ def trash() -> None:
     """
 
 
+_entry = click.argument(
+    "ref",
+    shell_complete=complete_with(
+        lambda project: {entry.name: entry.subject for entry in removals.entries(project, sizes=False)}
+    ),
+)
+
+
 @trash.command("list")
-@click.option("--worker", "-w", help="Show only this worker's entries")
+@click.option("--worker", "-w", shell_complete=WORKER.shell_complete, help="Show only this worker's entries")
 @json_option
 @pass_project
 def list_(project: Project, worker: str | None, as_json: bool) -> None:
@@ -137,15 +147,14 @@ def list_(project: Project, worker: str | None, as_json: bool) -> None:
     if as_json:
         print_json([_view(entry) for entry in found])
         return
-    now = time.time()
-    for entry in found:
-        say(_line(entry, now))
+    for line in _lines(found, time.time()):
+        say(line)
     if not found:
         say("the trash is empty")
 
 
 @trash.command("show")
-@click.argument("ref")
+@_entry
 @json_option
 @pass_project
 def show(project: Project, ref: str, as_json: bool) -> None:
@@ -155,12 +164,13 @@ def show(project: Project, ref: str, as_json: bool) -> None:
 
 
 @trash.command("restore")
-@click.argument("ref")
+@_entry
 @click.option("--branch", "-b", help="Name of the new branch [default: llmc/restored/...]")
 @click.option(
     "--to",
     "to",
     metavar="WORKER|PATH",
+    shell_complete=WORKER.shell_complete,
     help="Restore the work to this idle worker, or copy the trashed directory to this new path",
 )
 @json_option
@@ -236,9 +246,9 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
     kept = [entry for entry in plan.old if entry not in wanted]
     now = time.time()
     if not as_json:
-        for entry in plan.old:
+        for entry, line in zip(plan.old, _lines(plan.old, now), strict=True):
             doubt = f"  (! {plan.doubts[entry.name]})" if entry.name in plan.doubts else ""
-            say(_line(entry, now) + doubt)
+            say(line + doubt)
     if plan.doubts:
         note("the age of entries marked with ! is uncertain; they may be newer than their names say")
     if wanted:
@@ -259,12 +269,22 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
         say(f"nothing in the trash is older than {days} {'day' if days == 1 else 'days'}")
 
 
-def _line(entry: Entry, now: float) -> str:
-    age = "age unknown"
-    if entry.at_unix is not None:
-        age = f"{format_duration(max(0.0, now - entry.at_unix))} ago"
-    size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
-    return f"{entry.name}  {age}  {entry.subject}{size}".rstrip()
+def _lines(entries: Sequence[Entry], now: float) -> list[str]:
+    """A row for each entry, in columns."""
+    names, ages = [entry.name for entry in entries], [_age(entry, now) for entry in entries]
+    room = [max(map(cells, column), default=0) for column in (names, ages)]
+    return [
+        f"{padded(name, room[0])}  {padded(age, room[1])}  {entry.subject}{_files(entry)}".rstrip()
+        for name, age, entry in zip(names, ages, entries, strict=True)
+    ]
+
+
+def _age(entry: Entry, now: float) -> str:
+    return "age unknown" if entry.at_unix is None else f"{format_duration(max(0.0, now - entry.at_unix))} ago"
+
+
+def _files(entry: Entry) -> str:
+    return "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
 
 
 def _view(entry: Entry) -> Row:

@@ -6,9 +6,9 @@ import subprocess
 
 import click
 
-from llmc.api.roots import Root, name_old_tasks, new_source_problem
+from llmc.api.roots import Project, Root, name_old_tasks, new_source_problem
 from llmc.base.errors import Exit, UsageError
-from llmc.cli.arguments import Group, root_of
+from llmc.cli.arguments import Group, complete_with, root_of
 from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
 from llmc.config.model import Config
@@ -26,8 +26,24 @@ def config() -> None:
     """
 
 
+def _keys(project: Project) -> dict[str, str]:
+    from llmc.config.schema import reference
+
+    of_workers = [
+        (option.key.replace("<name>", name), option)
+        for option in reference()
+        if "<name>" in option.key
+        for name in project.config.workers
+    ]
+    options = [*((option.key, option) for option in reference()), *of_workers]
+    return {key: option.description for key, option in options if "<" not in key}
+
+
+_key = complete_with(_keys)
+
+
 @config.command("get")
-@click.argument("key", required=False)
+@click.argument("key", required=False, shell_complete=_key)
 @json_option
 @click.pass_context
 def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
@@ -50,7 +66,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
 
 
 @config.command("set")
-@click.argument("key")
+@click.argument("key", shell_complete=_key)
 @click.argument("value")
 @click.pass_context
 def set_(ctx: click.Context, key: str, value: str) -> None:
@@ -78,7 +94,7 @@ def _look_at_source(root: Root) -> None:
 
 
 @config.command("unset")
-@click.argument("key")
+@click.argument("key", shell_complete=_key)
 @click.pass_context
 def unset(ctx: click.Context, key: str) -> None:
     """Remove a key to restore its default"""

@@ -4,12 +4,20 @@ import os
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from llmc.api import roots, workers
 from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.base.text import fitted
-from llmc.cli.arguments import WORKER, pass_project, show_receipt, text_to_send, worker_argument
+from llmc.cli.arguments import (
+    WORKER,
+    complete_file,
+    pass_project,
+    show_receipt,
+    text_to_send,
+    worker_argument,
+)
 from llmc.cli.output import (
     json_option,
     note,
@@ -26,7 +34,13 @@ from llmc.config.options import is_auto_name
 
 @click.command("start")
 @click.option("--prompt", "-p", metavar="TEXT", help="Text of the task [default: open $EDITOR]")
-@click.option("--prompt-file", "-f", metavar="FILE", help="Read the task from FILE (- for standard input)")
+@click.option(
+    "--prompt-file",
+    "-f",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Read the task from FILE (- for standard input)",
+)
 @click.option("--worker", "-w", type=WORKER, help="Worker to use [default: the first idle worker]")
 @click.option(
     "--self-review/--no-self-review",
@@ -63,7 +77,12 @@ def start(
 @worker_argument
 @click.argument("text", required=False)
 @click.option(
-    "--file", "-f", "file", metavar="FILE", help="Read the message from FILE (- for standard input)"
+    "--file",
+    "-f",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Read the message from FILE (- for standard input)",
 )
 @json_option
 @pass_project
@@ -85,10 +104,28 @@ def message(project: Project, worker: str, text: str | None, file: str | None, a
     return show_receipt(receipt, as_json)
 
 
+def _complete_asker(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from llmc.cli.goal_show import complete_question  # slow to import
+
+    return WORKER.shell_complete(ctx, param, incomplete) + complete_question(ctx, param, incomplete)
+
+
+def _complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from llmc.cli.goal_show import complete_goal
+
+    return complete_goal(ctx, param, incomplete)
+
+
 @click.command("answer")
-@click.argument("asker", metavar="WORKER|ID", type=WORKER)
+@click.argument("asker", metavar="WORKER|ID", type=WORKER, shell_complete=_complete_asker)
 @click.argument("text", required=False)
-@click.option("--goal", "goal_id", default="", help="Goal that the plan item ID belongs to")
+@click.option(
+    "--goal",
+    "goal_id",
+    default="",
+    shell_complete=_complete_goal,
+    help="Goal that the plan item ID belongs to",
+)
 @json_option
 @pass_project
 def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
@@ -203,6 +240,11 @@ def attach(project: Project, worker: str, read_only: bool) -> None:
       llmc attach adam        # detach with C-b d; the agent keeps running
     """
     opened = workers.terminal(project, worker, os.environ, read_only=read_only)
+    if not opened.switches and not sys.stdin.isatty():
+        raise UsageError(
+            f"cannot attach to {worker}: there is no terminal",
+            hint=f"Run the command in a terminal, or run `llmc peek {worker}` to see the screen.",
+        )
     if opened.switches:
         note(f"switching to {worker}; switch back with {opened.leave}")
     else:

@@ -68,11 +68,12 @@ def status_for_people(root_given: str | None) -> int:
 
 def status_text(project: "Project") -> str:
     """`llmc status` for people, from the same data as `status --json`."""
-    from llmc.cli.overview import goals_line, render
+    from llmc.cli.overview import goals_lines, render
 
     page = seeing.status_for_people(project)
-    text, goals = render(page.view, page.now, *sheet()), goals_line(page)
-    return f"{text}\n\n{goals}" if goals else text
+    width, colors = sheet()
+    goals = goals_lines(page, width)
+    return "\n".join([render(page.view, page.now, width, colors), *(["", *goals] if goals else [])])
 
 
 def sheet() -> "tuple[int, Paint]":
@@ -156,7 +157,8 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
             raise Give
         else:
             workers, argv = [*workers, argv[0]], argv[1:]
-    if len(workers) != 1 or "/" in workers[0] or not statuses or not statuses <= seeing.STATUSES:
+    workers = list(dict.fromkeys(workers))
+    if not workers or any("/" in name for name in workers) or not statuses or not statuses <= seeing.STATUSES:
         raise Give
     return wait(seeing.find_root(root_given), workers, statuses, timeout_s, as_json)
 

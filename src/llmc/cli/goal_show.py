@@ -9,10 +9,10 @@ from click.shell_completion import CompletionItem
 
 from llmc.api import goal_views
 from llmc.api.goal_orders import settle, undriven
-from llmc.api.goal_views import Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
+from llmc.api.goal_views import Asking, Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
 from llmc.api.roots import Project
 from llmc.base.files import write_atomic
-from llmc.cli.arguments import project_of
+from llmc.cli.arguments import complete_with, project_of
 from llmc.cli.fast import sheet
 from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.config.durations import format_duration
@@ -45,6 +45,11 @@ def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -
         for node in nodes.values()
         if node.node_id.startswith(incomplete)
     ]
+
+
+complete_question = complete_with(
+    lambda project: {one.id: one.reason.question for one in goal_views.open_questions(project)}
+)
 
 
 def _known(ctx: click.Context) -> list[GoalView]:
@@ -118,7 +123,12 @@ def assignment_line(row: dict[str, Any], now: float) -> str:
     return f"  {row['assignmentId']}  {'; '.join(parts)}"
 
 
-def question_row(one: Question) -> dict[str, Any]:
+def question_row(one: Question | Asking) -> dict[str, Any]:
+    """A worker's question has no goal, one of a goal no worker."""
+    if isinstance(one, Asking):
+        ids = {"id": one.worker, **dict.fromkeys(("goalId", "goalTitle", "workNodeId", "assignmentId"), "")}
+        asked = {"kind": "question", "text": one.text, "question": one.text, "options": list(one.options)}
+        return {**ids, "name": "", **asked, "since": one.since, "worker": one.worker, "next": one.next}
     return {
         "id": one.id,
         "goalId": one.goal_id,
@@ -131,15 +141,24 @@ def question_row(one: Question) -> dict[str, Any]:
         "question": one.reason.question,
         "options": list(one.reason.options),
         "since": one.since,
+        "worker": "",
+        "next": f"llmc answer {one.id}",
     }
 
 
-def question_lines(one: Question, now: float) -> list[str]:
-    asked = one.reason.question or one.reason.text
+def question_lines(one: Question | Asking, now: float) -> list[str]:
+    row = question_row(one)
+    lines = [f"{_asker(one)}, {_ago(one.since, now)}", f"    {row['question'] or row['text']}"]
+    lines += [f"    {number}. {option}" for number, option in enumerate(row["options"], 1)]
+    text = ' "..."' if row["next"].startswith("llmc answer ") else ""
+    return [*lines, f"    {row['next']}{text}"]
+
+
+def _asker(one: Question | Asking) -> str:
+    if isinstance(one, Asking):
+        return one.worker
     part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}".strip()
-    lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
-    lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
-    return [*lines, f'    llmc answer {one.id} "..."']
+    return f"{one.id}  {part} ({one.goal_title})"
 
 
 def _ago(then: float, now: float) -> str:

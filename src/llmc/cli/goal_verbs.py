@@ -18,6 +18,7 @@ from llmc.cli.goal_show import (
     assignment_line,
     complete_goal,
     complete_node,
+    complete_question,
     goal_line,
     note_settled,
     question_lines,
@@ -108,7 +109,7 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
 def inbox(ctx: click.Context, as_json: bool) -> None:
     """List open questions, oldest first
 
-    To answer a question, use `llmc answer`.
+    Lists the questions of workers and goals, each with the command that answers it.
 
     \b
     Example:
@@ -130,7 +131,7 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
 
 
 @click.command("answer")
-@click.argument("question_id", metavar="ID")
+@click.argument("question_id", metavar="ID", shell_complete=complete_question)
 @click.argument("text")
 @goal_option
 @json_option

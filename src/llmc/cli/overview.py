@@ -13,8 +13,8 @@ PLAIN_WIDTH = 80
 MOST_WIDTH = 160
 #: maximum number of lines of an error; `llmc status --json` has all of it
 ERROR_LINES = 3
-#: minimum width of a task that shares its line with a command
-LEAST_TASK = 20
+#: minimum width of a task that shares its line with a command or its worker, and of the root
+LEAST_TASK, LEAST_ROOT = 20, 12
 
 #: (text, style) -> text; a style is a value of STYLES, bold or dim
 Paint = Callable[[str, str], str]
@@ -89,7 +89,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     if auto := [_as_used(worker, view["auto"]) for worker in view["workers"] if worker not in shown]:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
-        lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
+        lines += ["", *wrap(auto_summary(view["auto"], now), width, 3)]
     return "\n".join([*lines, *overseer])
 
 
@@ -132,8 +132,14 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     if overseer["attempt"]:
         about.append(f"remediation attempt {overseer['attempt']}")
     head = paint("Overseer", "bold") + "  " + paint(state.capitalize(), _OVERSEER_STYLES.get(state, "dim"))
+    if (
+        state == "terminated" and overseer["code"] == 0
+    ):  # on request, or its work is done: nothing to look into
+        ended = f"{age(now - (overseer['ended_unix'] or now))} ago: {printable(overseer['why'])}"
+        return ["", f"{head}  {shortened(ended, width - cells('Overseer  Terminated  '))}"]
     rest = "  ".join(text for text in about if text)
-    lines = ["", f"{head}  {rest}".rstrip()]
+    room = width - cells(f"Overseer  {state}  ")
+    lines = ["", f"{head}  {shortened(rest, room)}".rstrip()]
     if state == "terminated":
         lines += [f"  {line}" for line in wrap(printable(overseer["why"]), width - 2, ERROR_LINES)]
     for event in overseer["events"]:
@@ -160,21 +166,26 @@ def auto_summary(auto: Raw, now: float) -> str:
 
 
 def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
+    """The root, the daemon and the counts. On a narrow screen, what says least is left out first."""
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
     wanted = (view["auto"] or {}).get("wanted")
-    runs = (
-        f"daemon{pid} running" if daemon["running"] else f"daemon not running ({UP_AUTO if wanted else UP})"
-    )
-    said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in numbers.items() if count)
-    said = said.replace("1 need you", "1 needs you") if numbers[NEEDS_YOU] == 1 else said
-    rest = "  ".join(["", runs, *([said] if said else [])])
-    root = shortened_at_start(printable(view["root"]), max(12, width - cells(rest)))
-    line = shortened(root + rest, width)
-    head, found, tail = line.partition(runs)
-    if not found:
-        return paint(line, "bold")
-    return paint(head.rstrip(), "bold") + "  " + (runs if daemon["running"] else paint(runs, "red")) + tail
+    short = "daemon running" if daemon["running"] else "daemon not running"
+    full = f"daemon{pid} running" if daemon["running"] else f"{short} ({UP_AUTO if wanted else UP})"
+    counts = [f"{count} {_COUNTED[title]}" for title, count in numbers.items() if count]
+    counts = ["1 needs you" if text == "1 need you" else text for text in counts]
+    root = printable(view["root"])
+    least = min(cells(root), LEAST_ROOT)
+    forms = [(least, full, counts), (least, short, counts)]
+    forms += [(0, short, counts[:count]) for count in range(len(counts), -1, -1)]
+    for least, runs, said in forms:
+        rest = "  ".join(["", runs, *([", ".join(said)] if said else [])])
+        room = width - cells(rest)
+        if room >= least or (not least and room >= -2):
+            break
+    head = paint(shortened_at_start(root, room), "bold") if least else ""
+    painted = runs if daemon["running"] else paint(runs, "red")
+    return (head + rest.replace(runs, painted, 1)).lstrip()
 
 
 class _Columns:
@@ -182,11 +193,14 @@ class _Columns:
 
     def __init__(self, workers: list[Raw], now: float, width: int, paint: Paint) -> None:
         self.now, self.width, self.paint = now, width, paint
-        self.name = max(cells(w["name"]) for w in workers)
         self.badge = max(cells(w["status"]) for w in workers) + 2
         self.age = max(cells(age(now - w["since_unix"])) for w in workers)
-        self.indent = 2 + self.name + 2
-        self.room = max(LEAST_TASK, width - self.indent - self.badge - 2 - self.age - 2)
+        rest = self.badge + 2 + self.age
+        self.name = min(max(cells(w["name"]) for w in workers), width - 4 - rest)
+        self.indent = min(2 + self.name + 2, width // 2)
+        #: beside a worker; 0 if its task has to stand below
+        room = width - 4 - self.name - rest - 2
+        self.room = room if room >= LEAST_TASK else 0
 
     def rows(self, workers: list[Raw], *, apart: bool) -> list[str]:
         """With `apart`, details and command have their own lines; else a worker has one line, if it fits."""
@@ -194,11 +208,13 @@ class _Columns:
         commands = [next_of(worker) for worker in workers]
         longest = max(map(cells, tasks))
         column = min(longest, self.room - max(map(cells, commands)) - 2)
-        apart = apart or column < min(LEAST_TASK, longest)
+        apart = apart or not self.room or column < min(LEAST_TASK, longest)
         lines = []
         for worker, task, command in zip(workers, tasks, commands, strict=True):
             if apart:
-                lines += [self._line(worker, shortened(task, self.room)), *self._details(worker)]
+                lines += [self._line(worker, shortened(task, self.room) if self.room else "")]
+                lines += [] if self.room else self._under(task, "", 1)
+                lines += self._details(worker)
                 lines += self._under(f"next: {command}" if command else "", "bold", 2)
             else:
                 shown = padded(shortened(task, column), column) + "  " if longest else ""
@@ -209,7 +225,8 @@ class _Columns:
         badge = f"[{worker['status']}]"
         fill = " " * (self.badge - cells(badge))
         when = age(self.now - worker["since_unix"]).rjust(self.age)
-        name = self.paint(worker["name"], "bold") + " " * (self.name - cells(worker["name"]))
+        shown = shortened(worker["name"], self.name)
+        name = self.paint(shown, "bold") + " " * (self.name - cells(shown))
         coloured = self.paint(badge, STYLES.get(worker["status"], "dim"))
         return f"  {name}  {coloured}{fill}  {when}  {rest}".rstrip()
 
@@ -257,8 +274,12 @@ def why(worker: Raw) -> str:
     return ": ".join(part for part in dict.fromkeys(parts) if part)
 
 
-def goals_line(page: Page) -> str:
-    """The goals in one line, as of the last tick; does not open the store."""
+def goals_lines(page: Page, width: int) -> list[str]:
+    """The goals, as of the last tick; does not open the store."""
+    return wrap(printable(_goals(page)), max(40, min(width, MOST_WIDTH)), ERROR_LINES)
+
+
+def _goals(page: Page) -> str:
     if not page.goals_enabled:
         return ""
     seen = page.goals

@@ -17,7 +17,7 @@ from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Refused, UnknownWorker, UsageError
 from llmc.base.text import in_line, printable, some_files, visible
-from llmc.cli.arguments import WORKER, Row, pass_project, show_receipt, text_to_send
+from llmc.cli.arguments import WORKER, Row, complete_file, pass_project, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
     has_colours,
@@ -286,7 +286,12 @@ _ONE_WORD = re.compile(r"([\w.-]+/)?[a-z][a-z0-9-]{0,30}")
     help="Worker to send the message to",
 )
 @click.option(
-    "--file", "-f", "file", metavar="FILE", help="Read the message from FILE (- for standard input)"
+    "--file",
+    "-f",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Read the message from FILE (- for standard input)",
 )
 @click.option(
     "--comments",

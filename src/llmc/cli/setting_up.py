@@ -15,7 +15,7 @@ from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
-from llmc.cli.arguments import confirm, pass_project, project_of, teller
+from llmc.cli.arguments import complete_directory, confirm, pass_project, project_of, teller
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, plain, print_json, say, say_lines
 from llmc.config.model import AgentName
 
@@ -23,10 +23,16 @@ _SET = "llmc config set repo.validate"
 
 
 @click.command("init")
-@click.option("--source", metavar="PATH|URL", help="Source repository [default: the current repository]")
+@click.option(
+    "--source",
+    metavar="PATH|URL",
+    shell_complete=complete_directory,
+    help="Source repository [default: the current repository]",
+)
 @click.option(
     "--target",
     metavar="PATH",
+    shell_complete=complete_directory,
     help="Directory for the root [default: ~/llmc, or ~/llmc-REPO if that is taken]",
 )
 @click.option(
@@ -228,7 +234,8 @@ def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_js
         say(f"removed {what}")
     if done.kept:
         say(
-            f"saved all unlanded commits and the trash in {done.kept} (a git repository; run `git log --all` there)"
+            f"saved the clone with all unlanded commits, the trash, the goals and the logs in {done.kept} "
+            "(a git repository; run `git log --all` there)"
         )
     if Path(project.source).is_dir():
         say(

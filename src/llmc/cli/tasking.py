@@ -15,7 +15,7 @@ from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.names import TaskId
 from llmc.base.text import cells, padded, printable, wrap
 from llmc.cli.app import refuse_agents
-from llmc.cli.arguments import Group, Row, on_each, pass_project, project_of
+from llmc.cli.arguments import Complete, Group, Row, complete_list, on_each, pass_project, project_of
 from llmc.cli.output import (
     completion,
     is_terminal,
@@ -58,7 +58,6 @@ def tasks(ctx: click.Context) -> None:
 RECENT = 50
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _completion(applies: Callable[[Project, TaskBoard], Collection[str]]) -> Complete:
@@ -83,6 +82,14 @@ def _in_state(*states: str) -> Complete:
     )
 
 
+def _states(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        board = service.board(open_project((ctx.find_root().params or {}).get("root")))
+    except (LlmcError, OSError):
+        return []
+    return complete_list(set(board.found.states.values()))(ctx, param, incomplete)
+
+
 complete_task = _completion(lambda project, board: board.found.tasks)
 
 
@@ -95,6 +102,7 @@ def _ids(complete: Complete) -> Callable[[_Command], _Command]:
 @click.option(
     "--state",
     "-s",
+    shell_complete=_states,
     help="Show only tasks in these states, such as ready,waits,in_progress",
 )
 @click.option(
@@ -331,6 +339,8 @@ def graph(project: Project, mermaid: bool, as_json: bool) -> int:
         return _code(found)
     for line in service.drawn(board, mermaid=mermaid):
         say(line)
+    if not found.tasks and not mermaid:
+        say("no tasks")
     return _say_problems(found)
 
 

@@ -15,7 +15,15 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
 from llmc.base.text import uncoloured
 from llmc.cli import fast
-from llmc.cli.arguments import WORKER, parse_since, pass_project, project_of, root_of, since_option
+from llmc.cli.arguments import (
+    WORKER,
+    complete_list,
+    parse_since,
+    pass_project,
+    project_of,
+    root_of,
+    since_option,
+)
 from llmc.cli.fast import in_a_line, other_fields, time_of_day
 from llmc.cli.output import (
     clear_screen,
@@ -85,11 +93,21 @@ def _draw(text: str, foot: str) -> None:
 
 
 TASKS_POLL_S = 0.2
+#: how often to look whether something runs that could finish the tasks
+LOOK_S = 1.0
+#: how long nothing runs before the wait ends: a daemon may be restarted, or about to start
+RESTART_S = 5.0
 
 
 @click.command("wait")
-@click.argument("worker", required=False, type=WORKER)
-@click.option("--status", "statuses", metavar="S[,S]", help="Statuses to wait for")
+@click.argument("workers", metavar="[WORKER]...", nargs=-1, type=WORKER)
+@click.option(
+    "--status",
+    "statuses",
+    metavar="S[,S]",
+    shell_complete=complete_list(seeing.STATUSES),
+    help="Statuses to wait for",
+)
 @click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
 @click.option(
@@ -99,7 +117,7 @@ TASKS_POLL_S = 0.2
 @pass_project
 def wait(
     project: Project,
-    worker: str | None,
+    workers: tuple[str, ...],
     statuses: str | None,
     all_idle: bool,
     tasks_done: bool,
@@ -108,20 +126,22 @@ def wait(
 ) -> int:
     """Wait for workers or tasks to reach a status
 
-    Exits with 0 when the status is reached. Exits with 1 on timeout, when a worker unexpectedly changes to error or
-    offline, or when the remaining tasks need you.
+    Exits with 0 when every worker has reached one of the statuses. Exits with 1 on timeout, when a worker unexpectedly
+    changes to error or offline, when the remaining tasks need you, or when auto mode has not been running for 5 seconds and
+    tasks remain.
 
     \b
     Examples:
       llmc wait adam --status needs_review,needs_input --timeout 30m
+      llmc wait adam baker --status idle
       llmc wait --tasks-done --timeout 8h
     """
     if tasks_done:
-        if worker or statuses or all_idle:
+        if workers or statuses or all_idle:
             raise UsageError("--tasks-done cannot be used with a worker, --status or --all-idle")
         return _wait_for_tasks(project, _seconds(timeout), as_json)
     wanted = {"idle"} if all_idle else set((statuses or "").split(",")) - {""}
-    if not wanted or bool(worker) == all_idle:
+    if not wanted or bool(workers) == all_idle:
         raise UsageError(
             "specify what to wait for",
             hint="Run: llmc wait WORKER --status needs_review, or llmc wait --all-idle",
@@ -133,7 +153,8 @@ def wait(
             hint="Valid statuses: " + " ".join(sorted(seeing.STATUSES)),
         )
     timeout_s = _seconds(timeout)
-    names = [roots.require_worker(project, worker)] if worker else roots.worker_names(project)
+    known = [roots.require_worker(project, name) for name in dict.fromkeys(workers)]
+    names = known or roots.worker_names(project)
     return fast.wait(str(project.root.path), names, wanted, timeout_s, as_json)
 
 
@@ -145,24 +166,35 @@ def _seconds(timeout: str | None) -> float | None:
 
 
 def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) -> int:
-    deadline = monotonic() + timeout_s if timeout_s is not None else None
+    began = monotonic()
+    deadline = began + timeout_s if timeout_s is not None else None
+    ran, looked, stopped = began, -LOOK_S, None
     while True:
-        left = tasks.left_to_do(project)
-        over = deadline is not None and monotonic() >= deadline
-        if not left.open or left.stuck or over:
+        left, now = tasks.left_to_do(project), monotonic()
+        over = deadline is not None and now >= deadline
+        if left.open and (over or now - looked >= LOOK_S):
+            looked, stopped = now, tasks.stopped(project)
+            ran = now if stopped is None else ran
+        if not left.open or left.stuck or over or now - ran >= RESTART_S:
             break
         time.sleep(TASKS_POLL_S)
     many = f"{len(left.open)} {'task' if len(left.open) == 1 else 'tasks'}"
+    problem, hint = "", ""
+    if left.stuck:
+        problem, hint = f"{many} left, but none can start", "Run `llmc tasks list` to see why."
+    elif left.open and stopped is not None:
+        problem, hint = f"{many} left, but {stopped.text}", f"Next: {stopped.next}"
+    elif left.open:
+        problem = f"timed out: {many} left after {timeout_s:g} s"
     if as_json:
-        print_json({"reached": not left.open, "open": left.open, "needs_a_person": left.held})
-    elif not left.open:
-        say("all tasks are completed")
-    elif left.stuck:
-        why = f"{many} left, but none can start"
-        print_error(why, "Run `llmc tasks list` to see why.", Exit.FAILED, False)
+        print_json(
+            {"reached": not left.open, "open": left.open, "needs_a_person": left.held, "problem": problem}
+        )
+    elif problem:
+        print_error(problem, hint, Exit.FAILED, False)
     else:
-        print_error(f"timed out: {many} left after {timeout_s:g} s", "", Exit.FAILED, False)
-    return Exit.DONE if not left.open else Exit.FAILED
+        say("all tasks are completed")
+    return Exit.FAILED if problem else Exit.DONE
 
 
 @click.command("events")

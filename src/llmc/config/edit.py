@@ -137,7 +137,7 @@ def _kind_at(parts: KeyPath) -> inspect.Type:
             case inspect.StructType() as struct if part in fields(struct):
                 kind, why = fields(struct)[part].type, ""
             case inspect.StructType() as struct:
-                why = nearest(part, fields(struct))
+                why = nearest(part, fields(struct), parts[:depth])
             case inspect.DictType(key_type=key, value_type=value):
                 kind, why = value, _problem(part, key)
             case _:

@@ -78,9 +78,9 @@ def check(value: object, kind: inspect.Type, path: KeyPath, found: Found) -> obj
     return value
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown key."""
-    names = {name.lower(): name for name in known}
+def nearest(key: str, known: Iterable[str], table: KeyPath = ()) -> str:
+    """The end of a sentence about an unknown key; with `table`, the known ones are named with it."""
+    names = {name.lower(): join_key((*table, name)) for name in known}
     if near := closest(key.lower(), names, 0.5):
         return f'did you mean "{names[near]}"?'
     return f"expected one of: {', '.join(sorted(names.values()))}" if names else "none are defined"

@@ -323,7 +323,8 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         prompt = prompts.repair_prompt(first, problems, said.text)
     tries = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
     text = f"the planner did not return a valid answer in {tries}; last problem: {attempts[-1].problems[0]}"
-    hint = "Clarify the problem statement with `llmc goal update --problem`, then run `llmc goal plan` again; or pass your own plan with `llmc goal plan --from FILE`."
+    goal_id = request.goal_id
+    hint = f"Clarify the problem statement with `llmc goal update {goal_id} --problem TEXT`, then run `llmc goal plan {goal_id}` again; or pass your own plan with `llmc goal plan {goal_id} --from FILE`."
     return PlanFailed(Failure.INVALID, text, hint, ref, attempts=tuple(attempts))
 
 

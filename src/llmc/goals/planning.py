@@ -180,11 +180,11 @@ def policy_of(project: Project) -> Policy:
     )
 
 
-def check_can_plan(project: Project) -> None:
+def check_can_plan(project: Project, goal_id: str) -> None:
     if not has_planner(project):
         raise LlmcError(
             "the scripted agent cannot plan",
-            hint="Write the plan and pass it with `llmc goal plan GOAL --from FILE`, or set a planner with `llmc config set overseer.goals.planner.command COMMAND`.",
+            hint=f"Write the plan and pass it with `llmc goal plan {goal_id} --from FILE`, or set a planner with `llmc config set overseer.goals.planner.command COMMAND`.",
         )
 
 
@@ -269,7 +269,7 @@ def _record(project: Project, goal_id: str, found: Planned[Any] | PlanFailed) ->
 
 def _asked(project: Project, view: GoalView, why: str | None = None) -> tuple[Plan, Provenance]:
     """A first plan; with `why`, a replacement."""
-    check_can_plan(project)
+    check_can_plan(project, view.goal.goal_id)
     setup = setup_of(project)
     found = planner.plan_goal(setup, view) if why is None else planner.replan_goal(setup, view, why)
     _record(project, view.goal.goal_id, found)

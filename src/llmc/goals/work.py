@@ -166,8 +166,8 @@ def set_recovery(
     return _on_node(project, node_id, goal_id, write)
 
 
-def inbox(project: Project) -> list[Question]:
-    """Open questions, oldest first."""
+def open_questions(project: Project) -> list[Question]:
+    """Of all goals, oldest first."""
     with open_store(project).reading() as found:
         views = open_views(found)
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
@@ -178,7 +178,7 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     check_typed("answer", text)
     if not text.strip():
         raise UsageError("the answer is empty", hint="Pass the answer as text or as the number of an option.")
-    question = _asked(inbox(project), question_id, goal_id)
+    question = _asked(open_questions(project), question_id, goal_id)
     if not question.work_node_id:
         _answer_goal(project, question, chosen(text.strip(), question.reason.options))
         return question

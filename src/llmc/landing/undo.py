@@ -79,7 +79,7 @@ def target(project: Project) -> Target:
         raise _not_landed_yet(pending, newest)
     if newest is None:
         raise NotFound(
-            "nothing to undo: no work has been accepted", hint="Run `llmc events` to see what happened."
+            "nothing to undo: no accepted work left", hint="Run `llmc events` to see what happened."
         )
     return newest
 

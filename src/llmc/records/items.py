@@ -26,6 +26,12 @@ def counts(severity: str) -> bool:
 UP = "llmc up --detach"
 UP_AUTO = "llmc up --auto --detach"
 
+
+def start_command(auto: bool) -> str:
+    """Starts the agent of a worker: those of auto workers start with auto mode only."""
+    return UP_AUTO if auto else UP
+
+
 #: every kind of item with its meaning; docs/protocol.md is generated from this table
 KINDS: dict[str, str] = {
     # of a worker

@@ -25,7 +25,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.WORKING, S.REVIEWING): "self-review sent",
     (S.WORKING, S.NEEDS_INPUT): "stopped without commits, asked a question, or was interrupted",
     (S.WORKING, S.NO_CHANGES): "reported that nothing needs to change",
-    (S.WORKING, S.IDLE): "reset, or finished a prompt that the user typed",
+    (S.WORKING, S.IDLE): "reset, or finished a prompt that was not a task",
     (S.WORKING, S.OFFLINE): "agent exited",
     (S.WORKING, S.ERROR): "failure",
     (S.NEEDS_INPUT, S.WORKING): "message sent, question answered, or self-review due",

@@ -17,6 +17,7 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
+from llmc.records.items import start_command
 from llmc.records.statuses import Status as Status
 
 
@@ -434,6 +435,11 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
         if self.accept is None or self.accept.step != "wait":
             return ""
         return self.accept.waits_for or "an answer"
+
+    @property
+    def start_command(self) -> str:
+        """Starts its agent."""
+        return start_command(self.auto)
 
     @property
     def has_branch(self) -> bool:

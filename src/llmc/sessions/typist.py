@@ -194,7 +194,8 @@ class Typist:
         pane = answered(self.project.pane(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
-                Obstacle.DEAD, f"{self.name}'s agent is not running; start it with `llmc up --detach`"
+                Obstacle.DEAD,
+                f"{self.name}'s agent is not running; start it with `{self.record.start_command}`",
             )
         return pane
 
@@ -280,7 +281,7 @@ class Typist:
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
-                words = f"{self.name}'s agent has just exited; restart it with `llmc up --detach`"
+                words = f"{self.name}'s agent has just exited; restart it with `{self.record.start_command}`"
                 raise Refusal(Obstacle.DEAD, words)
         _see(self._box_is_ours, SETTLE_S)
 

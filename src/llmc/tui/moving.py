@@ -123,16 +123,19 @@ class Moving(Frame):
         where = self._where()
         self._open("help")
         if self.view:
-            self._show_page(later.pages.help_lines(where, self.brush))
+            self._show_page(later.pages.help_lines(where, self._page_width(), self.brush))
 
     def do_log(self) -> None:
         self._open("log")
         if self.view:
             self._show_log()
 
+    def _page_width(self) -> int:
+        return max(10, self.query_one("#content", Lines).size.width - 1)
+
     def _show_log(self) -> None:
         """This session's commands, from the last one on."""
-        width = max(10, self.query_one("#content", Lines).size.width - 1)
+        width = self._page_width()
         lines = later.pages.log_lines(self.said, width, self.brush)
         last = later.pages.log_lines(self.said[-1:], width, self.brush)
         self._show_page(lines, len(lines) - len(last))

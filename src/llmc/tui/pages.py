@@ -10,7 +10,7 @@ from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, Said
 from llmc.api.subscription import EventLine
 from llmc.base.clock import now_unix
-from llmc.base.text import printable, shortened
+from llmc.base.text import printable, shortened, wrap
 from llmc.tui import drawing, keys
 from llmc.tui.drawing import Brush
 
@@ -155,20 +155,23 @@ def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "")
     return lines or [Text("no events today", style=brush.theme.muted)]
 
 
-def help_lines(where: str, brush: Brush) -> list[Text]:
+OF_THE_MOUSE = (
+    "To select text with the mouse, hold Shift (in most terminals) or press M to turn the mouse off."
+)
+#: more lines than any text of the help has
+MOST_HELP = 100
+
+
+def help_lines(where: str, width: int, brush: Brush) -> list[Text]:
     """Every key that works in a view."""
     found = keys.of(where)
     room = max(len(key.shown) for key in found)
-    lines = [
-        Text.assemble((f"  {key.shown:<{room}}  ", f"bold {brush.theme.text}"), key.help) for key in found
-    ]
-    return [
-        *lines,
-        Text(""),
-        Text(
-            "  To select text with the mouse, hold Shift (in most terminals) or press M to turn the mouse off."
-        ),
-    ]
+    lines = []
+    for key in found:
+        first, *rest = wrap(key.help, width - room - 4, MOST_HELP)
+        lines.append(Text.assemble((f"  {key.shown:<{room}}  ", f"bold {brush.theme.text}"), first))
+        lines += [Text(" " * (room + 4) + line) for line in rest]
+    return [*lines, Text(""), *(Text(f"  {line}") for line in wrap(OF_THE_MOUSE, width - 2, MOST_HELP))]
 
 
 def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:

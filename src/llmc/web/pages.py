@@ -240,7 +240,7 @@ def goal_list(live: Live, query: Query) -> Page:
         ]
         return {
             "goals": goals,
-            "questions": goal_views.inbox(live.project),
+            "questions": goal_views.open_questions(live.project),
             "troubles": found.troubles,
             "undriven": goal_orders.undriven(live.project) if goals else "",
             "explained": (item, goal_id or item),

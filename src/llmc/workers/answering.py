@@ -21,7 +21,7 @@ from llmc.repo.project import Project
 from llmc.sessions import intake
 from llmc.sessions.rules.decide import DIALOG, said_in_error
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.sessions import is_taken, open_question, state_of
+from llmc.sessions.sessions import agent_gone, is_taken, open_question, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
 
@@ -144,9 +144,9 @@ class _Dialog:
         return 0
 
     def _pane(self) -> Pane:
-        name, pane = self.record.name, self.project.pane(self.record)
+        pane = self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name}'s agent is not running", hint="Run `llmc up --detach` to start it.")
+            raise agent_gone(self.record)
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)

@@ -565,7 +565,7 @@ def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clo
     shop.pass_time(clock, 20 * 3600)
     purposes = [one.purpose for one in shop.history()]
     assert purposes == ["work", "escalate", "reminder", "reminder", "reminder"]
-    (question,) = work.inbox(shop.project)
+    (question,) = work.open_questions(shop.project)
     work.answer(shop.project, question.id, "Blue")
     clock.now += 400
     shop.tick()

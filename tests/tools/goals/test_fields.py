@@ -218,7 +218,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     shop.report(worker, "blocked", "no key", clock.now)
     clock.now += 5
     shop.tick()
-    (question,) = [one for one in work.inbox(shop.project) if one.work_node_id]
+    (question,) = [one for one in work.open_questions(shop.project) if one.work_node_id]
     reset(shop.project, worker)  # it was needed for another task: who asked is gone
     work.answer(shop.project, question.id, "it is in the vault")
     clock.now += 5
@@ -249,7 +249,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
             begin()
     clock.now += 5 * 3600.0
     shop.pass_time(clock, 2400.0)
-    (question,) = [one for one in work.inbox(shop.project) if one.work_node_id]
+    (question,) = [one for one in work.open_questions(shop.project) if one.work_node_id]
     work.answer(shop.project, question.id, "1")
     shop.tick()
 

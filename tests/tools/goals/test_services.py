@@ -122,10 +122,10 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     bad.write_text("no plan")
     with pytest.raises(LlmcError):
         planning.replan_by_hand(project, goal_id, "no server", bad)
-    assert work.inbox(project) == [], "a file is in the hands of its author"
+    assert work.open_questions(project) == [], "a file is in the hands of its author"
     with pytest.raises(LlmcError):
         planning.replan_by_hand(project, goal_id, "no server", None)
-    (asked,) = work.inbox(project)
+    (asked,) = work.open_questions(project)
     assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the current plan")
     assert "Replanning failed (reason for replanning: no server)" in asked.reason.question
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
@@ -136,16 +136,16 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
 
     for keep in ("2", "keep the plan there is"):  # the latter as an older llmc worded it
         work.answer(project, goal_id, keep)
-        assert work.inbox(project) == []
+        assert work.open_questions(project) == []
         with pytest.raises(LlmcError):
             planning.replan_by_hand(project, goal_id, "no server", None)
     with pytest.raises(LlmcError):
         work.answer(project, goal_id, "use files")
-    assert "use files" in work.inbox(project)[0].reason.text, "a hint is part of the wish"
+    assert "use files" in work.open_questions(project)[0].reason.text, "a hint is part of the wish"
     (tmp_path / "plan.json").write_text(json.dumps(small_plan()))
     project = planned_by(f"cat > {prompts}; cat {tmp_path}/plan.json", tmp_path)
     work.answer(project, goal_id, "1")
-    assert work.inbox(project) == []
+    assert work.open_questions(project) == []
     assert raising.current(project) == []
     assert "no server. The user says: use files" in prompts.read_text()
     assert "T2.1" in open_store(project).view(goal_id).nodes
@@ -163,11 +163,12 @@ def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch
     goal_id = planning.create(project, new_goal("Import"), Stub(two_tasks)).view.goal.goal_id
     work.block(project, "T1.1", reason="which?")
     work.block(project, "T1.2", reason="and this?")
-    asked = work.inbox(project)
+    asked = work.open_questions(project)
     work.answer(project, "T1.1", "that")
     with pytest.raises(LlmcError, match="no open question"):
         work.answer(project, "T1.1", "this")
-    monkeypatch.setattr(work, "inbox", lambda project: asked)  # as it was for somebody who looked before
+    # As it was for somebody who looked before.
+    monkeypatch.setattr(work, "open_questions", lambda project: asked)
     with pytest.raises(Refused, match="already been answered"):
         work.answer(project, "T1.1", "this")
     assert types(project, goal_id).count("work.answered") == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llmc.api.status_view import status_view
-from llmc.attention.rules import attention, next_command, worker_view
+from llmc.attention.rules import attention, next_command, without_auto, worker_view
 from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen
@@ -325,6 +325,34 @@ def test_why_auto_mode_failed_is_said_until_it_runs_again(facts: dict[str, objec
     """Break: tell under a plain daemon only that auto mode does not run, and the reason of the night is lost."""
     (item,) = found(record(), auto=FAILED, workers={"adam": Seen(False)}, **facts).values()
     assert (item.kind, item.text) == ("auto", "auto mode failed (auth): logged out")
+
+
+GONE: dict[str, object] = {"running": False, "daemon": None}
+
+
+@pytest.mark.parametrize(
+    ("auto", "facts", "why"),
+    [
+        (FAILED, GONE, "auto mode failed (auth): logged out"),
+        (FAILED, {"running": True, "daemon": Registration(7, auto=False), "holder": 7}, "auto mode failed (auth): logged out"),
+        (RUN, GONE, "auto mode is not running: its daemon was killed"),
+        ({"run": "stopped"}, GONE, "auto mode is not running"),
+        ({}, GONE, "auto mode is not running"),
+        ({"run": "stopped"}, {**GONE, "overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, "the supervisor stopped: spiral"),
+        ({"run": "stopped", "parked_until_unix": NOW + 60}, {"running": True, "daemon": AUTO}, None),
+        (FAILED, {"running": True, "daemon": AUTO, "holder": 7}, None),
+        (FAILED, {**GONE, "supervised": True, "overseer": {}}, None),
+        (FAILED, {"running": True, "daemon": None}, None),
+        (FAILED, {"running": True, "daemon": Registration(7, auto=False), "holder": 8}, None),
+    ],
+)  # fmt: skip
+def test_whether_auto_mode_will_finish_tasks(
+    auto: dict[str, object], facts: dict[str, object], why: str | None
+) -> None:
+    """A daemon that starts has the lock before its own registration. Break: leave out the supervisor, or that daemon."""
+    found = without_auto({"auto": auto}, Facts(NOW, **facts))  # type: ignore[arg-type]
+    assert (found and found.text) == why
+    assert found is None or found.next.endswith(("llmc up --auto --detach", "llmc overseer"))
 
 
 def test_the_next_question_is_another_one() -> None:

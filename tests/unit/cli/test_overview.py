@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.api.status_view import overseer_view
+from llmc.api.status_view import Page, overseer_view
 from llmc.attention.rules import next_command, worker_items, worker_view
 from llmc.base.text import cells, printable, shortened, wrap
-from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
+from llmc.cli.overview import age, auto_summary, goals_lines, group_of, render, why, with_items
 from llmc.records.items import Facts, Raw, Registration, Seen
 from llmc.records.worker import Cause, Outcome, Status
 
@@ -225,7 +225,7 @@ Inactive
   dora     [idle]           2d  llmc start --worker dora"""
 
 GOLDEN_46 = """\
-…me/you/llmc  daemon not running (llmc up --d…
+/home/you/llmc  daemon not running  1 active
 
 Active
   charlie  [working]  1h  日本語の説明を READ…
@@ -239,6 +239,31 @@ def test_it_looks_as_it_should() -> None:
 
 def test_it_fits_a_narrow_terminal() -> None:
     assert render(fleet(FLEET["workers"][2], running=False), NOW, 46, plain) == GOLDEN_46
+
+
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (70, "/home/you/llmc  daemon 18613 running  5 need you, 2 active, 1 inactive"),
+        (68, "…me/you/llmc  daemon 18613 running  5 need you, 2 active, 1 inactive"),
+        (66, "/home/you/llmc  daemon running  5 need you, 2 active, 1 inactive"),
+        (52, "daemon running  5 need you, 2 active, 1 inactive"),
+        (40, "daemon running  5 need you, 2 active"),
+    ],
+)
+def test_the_title_leaves_out_what_says_least(width: int, head: str) -> None:
+    """Break: cut the line at its end, where the counts are."""
+    assert render(FLEET, NOW, width, plain).splitlines()[0] == head
+
+
+def test_the_goals_fit() -> None:
+    """Break: print them in one line."""
+    tick = {"active": 2, "paused": 1, "completed": 0, "total": 12, "done": 7, "percent": 58, "ok": False}
+    page = Page(FLEET, NOW, False, True, {**tick, "problem": "x" * 20 + " y" * 20, "ended_at": NOW - 60})
+    lines = goals_lines(page, 80)
+    assert len(lines) > 1
+    assert max(map(cells, lines)) <= 80
+    assert lines[0].startswith("Goals: 2 active, 1 paused; 7 of 12 plan items done (58%); ")
 
 
 def test_it_shows_more_on_a_wide_one() -> None:
@@ -284,7 +309,7 @@ TEXTS = st.text(max_size=120)
         ),
         max_size=4,
     ),
-    width=st.sampled_from([80, 100, 160, 400]),
+    width=st.sampled_from([40, 46, 80, 100, 160, 400]),
 )
 def test_every_line_fits(workers: list[Raw], width: int) -> None:
     """Whatever agents and git say: no line is too wide, and nothing in it acts on the terminal.
@@ -437,4 +462,8 @@ def test_the_supervisor_is_shown() -> None:
     assert shown(OVERSEER, running=False)[:3] == ["", "Overseer  Terminated", "  the supervisor was killed"]
     ended = {**OVERSEER, "state": "terminated", "why": "failure spiral: again"}
     assert shown(ended, running=False)[2] == "  failure spiral: again"
+    # Stopped on request, or finished: one line; why it failed, and what led to it, stay.
+    stopped = {**ended, "why": "stopped on request", "code": 0, "ended_unix": NOW - 7300}
+    assert shown(stopped, running=False) == ["", "Overseer  Terminated  2h ago: stopped on request"]
+    assert len(shown({**stopped, "code": 11}, running=False)) > 2
     assert overseer_view(None, False, NOW) is None

@@ -66,7 +66,8 @@ def test_get_of_an_unset_worker_model_is_the_inherited_one(file: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("defaults.modle", 'did you mean "model"?'),
+        ("defaults.modle", 'did you mean "defaults.model"?'),
+        ("defaults.self_review.enable", 'did you mean "defaults.self_review.enabled"?'),
         ("default.model", 'did you mean "defaults"?'),
         ("workers.zed.model", '"workers.zed" is not configured'),
         ("workers.Zed.model", "a worker name must start"),

@@ -69,6 +69,11 @@ def test_the_whole_is_what_its_parts_are() -> None:
     assert (task.level, task.work_node_id, task.evidence.commits) == ("task", "T1.1", ("aaa",))
     whole = of_parts("C_3", goal(), None, [(replace(NODES["P1"], status=NodeStatus.DONE), task)], START)
     assert (whole.level, whole.work_node_id, whole.evidence.commits) == ("goal", "", ("aaa",))
+    # A part with parts of its own is counted: its first part alone would stand for all of them.
+    assert of_parts("C_4", goal(), NODES["P1"], [(NODES["T1.1"], task)], START).summary.splitlines() == [
+        "Part P1",
+        "T1.1 Part T1.1: 1 of 2 children done",
+    ]
     assert whole == of_parts(
         "C_3", goal(), None, [(replace(NODES["P1"], status=NodeStatus.DONE), task)], START
     )

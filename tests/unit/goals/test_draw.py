@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.base.text import cells, printable
+from llmc.goals.drive.words import of_parts
 from llmc.goals.model import GoalView
+from llmc.goals.plan.plan_prompt import RepoFacts, snapshot
 from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, Line, mermaid, plan_tree
 from llmc.goals.report.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
 from tests.support.goal_views import PERCENT, crystallizations, half_done
@@ -80,6 +82,22 @@ def test_a_handoff_has_everything_to_go_on_with() -> None:
     text = handoff(half_done(), crystallizations(), PERCENT)
     assert text == (GOLDEN / "handoff.md").read_text()
     assert text == handoff(half_done(), reversed(crystallizations()), PERCENT)
+
+
+def test_a_handoff_has_each_part_and_each_fact_on_its_line() -> None:
+    """Break: all lines of a summary of parts in one; or `1 files`."""
+    facts = RepoFacts(
+        commit="c0ffee" * 7, branch="main", files=("a.py",), readme="# One\n\n# Two", validate="true"
+    )
+    view = half_done()
+    goal = replace(view.goal, repo_context_snapshot=snapshot(facts))
+    whole = of_parts("C_9", goal, None, [(node, None) for node in view.nodes.values()][:2], 9e9)
+    text = handoff(replace(view, goal=goal), [*crystallizations(), whole], PERCENT)
+    parts = [f"{node.node_id} {node.name}: {node.status}" for node in list(view.nodes.values())[:2]]
+    assert "\n".join(["", escaped(goal.title), "", *(f"- {escaped(part)}" for part in parts), ""]) in text
+    assert "\n- Branch main at c0ffeec0ffee, 1 file.\n- Languages (files): Python (1)\n" in text
+    assert "\n- Commands: `true` (validation)\n" in text
+    assert "\n- README (start): # One # Two\n" in text
 
 
 def test_a_handoff_is_bounded() -> None:

@@ -166,7 +166,9 @@ ROWS = {
     "resolved, background": Row(
         S.REBASING, hook("Stop", background_tasks=RUNNING), None, git=AHEAD, record=OURS_OPEN
     ),
-    "a person's turn ends": Row(S.WORKING, STOP, S.IDLE, prompt=""),
+    "a turn without a task ends": Row(
+        S.WORKING, STOP, S.IDLE, "finished a prompt that was not a task", prompt=""
+    ),
     "a person's turn ends dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY, prompt=""),
     "a person's turn committed": Row(S.WORKING, STOP, S.NEEDS_REVIEW, git=AHEAD, prompt=""),
     # The turn failed.

@@ -5,8 +5,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from llmc.tui import keys
 from llmc.tui.drawing import Brush, about, list_lines, moment
 from llmc.tui.list_store import Store
+from llmc.tui.pages import help_lines
 from llmc.tui.plain import needs
 from llmc.tui.theme import THEMES
 from tests.unit.tui.test_list_store import fleet
@@ -24,6 +26,17 @@ def test_a_time_of_another_day_says_so() -> None:
     assert moment(now - 60, now) == "10:32"
     assert moment(now - 86400, now) == "yesterday 10:33"
     assert moment(now - 3 * 86400, now) == "2026-02-26 10:33"
+
+
+@pytest.mark.parametrize("width", [30, 60, 99, 200])
+def test_the_help_is_wrapped(width: int) -> None:
+    """Break: leave it to the screen, which cuts a line at its edge."""
+    lines = [line.plain.rstrip() for line in help_lines(keys.LIST, width, BRUSH)]
+    assert max(map(len, lines)) <= width
+    words = " ".join(" ".join(lines).split())
+    for key in keys.of(keys.LIST):
+        assert key.help in words
+    assert "or press M to turn the mouse off." in words
 
 
 @pytest.mark.parametrize("width", [39, 79])

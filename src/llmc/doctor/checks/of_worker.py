@@ -61,21 +61,24 @@ def _session_dead(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _offline(project: Project, record: WorkerRecord) -> str:
     sessions.reconcile(project, record.name)
-    return "marked as offline; run `llmc up --detach` to start its agent"
+    return f"marked as offline; run `{record.start_command}` to start its agent"
 
 
 def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
     record = worker.record
     if record.status is Status.OFFLINE and worker.pane is PaneState.ALIVE and not record.instance:
         yield Finding(
-            "is offline, but an agent is running in its session", "run `llmc up --detach` to restart it"
+            "is offline, but an agent is running in its session",
+            f"run `{record.start_command}` to restart it",
         )
 
 
 def _not_started(worker: WorkerFacts) -> Iterator[Finding]:
     record = worker.record
     if record.status is Status.OFFLINE and record.cause == Cause.CONFIG and record.error_reason:
-        yield Finding(f"did not start: {record.error_reason}", "fix the cause, then run `llmc up --detach`")
+        yield Finding(
+            f"did not start: {record.error_reason}", f"fix the cause, then run `{record.start_command}`"
+        )
 
 
 def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
@@ -115,7 +118,7 @@ def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
         return
     if record.delivery.outcome.open:
         text = f"prompt {record.delivery.prompt_id} is pending, but no daemon is running to deliver it"
-        yield Finding(text, "run `llmc up --detach`")
+        yield Finding(text, f"run `{record.start_command}`")
 
 
 def _missing(worker: WorkerFacts) -> Iterator[Finding]:

@@ -348,12 +348,13 @@ def _bounded(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def _gist(part: Node, crystal: Crystallization | None) -> str:
-    """The first line of a summary."""
+    """The first line of a summary; for a parent of several parts, how many of them are done."""
     if crystal is None:
         return part.status.value
-    # a parent's summary starts with its name
-    lines = [line for line in crystal.summary.splitlines() if line.strip() and line.strip() != part.name]
-    return lines[0] if lines else crystal.current_state
+    first, *parts = [line for line in crystal.summary.splitlines() if line.strip()] or [part.name]
+    if first.strip() != part.name:  # a parent's summary starts with its name
+        return first
+    return parts[0] if len(parts) == 1 else crystal.current_state
 
 
 def _anchor(assignment: Assignment, message_id: str = "") -> Anchor:

@@ -74,7 +74,7 @@ class RepoFacts(Struct, frozen=True):
 def snapshot(facts: RepoFacts) -> str:
     """Summary of the repository; the README comes last and is cut first."""
     parts = [
-        f"Branch {facts.branch} at {facts.commit[:12]}, {len(facts.files)} files.",
+        f"Branch {facts.branch} at {facts.commit[:12]}, {len(facts.files)} {'file' if len(facts.files) == 1 else 'files'}.",
         _listed("Languages (files)", _languages(facts.files)),
         _listed("Commands", [*_configured(facts), *_commands(facts.manifests)]),
         _listed("Directories (files)", _directories(facts.files)),

@@ -142,11 +142,22 @@ def _bounded(parts: list[str]) -> str:
 
 def escaped(text: str) -> str:
     """On one line, with Markdown and HTML escaped."""
+    return _escaped_start(_escaped_marks(_line(text)))
+
+
+def _line(text: str) -> str:
     line = " ".join(printable(text[:TEXT_CHARS]).split())
-    if len(text) > TEXT_CHARS:
-        line = f"{line} ({len(text) - TEXT_CHARS} more characters omitted)"
-    line = re.sub(r"([\\`*_{}\[\]<>|~&!])", r"\\\1", line)
+    more = len(text) - TEXT_CHARS
+    return f"{line} ({more} more characters omitted)" if more > 0 else line
+
+
+def _escaped_start(line: str) -> str:
+    """What would start a heading or a list."""
     return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", line)
+
+
+def _escaped_marks(line: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|~&!])", r"\\\1", line)
 
 
 def code(text: str) -> str:
@@ -155,6 +166,19 @@ def code(text: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _with_code(text: str) -> str:
+    """As a text of llmc: escaped, but for what is in backticks."""
+    parts = re.split(r"(?<!`)`([^`]+)`(?!`)", _line(text))
+    shown = (code(part) if number % 2 else _escaped_marks(part) for number, part in enumerate(parts))
+    return _escaped_start("".join(shown))
+
+
+def _of_parts(summary: str) -> str:
+    """The summary of a goal or a plan item with parts: its name, and a line for each part."""
+    name, *parts = summary.splitlines() or [""]
+    return "\n\n".join(text for text in (escaped(name), _bullets([*map(escaped, parts)])) if text)
 
 
 def _bullets(items: Sequence[str]) -> str:
@@ -189,11 +213,15 @@ def _purpose(view: GoalView) -> list[str]:
         _labelled("Constraints", goal.constraints),
         _labelled("Assumptions", goal.assumptions),
         f"Risks:\n\n{_bullets(risks)}" if risks else "",
-        _labelled(
-            "Repository at planning time",
-            [goal.repo_context_snapshot] if goal.repo_context_snapshot else [],
-        ),
+        _repository(goal.repo_context_snapshot),
     ]
+
+
+def _repository(snapshot: str) -> str:
+    """A line for each fact; the README, which is another's text, is one of them."""
+    facts, readme, start = snapshot.partition("\n\nREADME ")
+    rows = [_with_code(fact) for fact in [*facts.split("\n\n"), readme + start] if fact]
+    return f"Repository at planning time:\n\n{_bullets(rows)}" if rows else ""
 
 
 def _state(
@@ -212,7 +240,7 @@ def _state(
         + (f" Owner: {escaped(goal.owner)}." if goal.owner else ""),
     ]
     latest = _latest(kept, "")
-    said = [escaped(latest.summary), escaped(latest.current_state)] if latest else []
+    said = [_of_parts(latest.summary), escaped(latest.current_state)] if latest else []
     return ["## State", "\n".join(facts), *said, _plan(view, nodes)]
 
 
@@ -276,13 +304,16 @@ def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
 
 def _evidence(view: GoalView, nodes: Sequence[Node], kept: Sequence[Crystallization]) -> list[str]:
     """Summaries and evidence of each item; items that a later plan removed come last."""
+    wholes = children_of(view.nodes)
     order = [*(node.node_id for node in nodes), ""]
     order += sorted({crystal.work_node_id for crystal in kept} - set(order))
     parts = []
     for node_id in order:
         crystals = [crystal for crystal in kept if crystal.work_node_id == node_id]
         if crystals:
-            parts += [f"### {_heading(view, node_id)}", *map(_crystal, crystals[-MAX_LIST:])]
+            is_whole = not node_id or node_id in wholes
+            rows = (_crystal(crystal, is_whole) for crystal in crystals[-MAX_LIST:])
+            parts += [f"### {_heading(view, node_id)}", *rows]
     return ["## Evidence", *parts] if parts else []
 
 
@@ -295,8 +326,9 @@ def _heading(view: GoalView, node_id: str) -> str:
     )
 
 
-def _crystal(crystal: Crystallization) -> str:
-    rows = [f"{_when(crystal.created_at)}: {escaped(crystal.summary)}"]
+def _crystal(crystal: Crystallization, is_whole: bool) -> str:
+    said = _of_parts(crystal.summary) if is_whole else escaped(crystal.summary)
+    rows = [f"{_when(crystal.created_at)}: {said}"]
     facts = _facts(crystal.evidence)
     for anchor in crystal.anchors[:MAX_LIST]:
         known = [anchor.session_key, anchor.session_id, *anchor.run_ids, *anchor.message_ids]

@@ -482,7 +482,7 @@ def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     if said is not None and said.kind == "blocked":
         return step(Status.NEEDS_INPUT, "blocked", error_reason=said.text)
     if not record.current_prompt and not git.dirty:
-        return step(Status.IDLE, "finished a prompt that the user typed")
+        return step(Status.IDLE, "finished a prompt that was not a task")
     return step(Status.NEEDS_INPUT, _stopped(git))
 
 
