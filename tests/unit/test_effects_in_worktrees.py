@@ -50,8 +50,7 @@ ON_OUR_OWN = {
     "repo/provision.py:set_up": "unlink write_atomic",
     "repo/provision.py:_say_once": "append_line",
     # names that nobody can guess, where git writes them
-    "repo/trash.py:_tree_of_files": "unlink",
-    "repo/trash.py:_tree_of_index": "shutil.copyfile unlink",
+    "repo/trash.py:_drop_index": "unlink",
     # Serena's own list, in the home of the user
     "repo/serena.py:_change_list": "mkdir write_atomic",
     # the output of a command, in a directory of llmc

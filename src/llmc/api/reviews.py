@@ -44,7 +44,9 @@ def _where(project: Project, shown: Review) -> list[str]:
 
 def commit_text(project: Project, commit: str) -> str:
     """A commit with its changes, as git prints it."""
-    return git.git(project.root.path, "show", "--stat", "-p", commit, timeout_s=300).stdout
+    return git.git(
+        project.root.path, "show", "--stat", "-p", commit, timeout_s=300, most_bytes=git.MOST_DIFF
+    ).stdout
 
 
 def open_difftool(project: Project, shown: Review, command: str) -> None:

@@ -120,6 +120,8 @@ class Subscription:
         self._seq = 0
         self._known: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
+        #: commits with more files than llmc reads, which takes git long to find out
+        self._uncounted: set[str] = set()
         self._landed: list[Row] = []
         self._watches: dict[Path, Watch] = {}
         self._workers: tuple[str, ...] = ()
@@ -298,11 +300,15 @@ class Subscription:
         from llmc.landing.review import changed_files  # the first frame does not wait for it
 
         for commit in commits:
-            if commit and commit not in self._counted:
+            if commit and commit not in self._counted and commit not in self._uncounted:
                 with contextlib.suppress(LlmcError):
                     root = self._project.root.path
                     base = git.merge_base(root, self._project.base, commit) or commit
-                    files = changed_files(root, base, commit)
+                    try:
+                        files = changed_files(root, base, commit)
+                    except git.TooMuch:
+                        self._uncounted.add(commit)
+                        raise
                     self._counted[commit] = (
                         sum(file.added or 0 for file in files),
                         sum(file.deleted or 0 for file in files),

@@ -16,6 +16,8 @@ from llmc.base.errors import LlmcError
 ROTATION_S = 2.0
 #: larger than any such file that llmc, its agents or the client writes
 MOST_FILE = 64 << 20
+#: of a copy that is made in pieces
+_BLOCK = 1 << 16
 
 
 class DiskFull(LlmcError):
@@ -103,8 +105,31 @@ def read_given(path: Path, most: int = MOST_FILE) -> bytes:
     """Read an untrusted file: no FIFO or device that blocks, no link, and not more than fits."""
     with open_given(path) as file:
         if os.fstat(file.fileno()).st_size > most:
-            raise OSError(errno.EFBIG, f"larger than {most >> 20} MB", str(path))
+            raise _too_large(path, most)
         return file.read(most + 1)
+
+
+def copy_given(source: Path, target: Path, most: int) -> None:
+    """Copy an untrusted file, of which a hole takes no space in the copy either. OSError if it is larger than `most`."""
+    with open_given(source) as file, target.open("wb") as copy:
+        found, left = os.fstat(file.fileno()), most
+        if found.st_size > most:
+            raise _too_large(source, most)
+        while block := file.read(_BLOCK):
+            left -= len(block)
+            if left < 0:
+                raise _too_large(source, most)
+            if block.count(0) == len(block):
+                copy.seek(len(block), os.SEEK_CUR)
+            else:
+                copy.write(block)
+        copy.truncate()
+        copy.flush()
+        os.utime(copy.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _too_large(path: Path, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"larger than {most >> 20} MB", str(path))
 
 
 def open_given(path: Path, folder: int | None = None) -> BinaryIO:

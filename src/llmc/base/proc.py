@@ -40,6 +40,10 @@ class Overran(ToolFailed):
     """A program was stopped by llmc: it took too long or printed too much."""
 
 
+class PrintedTooMuch(Overran):
+    """A program was stopped by llmc: it printed too much."""
+
+
 class ToolMissing(LlmcError):
     """A program llmc needs is not installed."""
 
@@ -99,16 +103,20 @@ def run(
     inherits: Sequence[int] = (),
     meanwhile: Callable[[], None] | None = None,
     most_bytes: int = 0,
+    encoding: str = "utf-8",
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
     `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
     `meanwhile` is called while it runs, and may raise, which ends it. `most_bytes`: it is stopped if it prints more.
+    `encoding`: of its standard output.
     """
     args = list(argv)
-    stdin = subprocess.PIPE if input is not None or most_bytes else subprocess.DEVNULL
+    stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
     process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
     with process, clock.waiting(timeout_s):
+        stdout: bytes | bytearray
+        stderr: bytes | bytearray
         try:
             interrupt.raise_if_pressed()
             if most_bytes:
@@ -128,7 +136,7 @@ def run(
                 ) from error
             raise
     # stderr goes into messages, often truncated; stdout may be data.
-    done = Done(args, process.returncode, _text(stdout), scrub(_text(stderr)))
+    done = Done(args, process.returncode, _text(stdout, encoding), scrub(_text(stderr)))
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
@@ -184,8 +192,9 @@ def run_bounded(
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
 
 
-def _too_much(args: list[str], most_bytes: int) -> Overran:
-    return Overran(args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes")
+def _too_much(args: list[str], most_bytes: int) -> PrintedTooMuch:
+    most = f"{most_bytes >> 20} MiB" if most_bytes >= 1 << 20 else f"{most_bytes} bytes"
+    return PrintedTooMuch(args, None, "", message=f"`{args[0]}` printed more than {most}")
 
 
 def _start(
@@ -456,8 +465,8 @@ def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> Llm
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+def _text(data: bytes | bytearray, encoding: str = "utf-8") -> str:
+    return data.decode(encoding, "surrogateescape")
 
 
 class TooMuch(Exception):
@@ -468,7 +477,6 @@ class Talk:
     """Feeds a program its input and reads its output concurrently."""
 
     def __init__(self, process: subprocess.Popen[bytes], input: bytes, most_bytes: int) -> None:
-        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process, self._rest, self._most = process, memoryview(input), most_bytes
@@ -478,24 +486,28 @@ class Talk:
         for fd in self._said:
             os.set_blocking(fd, False)
             self._pipes.register(fd, selectors.EVENT_READ)
-        os.set_blocking(self._stdin.fileno(), False)
-        self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
+        if self._stdin is not None:
+            os.set_blocking(self._stdin.fileno(), False)
+            self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
 
-    def until(self, deadline: float, poll_s: float, look: Callable[[], None]) -> tuple[bytes, bytes]:
+    def until(self, deadline: float, poll_s: float, look: Callable[[], None]) -> tuple[bytearray, bytearray]:
         """Its output, once it has ended; does not wait for a pipe that another process inherited.
 
-        `look` is called periodically and may raise.
+        `look` is called every `poll_s` and may raise.
         """
+        due = time.monotonic() + poll_s
         with self._pipes:
             ended = False
             while not ended:
                 ended = self._process.poll() is not None
-                self._exchange(0.0 if ended else min(poll_s, max(0.0, deadline - time.monotonic())))
-                look()
+                self._exchange(0.0 if ended else max(0.0, min(due, deadline) - time.monotonic()))
+                if not ended and time.monotonic() >= due:
+                    look()
+                    due = time.monotonic() + poll_s
                 if not ended and time.monotonic() > deadline:
                     raise subprocess.TimeoutExpired("", 0)
         out, err = self._said.values()
-        return bytes(out), bytes(err)
+        return out, err
 
     def _exchange(self, wait_s: float) -> None:
         if not self._pipes.get_map():  # only its end wakes us
@@ -523,6 +535,7 @@ class Talk:
         return data
 
     def _give(self) -> None:
+        assert self._stdin is not None
         try:
             self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:65536]) :]
         except BlockingIOError:

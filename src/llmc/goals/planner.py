@@ -181,7 +181,8 @@ def repo_context(project: Project) -> str:
 
 def _facts(project: Project, commit: str) -> RepoFacts:
     root, repo = project.root.path, project.config.repo
-    files = git.rows(git.git(root, "ls-tree", "-r", "-z", "--name-only", commit, timeout_s=60).stdout)
+    listing = ["ls-tree", "-r", "-z", "--name-only", commit]
+    files = git.listed(root, *listing, most_bytes=git.MOST_OF_BASE)
     readme = next((name for name in READMES if name in files), "")
     return RepoFacts(
         commit=commit,

@@ -155,7 +155,7 @@ def _refuse_if_busy(place: Path) -> None:
 
 def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> None:
     """Refuse before validation if untracked files in the source would be overwritten."""
-    files = in_the_way(place, added_files(worktree, project.base))
+    files = in_the_way(place, added_files(project, worktree))
     if files:
         names = some_files(files)
         raise SourceBusy(
@@ -164,13 +164,16 @@ def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> No
         )
 
 
-def added_files(worktree: Path, base: str) -> list[str]:
-    """Files that a worktree's commits add since the merge base."""
+def added_files(project: Project, worktree: Path) -> list[str]:
+    """Files that a worktree's commits add since the merge base, read in the clone: an agent may forge its own trees."""
     flags = ["-r", "--name-only", "-z", "--no-renames", "--diff-filter=AT"]
-    done = git.git(worktree, "diff-tree", *flags, "--merge-base", base, "HEAD", check=False, timeout_s=300)
-    if not done.ok:  # no common history: the merge reports it
+    since = ["--merge-base", project.base, git.head(worktree)]
+    try:
+        return git.listed(project.root.path, "diff-tree", *flags, *since, timeout_s=300)
+    except git.TooMuch:
+        raise
+    except ToolFailed:  # no common history, or refused by the clone: the merge reports it
         return []
-    return [name for name in done.stdout.split("\0") if name]
 
 
 def in_the_way(place: Path, added: list[str]) -> list[str]:
@@ -190,6 +193,8 @@ def in_the_way(place: Path, added: list[str]) -> list[str]:
 
 def _taken_by(place: Path, name: str) -> str | None:
     """The path itself if something is there, or a parent that is not a directory."""
+    if {"", ".", ".."} & {*name.split("/")}:  # a forged tree: git does not check it out
+        return None
     for parent in reversed(Path(name).parents[:-1] if len(Path(name).parents) > 1 else ()):
         if os.path.lexists(place / parent) and (
             (place / parent).is_symlink() or not (place / parent).is_dir()

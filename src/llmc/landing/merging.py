@@ -252,10 +252,10 @@ def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
     found: list[str] = []
     for commit in (commit for commit in work.commits if commit.is_merge):
         remerge = ["show", "--remerge-diff", "--name-only", "-z", "--format=", commit.id]
-        by_hand = git.git(root, *remerge, check=False, timeout_s=300).stdout.split("\0")
+        by_hand = git.listed(root, *remerge, check=False, timeout_s=300)
         own = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", commit.parents[0], commit.id]
-        taken = set(git.git(root, *own, timeout_s=300).stdout.split("\0"))
-        found += [name for name in by_hand if name and name not in taken]
+        taken = set(git.listed(root, *own, timeout_s=300))
+        found += [name for name in by_hand if name not in taken]
     return tuple(dict.fromkeys(found))
 
 

@@ -126,6 +126,7 @@ def _review(
 ) -> Review:
     root, worktree, work = project.root.path, Path(record.worktree_path), shown.work
     diff, too_large = _diff(root, shown)
+    files, too_many = _files_changed(root, shown)
     return Review(
         worker=record.name,
         worktree=worktree,
@@ -136,14 +137,14 @@ def _review(
         ahead=len(work.commits),
         behind=len(work.others),
         commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
-        files=changed_files(root, shown.base, shown.result),
+        files=files,
         dirty=uncommitted.tree_state(worktree).files,
         diff=diff,
         parting=work.parting,
         result=shown.result,
         conflicts=shown.conflicts,
-        warnings=(*warnings, *([too_large] if too_large else [])),
-        too_large=bool(too_large),
+        warnings=(*warnings, *filter(None, (too_large, too_many))),
+        too_large=bool(too_large or too_many),
         **more,
     )
 
@@ -155,6 +156,13 @@ def _diff(root: Path, shown: _Shown) -> tuple[str, str]:
     except Overran as error:
         by_hand = shell_join(["git", "-C", str(root), "diff", shown.base, shown.result])
         return "", f"the diff is not shown: {error.message}. To see it: {by_hand}"
+
+
+def _files_changed(root: Path, shown: _Shown) -> tuple[tuple[FileChange, ...], str]:
+    try:
+        return changed_files(root, shown.base, shown.result), ""
+    except Overran as error:
+        return (), f"the changed files are not listed: {error.message}"
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:
@@ -234,13 +242,11 @@ def compare(project: Project, record: WorkerRecord, base: str, tip: str) -> Revi
 
 
 def changed_files(root: Path, base: str, head: str) -> tuple[FileChange, ...]:
-    """The changed files between two commits or trees."""
-    done = git.git(root, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
-    fields = iter(done.stdout.split("\0"))
+    """The changed files between two commits or trees. Raises git.TooMuch."""
+    command = ["diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--"]
+    fields = iter(git.listed(root, *command, most_bytes=git.MOST_DIFF))
     found = []
     for field in fields:
-        if not field:
-            continue
         added, deleted, path = field.split("\t", 2)
         old = next(fields) if not path else None  # a rename has both names
         found.append(FileChange(path or next(fields), _count(added), _count(deleted), old))

@@ -11,7 +11,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, remove_tree
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, lfs, own_repos, trash, uncommitted, worktrees
+from llmc.repo import git, git_dirs, indexes, lfs, own_repos, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 
@@ -70,18 +70,21 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
         worktrees.link_again(project, record, worktree, base)
         for path in kept:
             shutil.copy2(path, git.git_dir(worktree) / path.name)
-        if (aside / "index").is_file() and not (aside / "index").is_symlink():  # git would follow it
-            shutil.copy2(aside / "index", git.git_dir(worktree) / "index")
+        index = aside / "index"  # git would follow a link; what is staged has been pinned
+        if index.is_file() and not index.is_symlink() and not indexes.is_too_large(index):
+            indexes.copy(worktree, index, git.git_dir(worktree) / "index")
     trash.take_out(aside.parent, [aside.name], trash.folder_of(project.root, ref))
 
 
-def start_over(project: Project, record: WorkerRecord, base: str) -> None:
+def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bool) -> None:
     """Move a repository that git refuses to the trash as it is, and begin a new one. No agent runs in it.
 
-    Without bubblewrap the worktree is linked to the clone instead.
+    Without bubblewrap the worktree is linked to the clone instead. `at_base`: not with the commits that the clone has of
+    the worker, which are pinned.
     """
     root, worktree = project.root, Path(record.worktree_path)
-    ref = trash.pin_commit(root, record.name, "refused", base)
+    tip = git.resolve(root.path, f"refs/heads/{record.branch}") if at_base else None
+    ref = trash.pin_commit(root, record.name, "refused", tip or base)
     folder = trash.folder_of(root, ref)
     with project.repo_lock():
         own = own_repos.path_of(root.path, record.name)
@@ -91,13 +94,15 @@ def start_over(project: Project, record: WorkerRecord, base: str) -> None:
             return
         if os.path.lexists(worktree / ".git"):
             trash.take_out(worktree, [".git"], folder)
-        own_repos.point(worktree, _new_repository(project, record, base))
+        own_repos.point(worktree, _new_repository(project, record, base, at_base=at_base))
         git.git(worktree, "reset", "--quiet", timeout_s=300)
 
 
-def _new_repository(project: Project, record: WorkerRecord, base: str, entry: Path | None = None) -> Path:
+def _new_repository(
+    project: Project, record: WorkerRecord, base: str, entry: Path | None = None, *, at_base: bool = False
+) -> Path:
     root = project.root.path
-    tip = git.resolve(root, f"refs/heads/{record.branch}") or base
+    tip = (None if at_base else git.resolve(root, f"refs/heads/{record.branch}")) or base
     left = own_repos.path_of(root, record.name)
     if os.path.lexists(left):  # a move was interrupted
         ref = trash.pin_commit(project.root, record.name, "relink", tip)

@@ -24,12 +24,12 @@ from msgspec.structs import asdict
 from llmc.base import inside, locks, urls
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, json_row, read_given, read_text, write_atomic
+from llmc.base.files import append_line, json_row, read_text, write_atomic
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
-from llmc.repo import git, git_config, git_dirs
+from llmc.repo import git, git_config, git_dirs, indexes
 from llmc.repo.git_config import Broken, Seen, Stamp, is_settled, stamp
 from llmc.repo.rules.clone_config import (
     CLONE_SETTINGS,
@@ -518,20 +518,18 @@ def _first_line(path: str) -> str:
     return "" if b"\0" in line else line.decode("utf-8", "surrogateescape").strip()  # no path has a NUL
 
 
-#: of the index of a very large repository
-MOST_INDEX = 1 << 30
-#: the index mode of another repository's commit, and the mark of a split index
-_GITLINK, _SPLIT = b"\x00\x00\xe0\x00", b"link"
-
-
 def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
     try:
-        data = read_given(Path(index), MOST_INDEX)  # an agent may have put a pipe or a device there
-    except OSError:
+        if not indexes.may_name_repositories(Path(index)):
+            return ()
+    except OSError:  # an agent may have put a pipe or a device there
         return ()
-    if _GITLINK not in data and _SPLIT not in data[-200_000:]:
-        return ()
-    rows = git.git(Path(top), "ls-files", "--stage", "-z", check=False).stdout.split("\0")
+    try:
+        rows = git.listed(Path(top), "ls-files", "--stage", "-z", check=False)
+    except git.TooMuch as error:
+        if not error.contained:
+            raise
+        return ()  # the box holds whatever git runs there
     return tuple(row.partition("\t")[2] for row in rows if row.startswith("160000 "))
 
 

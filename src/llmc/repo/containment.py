@@ -211,8 +211,8 @@ def found_presets(project: Project) -> tuple[PresetName, ...]:
 
 @lru_cache(maxsize=8)
 def _presets_at(root: Path, commit: str) -> tuple[PresetName, ...]:
-    done = git.git(root, "ls-tree", "-r", "-z", "--name-only", commit, timeout_s=300)
-    return presets.found(done.stdout.split("\0"))
+    listing = ["ls-tree", "-r", "-z", "--name-only", commit]
+    return presets.found(git.listed(root, *listing, timeout_s=300, most_bytes=git.MOST_OF_BASE))
 
 
 def hosts(names: Sequence[PresetName]) -> list[str]:

@@ -57,7 +57,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         return []
     manifest = git.llmc_file(worktree, "llmc-copied")
     before = _read(manifest)
-    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
+    tracked = set(git.listed(worktree, "ls-files", "-z"))
     problems, stale = [], []
     for name in names:
         here = worktree / name

@@ -40,7 +40,7 @@ def embed(project: Project, record: WorkerRecord) -> None:
 def _embed_those_of(worktree: Path, git_dir: Path, *, checkout: str, repository: str) -> None:
     """Those of the worktree, or of a submodule in it; the innermost first, while each is where its pointer says."""
     own = f"--git-dir={git_dir / repository}"
-    rows = git.rows(git.git(worktree, own, "ls-files", "--stage", "-z", timeout_s=300).stdout)
+    rows = git.listed(worktree, own, "ls-files", "--stage", "-z", timeout_s=300)
     for path in [row.partition("\t")[2] for row in rows if row.startswith("160000 ")]:
         place = os.path.join(checkout, path)
         found = _pointed_to(worktree, git_dir, place)

@@ -37,6 +37,14 @@ OWN_IDENTITY = {
 
 #: the largest diff that is read
 MOST_DIFF = 32 * 1024 * 1024
+#: what is read of a git in a root, where an agent's few objects can name millions of files
+MOST_OUTPUT = 64 * 1024 * 1024
+#: of a listing: enough for the status of 500,000 files with paths of 80 characters, all of them changed
+MOST_LISTED = 128 * 1024 * 1024
+#: of a listing of the default branch, which is reviewed
+MOST_OF_BASE = 1024 * 1024 * 1024
+#: what a row takes in memory beside its text
+_ROW_BYTES = 64
 
 #: a hooks directory that cannot contain anything
 NO_HOOKS = ("core.hooksPath", "/dev/null")
@@ -90,14 +98,16 @@ def git(
     inherits: Sequence[int] = (),
     meanwhile: Callable[[], None] | None = None,
     most_bytes: int = 0,
+    encoding: str = "utf-8",
 ) -> proc.Done:
     """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write.
 
     `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`,
-    `most_bytes`: as in base/proc.py.
+    `encoding`: as in base/proc.py. Raises TooMuch if it prints more than `most_bytes`; in a root there is always a limit.
     """
     require_worktree(repo)
     guarded = look_first(repo, *args)
+    most = most_bytes or (MOST_OUTPUT if guarded else 0)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
     if guarded and not asks_for_large_files:  # before any URL in an agent's .lfsconfig
@@ -105,17 +115,44 @@ def git(
     with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors, look):
         more = (_AS_IT_IS if guarded else {}) | (env or {})
         source = guarded.source if guarded else ""
-        return proc.run(
-            ["git", "-C", str(repo), *args],
-            check=check,
-            input=input,
-            timeout_s=timeout_s,
-            within=box,
-            inherits=(*inherits, *descriptors),
-            meanwhile=_watched(repo, look or meanwhile) if guarded else meanwhile,
-            most_bytes=most_bytes,
-            env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
-        )
+        try:
+            return proc.run(
+                ["git", "-C", str(repo), *args],
+                check=check,
+                input=input,
+                timeout_s=timeout_s,
+                within=box,
+                inherits=(*inherits, *descriptors),
+                meanwhile=_watched(repo, look or meanwhile) if guarded else meanwhile,
+                most_bytes=most,
+                encoding=encoding,
+                env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
+            )
+        except proc.PrintedTooMuch as error:
+            raise TooMuch(repo, error.argv, error.message) from None
+
+
+class TooMuch(proc.PrintedTooMuch):
+    """git printed more than llmc reads: an agent may have made objects or an index that name millions of files."""
+
+    def __init__(self, repo: Path, argv: list[str], what: str) -> None:
+        name, self.contained, hint = worker_at(repo)
+        message = f"cannot read the repository of {name}: {what}" if name else what
+        super().__init__(argv, None, "", message=message, hint=hint)
+
+
+def worker_at(repo: Path) -> tuple[str, bool, str]:
+    """The worker that a directory belongs to, whether it is contained, and what helps if its repository cannot be read."""
+    for root in list(guards):
+        for folder in (root_layout.WORKTREES, root_layout.REPOS):
+            _, inside, rest = f"{repo}/".partition(f"{root}/{folder}/")
+            if inside:
+                name = rest.partition("/")[0]
+                worktree = Path(root, root_layout.WORKTREES, name)
+                if git_dirs.own_repo(worktree) is None:
+                    return name, False, f"Run `llmc nuke {name}`, which moves its worktree to the trash."
+                return name, True, f"Run `llmc reset {name}`, which moves the repository to the trash."
+    return "", False, ""
 
 
 class NoWorktree(ToolFailed):
@@ -179,15 +216,18 @@ def env_in_box(
 
 def look_first(repo: Path, *args: str) -> Guard | None:
     """Run the root's guard before git runs in it or reads from it; returns the guard if git runs in it."""
-    place = str(repo)
-    inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
-    if inside:
-        guard = guards[max(inside, key=len)]
-        guard.look(place, args)
+    if guard := _guard_of(repo):
+        guard.look(str(repo), args)
         return guard
     for root in [root for root in list(guards) if root in args]:
         guards[root].look(root, args)
     return None
+
+
+def _guard_of(repo: Path) -> Guard | None:
+    place = str(repo)
+    inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
+    return guards[max(inside, key=len)] if inside else None
 
 
 def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
@@ -217,6 +257,24 @@ def nul_separated(names: Iterable[str]) -> bytes:
 def rows(said: str) -> list[str]:
     """Split output of -z at NUL: a name or a subject may contain any other character."""
     return [row for row in said.split("\0") if row]
+
+
+def listed(
+    repo: Path,
+    *args: str,
+    check: bool = True,
+    timeout_s: float = 60,
+    env: dict[str, str] | None = None,
+    most_bytes: int = 0,
+) -> list[str]:
+    """The rows that git prints with -z, such as paths. Raises TooMuch before they are objects in memory."""
+    most = most_bytes or (MOST_LISTED if _guard_of(repo) else 0)
+    # One byte for each character: with a single name in another script, the whole text would take four.
+    done = git(repo, *args, check=check, timeout_s=timeout_s, env=env, most_bytes=most, encoding="latin-1")
+    count = done.stdout.count("\0")
+    if len(done.stdout) + count * _ROW_BYTES > most > 0:
+        raise TooMuch(repo, done.argv, f"`git` listed {count} names")
+    return [row.encode("latin-1").decode("utf-8", "surrogateescape") for row in rows(done.stdout)]
 
 
 def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
@@ -358,7 +416,7 @@ def empty_tree(like: str) -> str:
 def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, str]]:
     """Mode, object and path of files in a commit that match a pattern; needs no checkout."""
     listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", empty_tree(commit)]
-    fields = git(repo, *listing, commit, "--", *patterns, timeout_s=300).stdout.split("\0")
+    fields = listed(repo, *listing, commit, "--", *patterns, timeout_s=300)
     rows_ = [(meta.split(" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=False)]
     return [(mode, blob, path) for (_, mode, _, blob, _), path in rows_]
 
@@ -381,7 +439,7 @@ def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
 
 
 def diff(repo: Path, base: str, tip: str) -> str:
-    """A commit's patch, independent of the user's settings. Raises proc.Overran if it is too large."""
+    """A commit's patch, independent of the user's settings. Raises TooMuch if it is too large."""
     plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
     args = ["diff-tree", "-r", *plain, base, tip, "--"]
     return git(repo, *args, timeout_s=300, most_bytes=MOST_DIFF).stdout
@@ -389,7 +447,7 @@ def diff(repo: Path, base: str, tip: str) -> str:
 
 def file_text(repo: Path, tree: str, path: str) -> str:
     """A file of a commit or tree."""
-    return git(repo, "cat-file", "blob", f"{tree}:{path}").stdout
+    return git(repo, "cat-file", "blob", f"{tree}:{path}", most_bytes=MOST_DIFF).stdout
 
 
 def checked_out_at(repo: Path, branch: str) -> Path | None:

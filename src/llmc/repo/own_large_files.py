@@ -24,6 +24,8 @@ _POINTER = pattern(r"version [^\n]+\n(?:ext-[^\n]+\n)*oid sha256:([0-9a-f]{64})\
 _ATTRIBUTES = ("--", ".gitattributes", "*/.gitattributes")
 #: blobs that are read at once
 _AT_ONCE = 10_000
+#: bytes of them, with a line about each: an agent may replace a pack after their sizes were read
+_MOST_READ = _AT_ONCE * (_MOST_POINTER + 100)
 _BLOCK = 1 << 20
 
 
@@ -59,7 +61,9 @@ def _pointers(
     blobs = [word.removeprefix("blob:") for word in words if word.startswith("blob:")]
     for at in range(0, len(blobs), _AT_ONCE):
         some = "\n".join(blobs[at : at + _AT_ONCE]).encode()
-        text = git.git(own, "cat-file", "--batch", input=some, timeout_s=_left(own, until)).stdout
+        text = git.git(
+            *(own, "cat-file", "--batch"), input=some, timeout_s=_left(own, until), most_bytes=_MOST_READ
+        ).stdout
         for found in _POINTER.finditer(text):
             yield found[1], int(found[2])
 

@@ -23,7 +23,7 @@ from llmc.base.processes import wait_until
 from llmc.base.text import in_line
 from llmc.config import root_layout
 from llmc.config.paths import Root
-from llmc.repo import git, git_config, git_dirs, own_large_files
+from llmc.repo import git, git_config, git_dirs, indexes, own_large_files
 from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, programs, rules
@@ -175,8 +175,8 @@ def take(root: Path, name: str, limit_s: float = MOST_S) -> str:
 
 def _take(root: Path, name: str, limit_s: float) -> str:
     own = path_of(root, name)
-    if odd := odd_file(root, name):
-        return f"{odd} is not a regular file"
+    if problem := _problem(root, name):
+        return problem
     wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
     # By its id: an agent may move the ref meanwhile, to a commit whose large files were not looked for.
     moves = [
@@ -186,11 +186,11 @@ def _take(root: Path, name: str, limit_s: float) -> str:
 
 
 def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
-    if odd := odd or odd_file(root, name):
+    if problem := f"{odd[:_MOST_TEXT]} is not a regular file" if odd else _problem(root, name):
         raise _refusal(
             root,
             name,
-            f"cannot read the repository of {name}: {in_line(odd)[:_MOST_TEXT]} is not a regular file",
+            f"cannot read the repository of {name}: {in_line(problem)}",
             f"Run `llmc reset {name}`, which moves the repository to the trash.",
         )
 
@@ -213,6 +213,14 @@ def refuse_another_repository(root: Path, name: str) -> None:
 def _refusal(root: Path, name: str, message: str, hint: str) -> ToolFailed:
     argv = ["git", "-C", str(root / root_layout.WORKTREES / name)]
     return ToolFailed(argv, None, "", message=message, hint=hint)
+
+
+def _problem(root: Path, name: str) -> str:
+    """Why git must not read a worker's repository; "" if it may."""
+    if odd := odd_file(root, name):
+        return f"{odd[:_MOST_TEXT]} is not a regular file"
+    index = path_of(root, name) / "index"
+    return indexes.problem(index) if indexes.is_too_large(index) else ""
 
 
 def odd_file(root: Path, name: str) -> str:

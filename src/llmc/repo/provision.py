@@ -111,14 +111,17 @@ def needs_new_repository(project: Project, record: WorkerRecord) -> bool:
     return False
 
 
-def start_over(project: Project, record: WorkerRecord) -> None:
-    """Give a contained worker a new repository; the old one goes to the trash as it is. No agent runs in it."""
+def start_over(project: Project, record: WorkerRecord, *, at_base: bool = False) -> None:
+    """Give a contained worker a new repository; the old one goes to the trash as it is. No agent runs in it.
+
+    `at_base`: without its commits, also where the clone has them; these are pinned.
+    """
     from llmc.repo import apart, embedded_submodules  # most workers are not contained
 
     # What cannot be read goes to the trash with the repository.
     with contextlib.suppress(LlmcError, OSError, ValueError, RecursionError):
         embedded_submodules.embed(project, record)
-    apart.start_over(project, record, refresh_base(project))
+    apart.start_over(project, record, refresh_base(project), at_base=at_base)
 
 
 def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
@@ -343,9 +346,9 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     blocked = trash.in_the_way(worktree, head, commit)
     # A commit of the worker may add what a later one removes: the rebase applies all of them.
     between = ["--format=", "--name-only", "--no-renames", "--diff-filter=A", "-z", f"{commit}..HEAD", "--"]
-    passed = set(git.rows(git.git(worktree, "log", *between, timeout_s=300).stdout)) if head else set()
+    passed = set(git.listed(worktree, "log", *between, timeout_s=300)) if head else set()
     if passed:
-        passed -= set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
+        passed -= set(git.listed(worktree, "ls-files", "-z"))
         blocked |= trash.obstacles(worktree, passed)
     if not blocked:
         return None

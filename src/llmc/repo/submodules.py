@@ -19,7 +19,7 @@ from llmc.base.proc import Done
 from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, trash, uncommitted
+from llmc.repo import git, git_dirs, indexes, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import NO_PUSH
 
@@ -47,14 +47,20 @@ def pin_changes(
 ) -> dict[str, str | None]:
     """Before a reset: pin work that is only in a submodule, under the returned ref.
 
-    A submodule that the commit does not have is moved to the trash: git would leave or overwrite it.
+    A submodule that the commit does not have is moved to the trash: git would leave or overwrite it. So is one whose
+    repository names more files than llmc reads.
     """
     if not (worktree / ".gitmodules").exists():
         return {}
     here = [module.path for module in _listed(worktree) if (worktree / module.path / ".git").exists()]
-    pinned = {path: _pin_one(project.root, record.name, worktree / path, why) for path in here}
+    pinned, unreadable = {}, set()
+    for path in here:
+        try:
+            pinned[path] = _pin_one(project.root, record.name, worktree / path, why)
+        except (git.TooMuch, indexes.TooLarge):
+            unreadable.add(path)
     wanted = git.rows(git.git(worktree, "ls-tree", "-z", commit, "--", *here).stdout) if here else []
-    stays = {row.partition("\t")[2] for row in wanted if row.startswith("160000 ")}
+    stays = {row.partition("\t")[2] for row in wanted if row.startswith("160000 ")} - unreadable
     gone = [path for path in here if path not in stays]
     if gone:
         ref = trash.pin_commit(project.root, record.name, why, git.head(worktree))

@@ -14,7 +14,7 @@ from llmc.base.files import explain, private_dir, unique
 from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
-from llmc.repo import git, git_dirs, uncommitted
+from llmc.repo import git, git_dirs, indexes, uncommitted
 
 #: larger untracked files, and nested repositories, go to the trash directory instead of into git
 MAX_PINNED_BYTES = 20 * 1024 * 1024
@@ -82,7 +82,7 @@ def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
     """
     before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
     kinds = ["--name-only", "-z", "--no-renames", "--diff-filter=AT"]
-    added = git.rows(git.git(worktree, "diff-tree", "-r", *kinds, before, commit, timeout_s=300).stdout)
+    added = git.listed(worktree, "diff-tree", "-r", *kinds, before, commit, timeout_s=300)
     return obstacles(worktree, added)
 
 
@@ -323,6 +323,8 @@ def _tree_of_files(
     fit = [".", *(f":(exclude,literal){name.rstrip('/')}" for name in unfit)]
     exactly = [f":(literal){name}" for name in forced]
     try:
+        if head:
+            _refuse_too_many(worktree, "ls-tree", "-r", "--name-only", "-z", head)
         git.git(worktree, "read-tree", head or "--empty", env=env)
         if rest:
             git.git(worktree, *add, "--all", env=env, input=git.nul_separated(fit), timeout_s=300)
@@ -330,18 +332,28 @@ def _tree_of_files(
             git.git(worktree, *add, "--force", env=env, input=git.nul_separated(exactly), timeout_s=300)
         return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
     finally:
-        index.unlink(missing_ok=True)
+        _drop_index(index)
+
+
+def _refuse_too_many(worktree: Path, *listing: str, env: dict[str, str] | None = None) -> None:
+    """Raise git.TooMuch before git writes an index of millions of files, which a few objects can name."""
+    git.git(worktree, *listing, env=env, timeout_s=300, most_bytes=git.MOST_LISTED)
+
+
+def _drop_index(index: Path) -> None:
+    """With what a git that was ended left of the next one."""
+    for path in (index, index.with_name(f"{index.name}.lock")):
+        path.unlink(missing_ok=True)
 
 
 def _tree_of_index(worktree: Path) -> str | None:
     """The staged changes as a tree, without conflicted files, whose versions are in commits."""
-    import shutil  # saves 2 ms in most commands
-
     index, copy = git.git_dir(worktree) / "index", git.llmc_file(worktree, f"llmc-staged{unique()}")
     env = {"GIT_INDEX_FILE": str(copy)}
     try:
-        shutil.copyfile(index, copy, follow_symlinks=False)
-        unmerged = git.rows(git.git(worktree, "ls-files", "--unmerged", "-z", env=env).stdout)
+        indexes.copy(worktree, index, copy)
+        _refuse_too_many(worktree, "ls-files", "-z", env=env)  # a sparse index names directories
+        unmerged = git.listed(worktree, "ls-files", "--unmerged", "-z", env=env)
         if unmerged:
             names = git.nul_separated([row.partition("\t")[2] for row in unmerged])
             git.git(worktree, "update-index", "--force-remove", "-z", "--stdin", env=env, input=names)
@@ -349,15 +361,14 @@ def _tree_of_index(worktree: Path) -> str | None:
     except FileNotFoundError:
         return None
     finally:
-        copy.unlink(missing_ok=True)
+        _drop_index(copy)
 
 
 def _newly_staged(worktree: Path, head: str | None) -> list[str]:
     """Files that are staged and not in HEAD: git may ignore them and would save only the staged version."""
     flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
     since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
-    listed = git.rows(git.git(worktree, "diff-index", *flags, since).stdout)
-    return [name for name in listed if _is_file(worktree / name)]
+    return [name for name in git.listed(worktree, "diff-index", *flags, since) if _is_file(worktree / name)]
 
 
 def _is_file(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base.errors import ToolFailed
-from llmc.repo.git import git, git_paths, nul_separated, rows, value_after
+from llmc.repo.git import git, git_paths, listed, nul_separated, rows, value_after
 
 
 class TreeState(Struct, frozen=True):
@@ -33,7 +33,7 @@ def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     """Uncommitted changes; never takes the index lock, because an agent may be working there."""
     which = "--untracked-files=normal" if untracked else "--untracked-files=no"
     flags = ["--porcelain=v2", "-z", "--branch", "--no-ahead-behind", "--no-renames", which]
-    found = rows(git(worktree, "--no-optional-locks", "status", *flags).stdout)
+    found = listed(worktree, "--no-optional-locks", "status", *flags)
     head = value_after("# branch.oid ", found)
     branch = value_after("# branch.head ", found)
     return TreeState(
@@ -55,14 +55,13 @@ def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple
     """
     which = [] if ignored else ["--exclude-standard"]
     exactly = [f":(literal){path}" for path in paths]
-    done = git(worktree, "ls-files", "--others", *which, "-z", "--", *exactly, timeout_s=300)
-    return tuple(rows(done.stdout))
+    return tuple(listed(worktree, "ls-files", "--others", *which, "-z", "--", *exactly, timeout_s=300))
 
 
 def untracked_places(worktree: Path) -> tuple[str, ...]:
     """The files and directories that `clean -d` would remove, including empty directories."""
     flags = ["--others", "--directory", "--exclude-standard", "-z"]
-    return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
+    return tuple(listed(worktree, "ls-files", *flags, timeout_s=300))
 
 
 def show_hidden_changes(worktree: Path) -> bool:
@@ -78,14 +77,14 @@ def show_hidden_changes(worktree: Path) -> bool:
 
 def hidden_files(worktree: Path) -> list[str]:
     """Files marked `skip-worktree` (S) or `assume-unchanged` (lower case)."""
-    listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout))
-    return [name for tag, _, name in listed if tag == "S" or tag.islower()]
+    tagged = (row.partition(" ") for row in listed(worktree, "ls-files", "-v", "-z", timeout_s=300))
+    return [name for tag, _, name in tagged if tag == "S" or tag.islower()]
 
 
 def unhide(worktree: Path, names: Iterable[str]) -> None:
-    listed = nul_separated(names)
+    given = nul_separated(names)
     for flag in ("--no-assume-unchanged", "--no-skip-worktree"):  # one at a time: git uses only the last
-        git(worktree, "update-index", flag, "-z", "--stdin", input=listed, timeout_s=300)
+        git(worktree, "update-index", flag, "-z", "--stdin", input=given, timeout_s=300)
 
 
 def ignored_of(repo: Path, names: Iterable[str]) -> list[str]:
@@ -124,5 +123,4 @@ def operation_in_progress(worktree: Path) -> str | None:
 
 
 def conflicted_files(worktree: Path) -> tuple[str, ...]:
-    done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
-    return tuple(rows(done.stdout))
+    return tuple(listed(worktree, "diff", "--name-only", "-z", "--diff-filter=U"))

@@ -71,7 +71,9 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
             if provision.needs_new_repository(project, record):
                 provision.start_over(project, record)
     if git_dirs.is_worktree_of(worktree, root.path):
-        with contextlib.suppress(trash.NotSaved):  # it goes to the trash with its repository, as it is
+        with contextlib.suppress(
+            trash.NotSaved, git.TooMuch
+        ):  # it goes to the trash with its repository, as it is
             tips = _loose_tips(project, record, worktree)
             ref = trash.pin(
                 root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False

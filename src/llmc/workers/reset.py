@@ -147,13 +147,14 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str, rests: bool) 
         pinned = provision.reset_in_place(project, record, base, "reset")
     except (Refused, git.WaitsForPipe):
         raise
-    except (LlmcError, OSError, ValueError, RecursionError):
+    except (LlmcError, OSError, ValueError, RecursionError) as error:
         if git_dirs.own_repo(Path(record.worktree_path)) is None:
             raise
         # An agent wrote its repository: whatever is wrong with it, a reset replaces it.
         rests = False
         sessions.end(project, record.name, "reset", last=record.delivery)
-        provision.start_over(project, record)
+        # Commits that name more files than llmc reads came into the clone: git checks objects one by one.
+        provision.start_over(project, record, at_base=isinstance(error, git.TooMuch))
         pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
         with project.store.transaction() as tx:

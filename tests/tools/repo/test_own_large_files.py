@@ -2,14 +2,17 @@
 
 import hashlib
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmc.base.clock import monotonic
 from llmc.base.errors import ToolFailed
-from llmc.repo import own_large_files
+from llmc.base.proc import Done
+from llmc.repo import git, own_large_files
 from tests.support.repos import Repo, run_git
 
 SPARSE = 64 << 20
@@ -84,6 +87,34 @@ def test_what_no_commit_names_is_not_even_read(store: Store) -> None:
     commit = store.names(named)
     store.names(other)
     assert [path.read_bytes() for path in store.take(commit)] == [b"named"]
+
+
+def test_a_pointer_that_is_replaced_by_a_huge_file_is_not_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its size was read, and before its content is. Break: no `most_bytes` for `cat-file --batch`."""
+    store.names(named := put(store.own, b"named"))
+    blob = store.repo.git("rev-parse", f"HEAD:{named.name[:9]}")
+    loose = store.own / "objects" / blob[:2] / blob[2:]
+    real, huge = git.git, own_large_files._MOST_READ + 1
+
+    def swap(repo: Path, *args: str, **more: Any) -> Done:
+        if "--batch" in args:
+            loose.chmod(0o600)
+            loose.write_bytes(zlib.compress(f"blob {huge}\0".encode() + bytes(huge)))
+        return real(repo, *args, **more)
+
+    monkeypatch.setattr(git, "git", swap)
+    with pytest.raises(git.TooMuch):
+        store.take()
+
+
+def test_small_files_of_any_content_are_in_no_way(store: Store) -> None:
+    """Break: count NULs as rows in `git` (repo/git.py)."""
+    for number in range(2000):
+        (store.repo.path / f"{number}.dat").write_bytes(bytes(1000) + b"%d" % number)
+    store.names(good := put(store.own, b"large"))
+    assert [path.name for path in store.take()] == [good.name]
 
 
 def test_files_of_earlier_commits_are_taken_too(store: Store) -> None:
