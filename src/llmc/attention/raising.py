@@ -4,11 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from llmc.agents.glance import glance
 from llmc.attention import rules
 from llmc.base.tmux import Unknown
 from llmc.records.items import Facts, Item
-from llmc.records.sight import look
 from llmc.records.state import Raised
 from llmc.repo.project import Project
 
@@ -40,6 +38,9 @@ def without_auto(project: Project) -> Item | None:
 
 
 def _observed(project: Project) -> tuple[dict[str, Any], Facts]:
+    from llmc.agents.glance import glance  # most commands raise items, and few need the list
+    from llmc.records.sight import look
+
     state = project.store.read_raw()
     panes = project.tmux.panes() if state.get("workers") else {}
     seen = None if isinstance(panes, Unknown) else panes

@@ -136,13 +136,13 @@ class TooMuch(proc.PrintedTooMuch):
     """git printed more than llmc reads: an agent may have made objects or an index that name millions of files."""
 
     def __init__(self, repo: Path, argv: list[str], what: str) -> None:
-        name, self.contained, hint = worker_at(repo)
+        name, hint = worker_at(repo)
         message = f"cannot read the repository of {name}: {what}" if name else what
         super().__init__(argv, None, "", message=message, hint=hint)
 
 
-def worker_at(repo: Path) -> tuple[str, bool, str]:
-    """The worker that a directory belongs to, whether it is contained, and what helps if its repository cannot be read."""
+def worker_at(repo: Path) -> tuple[str, str]:
+    """The worker that a directory belongs to, and what helps if its repository cannot be read."""
     for root in list(guards):
         for folder in (root_layout.WORKTREES, root_layout.REPOS):
             _, inside, rest = f"{repo}/".partition(f"{root}/{folder}/")
@@ -150,9 +150,9 @@ def worker_at(repo: Path) -> tuple[str, bool, str]:
                 name = rest.partition("/")[0]
                 worktree = Path(root, root_layout.WORKTREES, name)
                 if git_dirs.own_repo(worktree) is None:
-                    return name, False, f"Run `llmc nuke {name}`, which moves its worktree to the trash."
-                return name, True, f"Run `llmc reset {name}`, which moves the repository to the trash."
-    return "", False, ""
+                    return name, f"Run `llmc nuke {name}`, which moves its worktree to the trash."
+                return name, f"Run `llmc reset {name}`, which moves the repository to the trash."
+    return "", ""
 
 
 class NoWorktree(ToolFailed):

@@ -20,7 +20,7 @@ class TooLarge(ToolFailed):
     """An index is larger than any repository needs."""
 
     def __init__(self, worktree: Path, index: Path) -> None:
-        name, _, hint = git.worker_at(worktree)
+        name, hint = git.worker_at(worktree)
         what = f"cannot read the repository of {name}: {problem(index)}"
         super().__init__(["git", "-C", str(worktree)], None, "", message=what, hint=hint)
 
