@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from llmc.base.errors import Refused, UsageError
 from llmc.landing.accept_journal import CHANGED as CHANGED
 from llmc.landing.accept_journal import Accepted as Accepted
-from llmc.landing.accept_journal import Progress
+from llmc.landing.accept_journal import Progress as Progress
 from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
 from llmc.landing.fast_forward import Ahead
-from llmc.records.worker import Status
+from llmc.records.worker import Seen, Status
 from llmc.repo import git
 from llmc.repo.project import Project, subjects
 from llmc.repo.trash import short as short
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from llmc.landing.undo import Undone
 
 
-def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:
+def accept(
+    project: Project, name: str, progress: Progress, *, only_seen: bool = False, agreed: Seen | None = None
+) -> Accepted:
     """Land a worker's changes; with `only_seen`, raise `Unseen` if they differ from what the user reviewed.
+
+    `agreed`: what an earlier `Unseen` said would land, if the user wants that.
 
     Resumes an interrupted accept. Wakes the daemon to rebase workers that are now behind.
     """
@@ -36,7 +40,7 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
         from llmc.landing import rebase as rebasing
 
         with project.accept_lock(name), project.worker_lock(name):
-            done = landing.accept(project, name, progress, only_seen=only_seen, ahead=ahead)
+            done = landing.accept(project, name, progress, only_seen=only_seen, agreed=agreed, ahead=ahead)
     rebasing.wake_queued(project)
     return done
 

@@ -39,7 +39,7 @@ from llmc.landing.accept_journal import (
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Seen, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
@@ -60,11 +60,13 @@ def accept(
     progress: Progress = lambda _: None,
     *,
     only_seen: bool = False,
+    agreed: Seen | None = None,
     ahead: Ahead | None = None,
 ) -> Accepted:
     """Land a worker's work, or resume an interrupted accept; the caller holds the worker's lock.
 
-    `only_seen`: raise `Unseen` if the change differs from the reviewed one. Otherwise `progress` reports that.
+    `only_seen`: raise `Unseen` if the change differs from the reviewed one, and from the one that the user `agreed` to land.
+    Otherwise `progress` reports that.
 
     While it validates in a slot, the worker's lock is released; its accept lock is not.
     """
@@ -75,10 +77,12 @@ def accept(
                 hint="Run `llmc status` to follow its progress.",
             )
         with ahead or Ahead(project) as begun:
-            return _accept(project, name, progress, begun, only_seen)
+            return _accept(project, name, progress, begun, only_seen, agreed)
 
 
-def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool) -> Accepted:
+def _accept(
+    project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool, agreed: Seen | None
+) -> Accepted:
     record = intake.apply_pending(project, name)
     worktrees.refuse_if_missing(record)
     record = rebase.resolved_by_hand(project, record)
@@ -89,7 +93,9 @@ def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_
     resumes = record.accept is not None
     record = _resumed(project, record) if resumes else _begin(project, record, ahead)
     try:
-        return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
+        return _Pipeline(
+            project, record, progress, ahead, resumes=resumes, only_seen=only_seen, agreed=agreed
+        ).run()
     except rebase.HasConflicts as found:
         raise rebase.tell(project, name) from found
 
@@ -144,6 +150,7 @@ class _Pipeline:
         *,
         resumes: bool,
         only_seen: bool,
+        agreed: Seen | None,
     ) -> None:
         assert record.accept is not None
         self.project = project
@@ -158,6 +165,7 @@ class _Pipeline:
         self.has_ticket = False
         self.resumes = resumes
         self.only_seen = only_seen
+        self.agreed = agreed
         #: when the worker was last seen idle and clean; unknown after a crash
         self.worker_seen_at = 0.0 if resumes else time.monotonic()
         #: what this run has done; also unknown after a crash
@@ -323,14 +331,11 @@ class _Pipeline:
         fast_forward.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
-        reviewed = review.compare(self.project, self.record, made.work.base, made.commit)
+        reviewed = review.compare(self.project, self.record, made)
         if reviewed is not Reviewed.SAME:
             self._refuse_what_was_taken_back(made)
         if reviewed is Reviewed.CHANGED and self.only_seen:
-            raise Unseen(
-                f"cannot accept {self.name}: the change differs from the one you reviewed",
-                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
-            )
+            self._refuse_unless_agreed(made)
         return replace(
             self.journal,
             base=made.work.base,
@@ -340,6 +345,17 @@ class _Pipeline:
             apart=apart,
             reviewed=reviewed,
         )
+
+    def _refuse_unless_agreed(self, made: merging.Made) -> None:
+        lands = review.lands_as(made.work, made.tree)
+        if self.agreed is None or not review.equals(self.project, self.agreed, lands):
+            raise Unseen(
+                f"cannot accept {self.name}: the change differs from the one you reviewed",
+                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
+                lands=lands,
+                message=made.work.message,
+                author=made.work.author,
+            )
 
     def _merged(self) -> merging.Made:
         """Merge by trees; only conflicts go to the worktree, and to the worker if necessary."""
@@ -528,6 +544,8 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
+        if self.record.seen is not None:
+            review.forget(self.project, self.name)
         if not self._is_fresh():
             at_rest.refuse_if_disturbed(self.project, self.record)
             late = at_rest.has_committed(self.record, self.journal.tip)  # while its work landed
