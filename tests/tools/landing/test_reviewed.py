@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import proc
 from llmc.landing import merging, review
 from llmc.records.transitions import step
 from llmc.records.worker import Reviewed, Status
@@ -120,6 +121,14 @@ def test_the_mode_is_part_of_it(project: Project) -> None:
     (worktree.path / "m.py").chmod(0o755)
     amend(worktree)
     assert compared(project) is Reviewed.CHANGED
+
+
+def test_on_the_same_base_git_is_not_asked(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accept waits for it. Break: a diff, or a look at the ref of what was reviewed."""
+    record, worktree = worker_of(project)
+    made = merging.landing_commit(project, "w1", provision.refresh_base(project), worktree.head())
+    monkeypatch.setattr(proc, "run", lambda *args, **more: pytest.fail(str(args)))
+    assert review.compare(project, record, made) is Reviewed.SAME
 
 
 @pytest.mark.parametrize("how", ["as it is", "rebase", "merge"])
