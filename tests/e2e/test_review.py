@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.api import acceptance
+from llmc.api import acceptance, orders
 from llmc.repo.project import open_project
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
@@ -214,6 +215,29 @@ def test_a_yes_lands_what_was_asked_about(running: Fleet) -> None:
     done = acceptance.accept(project, "adam", str, only_seen=True, agreed=again.value.lands)
     assert done.reviewed == "changed"
     assert running.git("show", "HEAD:f.txt") == "y3"
+
+
+def test_a_commit_made_after_the_question_does_not_land(running: Fleet) -> None:
+    """The screen and the web page ask about a commit. No hook tells of this amend: a process that the agent left makes it.
+
+    Break that fails it: compare that commit with the record alone, not with HEAD.
+    """
+    go = running.marks / "go"
+    later = shlex.quote(f"until test -e {go}; do sleep 0.1; done; {AMEND} Evil")
+    script = (
+        f"echo q1 > f.txt; git add -A; {COMMIT} Work; setsid sh -c {later} < /dev/null > /dev/null 2>&1 &"
+    )
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}")
+    running.wait("adam", "needs_review")
+    project, tip = open_project(str(running.root)), running.git("rev-parse", "main")
+    asked = running.record("adam")["commit_sha"]
+    go.touch()
+    head = wait_until(
+        lambda: running.git("rev-parse", "HEAD", cwd=running.worktree("adam")).replace(asked, "")
+    )
+    said = orders.accept(project, "adam", asked)[1](str)
+    assert f"changed from {asked[:9]} to {head[:9]} before you confirmed" in said.outcome
+    assert (running.git("rev-parse", "main"), running.status("adam")["accept_step"]) == (tip, None)
 
 
 @pytest.mark.req("1-106")

@@ -29,6 +29,7 @@ from llmc.landing.accept_journal import (
     Accepted,
     Cancelled,
     LandingRejected,
+    NotAsked,
     Progress,
     Unseen,
     Waiting,
@@ -61,12 +62,13 @@ def accept(
     *,
     only_seen: bool = False,
     agreed: Seen | None = None,
+    asked: str = "",
     ahead: Ahead | None = None,
 ) -> Accepted:
     """Land a worker's work, or resume an interrupted accept; the caller holds the worker's lock.
 
     `only_seen`: raise `Unseen` if the change differs from the reviewed one, and from the one that the user `agreed` to land.
-    Otherwise `progress` reports that.
+    Otherwise `progress` reports that. `asked`: the commit that the user was asked about; no other one is accepted.
 
     While it validates in a slot, the worker's lock is released; its accept lock is not.
     """
@@ -77,11 +79,17 @@ def accept(
                 hint="Run `llmc status` to follow its progress.",
             )
         with ahead or Ahead(project) as begun:
-            return _accept(project, name, progress, begun, only_seen, agreed)
+            return _accept(project, name, progress, begun, only_seen, agreed, asked)
 
 
 def _accept(
-    project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool, agreed: Seen | None
+    project: Project,
+    name: str,
+    progress: Progress,
+    ahead: Ahead,
+    only_seen: bool,
+    agreed: Seen | None,
+    asked: str,
 ) -> Accepted:
     record = intake.apply_pending(project, name)
     worktrees.refuse_if_missing(record)
@@ -91,7 +99,7 @@ def _accept(
     if rebase.must_tell(record):  # an earlier process was killed before it sent the conflicts to the worker
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    record = _resumed(project, record) if resumes else _begin(project, record, ahead)
+    record = _resumed(project, record) if resumes else _begin(project, record, ahead, asked)
     try:
         return _Pipeline(
             project, record, progress, ahead, resumes=resumes, only_seen=only_seen, agreed=agreed
@@ -112,7 +120,7 @@ def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
         return tx.update(record.name, accept=new)
 
 
-def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord:
+def _begin(project: Project, record: WorkerRecord, ahead: Ahead, asked: str) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"cannot accept {record.name}: its status is {record.status}, not needs_review",
@@ -127,6 +135,8 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
             tx.update(record.name, uncommitted=True)
         raise
     at_rest.refuse_if_commits_are_elsewhere(record, found)
+    if asked and found.head != asked:  # an amend by a process that the agent left is in no record
+        raise NotAsked(record.name, asked, found.head or "")
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))

@@ -51,6 +51,15 @@ class Unseen(Refused):
         self.author = author
 
 
+class NotAsked(Refused):
+    """The worker has another commit than the one that the user was asked about; nothing landed."""
+
+    def __init__(self, name: str, asked: str, now: str) -> None:
+        super().__init__(
+            f"nothing landed: the commit from {name} changed from {asked[:9]} to {now[:9]} before you confirmed"
+        )
+
+
 class Waiting(LlmcError):
     """The landing is pending; the next accept polls it."""
 
