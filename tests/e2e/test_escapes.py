@@ -287,3 +287,39 @@ def test_a_check_of_its_work_reaches_no_further_than_the_agent(contained: Fleet)
     assert (root / "config.toml").read_text().startswith("# Configuration")
     assert contained.has_daemon()
     theirs.unlink()
+
+
+#: two functions with the same lines
+TWINS = "\n".join(["def read():", *"abcdefg", *"--------", "def delete():", *"abcdefg", ""])
+AMEND = "git -c user.name=Worker -c user.email=worker@example.com commit -q -a --amend --no-edit"
+
+
+@pytest.mark.parametrize(
+    ("amend", "lands"),
+    [
+        pytest.param(
+            f"git checkout -q HEAD^ -- m.py; sed -i '21a return True' m.py; {AMEND}",
+            "return True",
+            id="the same lines in another function",
+        ),
+        pytest.param(f"{AMEND} -m '[deploy production] Work'", "[deploy production] Work", id="message"),
+        pytest.param(f"{AMEND} --author 'Linus <linus@example.com>'", "Linus", id="author"),
+    ],
+)
+def test_what_is_amended_after_the_review_was_not_reviewed(contained: Fleet, amend: str, lands: str) -> None:
+    """By a process that the agent left, so that no hook tells of it. Break: compare less than what lands."""
+    contained.plant({"m.py": TWINS})
+    later = shlex.quote(f"until test -e go; do sleep 0.1; done; rm go; {amend}")
+    work = f"sed -i '5a return True' m.py; git add m.py; {COMMIT} 'Work'"
+    script = f"{work}; setsid sh -c {later} < /dev/null > /dev/null 2>&1 &"
+    contained.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}")
+    contained.wait("adam", "needs_review")
+    assert "+return True" in contained.llmc("review", "adam").out
+    worktree = contained.worktree("adam")
+    seen = contained.git("rev-parse", "HEAD", cwd=worktree)
+    (worktree / "go").touch()
+    wait_until(lambda: contained.git("rev-parse", "HEAD", cwd=worktree) != seen)
+    done = contained.llmc("accept", "adam", "--json")
+    assert done.json["reviewed"] == "changed"
+    assert "differs from the one you reviewed" in done.err
+    assert lands in contained.git("show", "HEAD")

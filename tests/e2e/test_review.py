@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from llmc.api import acceptance, orders
+from llmc.repo.project import open_project
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
@@ -178,6 +181,65 @@ def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
     assert running.events("accepted")[-1]["reviewed"] == "changed"
 
 
+def test_message_and_author_are_shown_before_they_land(running: Fleet) -> None:
+    """Break that fails it: show the subject alone; ask without saying what would land."""
+    body = "\"$(printf 'See \\033[31mthe issue')\""
+    script = f"echo m1 > f.txt; git add -A; {COMMIT} Work -m {body}"
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}")
+    running.wait("adam", "needs_review")
+    shown = running.llmc("review", "adam").out
+    assert "\nAuthor: Worker <worker@example.com>\nDate:   20" in shown
+    assert "\n    Work\n\n    See ^[[31mthe issue\n" in shown
+    found = running.llmc("review", "adam", "--json").json
+    assert found["message"] == "Work\n\nSee \x1b[31mthe issue\n"
+    assert found["author"] == "Worker <worker@example.com>"
+    running.llmc("message", "adam", f"@sh {AMEND} Work -m 'Fixes 1' --author 'Linus <linus@example.com>'")
+    running.wait("adam", "needs_review")
+    asked = running.on_terminal("accept", "adam", typed=b"n\n").replace("\r\n", "\n")
+    assert "Author: Linus <linus@example.com>\n    Work\n\n    Fixes 1\n" in asked
+    assert asked.index("Fixes 1") < asked.index("Land it anyway?")
+    assert running.status("adam")["status"] == "needs_review"
+
+
+def test_a_yes_lands_what_was_asked_about(running: Fleet) -> None:
+    """Break that fails it: after a yes, land whatever there is by then."""
+    project = open_project(str(running.root))
+    work(running, "y1")
+    running.llmc("review", "adam")
+    work(running, "y2")
+    with pytest.raises(acceptance.Unseen) as asked:
+        acceptance.accept(project, "adam", str, only_seen=True)
+    work(running, "y3")
+    with pytest.raises(acceptance.Unseen) as again:
+        acceptance.accept(project, "adam", str, only_seen=True, agreed=asked.value.lands)
+    done = acceptance.accept(project, "adam", str, only_seen=True, agreed=again.value.lands)
+    assert done.reviewed == "changed"
+    assert running.git("show", "HEAD:f.txt") == "y3"
+
+
+def test_a_commit_made_after_the_question_does_not_land(running: Fleet) -> None:
+    """The screen and the web page ask about a commit. No hook tells of this amend: a process that the agent left makes it.
+
+    Break that fails it: compare that commit with the record alone, not with HEAD.
+    """
+    go = running.marks / "go"
+    later = shlex.quote(f"until test -e {go}; do sleep 0.1; done; {AMEND} Evil")
+    script = (
+        f"echo q1 > f.txt; git add -A; {COMMIT} Work; setsid sh -c {later} < /dev/null > /dev/null 2>&1 &"
+    )
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}")
+    running.wait("adam", "needs_review")
+    project, tip = open_project(str(running.root)), running.git("rev-parse", "main")
+    asked = running.record("adam")["commit_sha"]
+    go.touch()
+    head = wait_until(
+        lambda: running.git("rev-parse", "HEAD", cwd=running.worktree("adam")).replace(asked, "")
+    )
+    said = orders.accept(project, "adam", asked)[1](str)
+    assert f"changed from {asked[:9]} to {head[:9]} before you confirmed" in said.outcome
+    assert (running.git("rev-parse", "main"), running.status("adam")["accept_step"]) == (tip, None)
+
+
 @pytest.mark.req("1-106")
 def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
     """Break that fails it: compare commit ids, hash the hunk headers, or review without a rebase."""
@@ -203,7 +265,7 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
 
 
 def test_the_review_of_one_task_is_not_that_of_the_next(running: Fleet) -> None:
-    """Break that fails it: keep reviewed_patch when a worker becomes idle."""
+    """Break that fails it: keep `seen` when a worker becomes idle."""
     work(running, "n1")
     running.llmc("review", "adam")
     running.llmc("accept", "adam")

@@ -176,8 +176,8 @@ class Fleet:
             os.close(master)
             os.close(slave)
 
-    def on_terminal(self, *args: str, columns: int = 80) -> str:
-        """What a command shows on a terminal of so many columns, colours and all."""
+    def on_terminal(self, *args: str, columns: int = 80, typed: bytes = b"") -> str:
+        """What a command shows on a terminal of so many columns, colours and all; `typed`: what a person answers."""
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (50, columns))
         env = {name: value for name, value in self.env.items() if name != "NO_COLOR"}
@@ -193,6 +193,7 @@ class Fleet:
         reader.start()
         begun = zygote.spawn(list(args), cwd=self.source, env=env, stdin=terminal, output=Path(terminal))
         try:
+            os.write(master, typed)
             begun.wait(60)
         finally:
             os.close(slave)

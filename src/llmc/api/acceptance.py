@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from llmc.base.errors import Refused, UsageError
 from llmc.landing.accept_journal import CHANGED as CHANGED
 from llmc.landing.accept_journal import Accepted as Accepted
-from llmc.landing.accept_journal import Progress
+from llmc.landing.accept_journal import NotAsked as NotAsked
+from llmc.landing.accept_journal import Progress as Progress
 from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
 from llmc.landing.fast_forward import Ahead
-from llmc.records.worker import Status
+from llmc.records.worker import Seen, Status
 from llmc.repo import git
 from llmc.repo.project import Project, subjects
 from llmc.repo.trash import short as short
@@ -24,8 +25,19 @@ if TYPE_CHECKING:
     from llmc.landing.undo import Undone
 
 
-def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:
+def accept(
+    project: Project,
+    name: str,
+    progress: Progress,
+    *,
+    only_seen: bool = False,
+    agreed: Seen | None = None,
+    asked: str = "",
+) -> Accepted:
     """Land a worker's changes; with `only_seen`, raise `Unseen` if they differ from what the user reviewed.
+
+    `agreed`: what an earlier `Unseen` said would land, if the user wants that. `asked`: the only commit of the worker that
+    may land.
 
     Resumes an interrupted accept. Wakes the daemon to rebase workers that are now behind.
     """
@@ -36,7 +48,9 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
         from llmc.landing import rebase as rebasing
 
         with project.accept_lock(name), project.worker_lock(name):
-            done = landing.accept(project, name, progress, only_seen=only_seen, ahead=ahead)
+            done = landing.accept(
+                project, name, progress, only_seen=only_seen, agreed=agreed, asked=asked, ahead=ahead
+            )
     rebasing.wake_queued(project)
     return done
 

@@ -1,7 +1,7 @@
 """What a front end orders, each with the command line for it and its receipt: `api/` does it, this says it. Runs in a thread."""
 
 from llmc.api import acceptance, commenting, workers
-from llmc.api.acceptance import Unseen, Waiting
+from llmc.api.acceptance import NotAsked, Unseen, Waiting
 from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, PLAIN, Act, Said, Show, command_line, failed
 from llmc.api.workers import Receipt, Worker
@@ -90,12 +90,11 @@ def accept(project: Project, name: str, commit: str, *, only_seen: bool = False)
 
     def act(show: Show) -> Said:
         now = workers.commit_of(project, name)
-        if commit and now != commit:
-            text = f"nothing landed: the commit from {name} changed from {commit[:9]} to {now[:9]} before you confirmed"
-            return Said(command, text, now_unix(), BAD)
         try:
-            done = acceptance.accept(project, name, show, only_seen=only_seen)
-        except Unseen as error:
+            if commit and now != commit:
+                raise NotAsked(name, commit, now)
+            done = acceptance.accept(project, name, show, only_seen=only_seen, asked=commit)
+        except (NotAsked, Unseen) as error:
             return failed(command, error, now_unix())
         except Waiting as waits:
             return Said(command, waits.message, now_unix(), PLAIN)

@@ -81,6 +81,11 @@ def in_line(name: str) -> str:
     return visible(name).replace("\n", "^J").replace("\t", "^I")
 
 
+def indented(text: str) -> str:
+    """Text of several lines as git shows a commit message, with everything in it visible."""
+    return "\n".join(f"    {line}".rstrip() for line in visible(text).strip("\n").split("\n"))
+
+
 def some_files(names: Sequence[str], most: int = 5) -> str:
     """The first names of a list, in one line."""
     return ", ".join(map(in_line, names[:most])) + (" ..." if len(names) > most else "")

@@ -4,12 +4,12 @@
 """
 
 import sys
-from collections.abc import Callable
 
 from llmc.api import acceptance, roots
-from llmc.api.acceptance import CHANGED, Accepted, Unseen, Waiting
+from llmc.api.acceptance import CHANGED, Accepted, Progress, Unseen, Waiting
+from llmc.base.text import in_line, indented
 from llmc.cli.elapsed import Elapsed
-from llmc.cli.output import ask, note, paint, print_json, say
+from llmc.cli.output import ask, note, paint, print_json, say, say_lines
 
 _NOT_SEEN = "the change differs from the one you reviewed"
 _DOING = {
@@ -53,12 +53,7 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
     progress = _progress(project, name, as_json)
     asks = not yes and not as_json and sys.stdin.isatty()
     try:
-        try:
-            done = acceptance.accept(project, name, progress, only_seen=asks)
-        except Unseen:
-            # Hold no lock while the user decides.
-            _ask_to_land(f"{name}: {_NOT_SEEN} (to see it: llmc review {name}). Land it anyway?")
-            done = acceptance.accept(project, name, _progress(project, name, as_json, asked=True))
+        done = _accepted(project, name, progress, asks)
     except KeyboardInterrupt:
         _say_after_stop(f"interrupted; {acceptance.after_interrupt(project, name)}")
         raise
@@ -69,6 +64,18 @@ def land(project: roots.Project, name: str, *, yes: bool, as_json: bool) -> None
             say(f"{waits.message}; the daemon will check again. To check now: llmc accept {name}")
         return
     _show(done, project.config.repo.default_branch, as_json)
+
+
+def _accepted(project: roots.Project, name: str, progress: Progress, asks: bool) -> Accepted:
+    agreed = None
+    while True:
+        try:
+            return acceptance.accept(project, name, progress, only_seen=asks, agreed=agreed)
+        except Unseen as found:
+            # Hold no lock while the user decides; then land that, and nothing else.
+            say_lines(f"Author: {in_line(found.author)}\n{indented(found.commit_message)}\n", err=True)
+            _ask_to_land(f"{name}: {_NOT_SEEN} (to see it: llmc review {name}). Land it anyway?")
+            agreed, progress = found.lands, _progress(project, name, False, asked=True)
 
 
 def _ask_to_land(question: str) -> None:
@@ -88,9 +95,7 @@ def _say_after_stop(text: str) -> None:
     note(text)
 
 
-def _progress(
-    project: roots.Project, name: str, as_json: bool, *, asked: bool = False
-) -> Callable[[str], None]:
+def _progress(project: roots.Project, name: str, as_json: bool, *, asked: bool = False) -> Progress:
     told = {CHANGED} if asked else set()
 
     def progress(step: str) -> None:

@@ -16,7 +16,7 @@ from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Refused, UnknownWorker, UsageError
-from llmc.base.text import in_line, printable, some_files, visible
+from llmc.base.text import in_line, indented, printable, some_files, visible
 from llmc.cli.arguments import WORKER, Row, complete_file, pass_project, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
@@ -130,7 +130,7 @@ def _show_comments(page: commenting.Page, as_json: bool) -> None:
 
 
 def _view(review: Review, *, with_diff: bool) -> Row:
-    change = ("base", "head", "ahead", "behind", "commits", "files")
+    change = ("base", "head", "ahead", "behind", "commits", "message", "author", "author_date", "files")
     caveats = ("dirty", "left_out", "conflicts", "warnings")
     return {
         **plain(review, "worker", "not_rebased", "prompt"),
@@ -146,7 +146,9 @@ def _head(review: Review, now: float, branch: str) -> str:
     state = f"{review.so_far} ({waited}); work so far:" if review.so_far else f"waiting for review ({waited})"
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
-    lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
+    lines += [f"{commit.sha[:12]} {in_line(commit.subject)}" for commit in review.commits]
+    if review.commits and not review.so_far:
+        lines += _said(review)
     lines += [f"  {_stat(file)}" for file in review.files]
     if review.so_far:
         return "\n".join([*lines, *_so_far(review)])
@@ -162,6 +164,12 @@ def _head(review: Review, now: float, branch: str) -> str:
     if review.dirty:
         lines.append(paint(f"note: uncommitted files are not included: {some_files(review.dirty)}", "red"))
     return "\n".join(lines)
+
+
+def _said(review: Review) -> list[str]:
+    """Author and message of the commit that lands, as git shows them."""
+    who = [f"Author: {in_line(review.author)}", f"Date:   {review.author_date}"]
+    return [*who, indented(review.message)] if review.has_longer_message else who
 
 
 def _so_far(review: Review) -> list[str]:

@@ -29,6 +29,7 @@ from llmc.landing.accept_journal import (
     Accepted,
     Cancelled,
     LandingRejected,
+    NotAsked,
     Progress,
     Unseen,
     Waiting,
@@ -39,7 +40,7 @@ from llmc.landing.accept_journal import (
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Seen, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
@@ -60,11 +61,14 @@ def accept(
     progress: Progress = lambda _: None,
     *,
     only_seen: bool = False,
+    agreed: Seen | None = None,
+    asked: str = "",
     ahead: Ahead | None = None,
 ) -> Accepted:
     """Land a worker's work, or resume an interrupted accept; the caller holds the worker's lock.
 
-    `only_seen`: raise `Unseen` if the change differs from the reviewed one. Otherwise `progress` reports that.
+    `only_seen`: raise `Unseen` if the change differs from the reviewed one, and from the one that the user `agreed` to land.
+    Otherwise `progress` reports that. `asked`: the commit that the user was asked about; no other one is accepted.
 
     While it validates in a slot, the worker's lock is released; its accept lock is not.
     """
@@ -75,10 +79,18 @@ def accept(
                 hint="Run `llmc status` to follow its progress.",
             )
         with ahead or Ahead(project) as begun:
-            return _accept(project, name, progress, begun, only_seen)
+            return _accept(project, name, progress, begun, only_seen, agreed, asked)
 
 
-def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool) -> Accepted:
+def _accept(
+    project: Project,
+    name: str,
+    progress: Progress,
+    ahead: Ahead,
+    only_seen: bool,
+    agreed: Seen | None,
+    asked: str,
+) -> Accepted:
     record = intake.apply_pending(project, name)
     git.require_worktree(Path(record.worktree_path))
     record = rebase.resolved_by_hand(project, record)
@@ -87,9 +99,11 @@ def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_
     if rebase.must_tell(record):  # an earlier process was killed before it sent the conflicts to the worker
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    record = _resumed(project, record) if resumes else _begin(project, record, ahead)
+    record = _resumed(project, record) if resumes else _begin(project, record, ahead, asked)
     try:
-        return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
+        return _Pipeline(
+            project, record, progress, ahead, resumes=resumes, only_seen=only_seen, agreed=agreed
+        ).run()
     except rebase.HasConflicts as found:
         raise rebase.tell(project, name) from found
 
@@ -106,7 +120,7 @@ def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
         return tx.update(record.name, accept=new)
 
 
-def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord:
+def _begin(project: Project, record: WorkerRecord, ahead: Ahead, asked: str) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"cannot accept {record.name}: its status is {record.status}, not needs_review",
@@ -121,6 +135,8 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord
             tx.update(record.name, uncommitted=True)
         raise
     at_rest.refuse_if_commits_are_elsewhere(record, found)
+    if asked and found.head != asked:  # an amend by a process that the agent left is in no record
+        raise NotAsked(record.name, asked, found.head or "")
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         tx.clear_item(accept_key(record.name))
@@ -144,6 +160,7 @@ class _Pipeline:
         *,
         resumes: bool,
         only_seen: bool,
+        agreed: Seen | None,
     ) -> None:
         assert record.accept is not None
         self.project = project
@@ -158,6 +175,7 @@ class _Pipeline:
         self.has_ticket = False
         self.resumes = resumes
         self.only_seen = only_seen
+        self.agreed = agreed
         #: when the worker was last seen idle and clean; unknown after a crash
         self.worker_seen_at = 0.0 if resumes else time.monotonic()
         #: what this run has done; also unknown after a crash
@@ -323,14 +341,11 @@ class _Pipeline:
         fast_forward.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
-        reviewed = review.compare(self.project, self.record, made.work.base, made.commit)
+        reviewed = review.compare(self.project, self.record, made)
         if reviewed is not Reviewed.SAME:
             self._refuse_what_was_taken_back(made)
         if reviewed is Reviewed.CHANGED and self.only_seen:
-            raise Unseen(
-                f"cannot accept {self.name}: the change differs from the one you reviewed",
-                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
-            )
+            self._refuse_unless_agreed(made)
         return replace(
             self.journal,
             base=made.work.base,
@@ -340,6 +355,17 @@ class _Pipeline:
             apart=apart,
             reviewed=reviewed,
         )
+
+    def _refuse_unless_agreed(self, made: merging.Made) -> None:
+        lands = review.lands_as(made.work, made.tree)
+        if self.agreed is None or not review.equals(self.project, self.agreed, lands):
+            raise Unseen(
+                f"cannot accept {self.name}: the change differs from the one you reviewed",
+                hint=f"Run `llmc review {self.name}`, then `llmc accept {self.name}` again.",
+                lands=lands,
+                message=made.work.message,
+                author=made.work.author,
+            )
 
     def _merged(self) -> merging.Made:
         """Merge by trees; only conflicts go to the worktree, and to the worker if necessary."""
@@ -528,6 +554,8 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """Reset the worker to the new base, in the same directory; its own commits stay pinned."""
+        if self.record.seen is not None:
+            review.forget(self.project, self.name)
         if not self._is_fresh():
             at_rest.refuse_if_disturbed(self.project, self.record)
             late = at_rest.has_committed(self.record, self.journal.tip)  # while its work landed

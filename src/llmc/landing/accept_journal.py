@@ -9,7 +9,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import TaskKey
 from llmc.records.state import NOT_DIRTY, Due, due_fields
 from llmc.records.store import Transaction
-from llmc.records.worker import AcceptJournal, Reviewed
+from llmc.records.worker import AcceptJournal, Reviewed, Seen
 from llmc.repo.project import Project
 
 #: the steps in their order; `finish` ends the journal
@@ -39,7 +39,25 @@ class WorkChanged(Refused):
 
 
 class Unseen(Refused):
-    """The change differs from the reviewed one; nothing landed, the user decides."""
+    """The change differs from the reviewed one; nothing landed, the user decides.
+
+    `commit_message` and `author` would land; `lands` is all that would, for an accept of exactly that.
+    """
+
+    def __init__(self, text: str, *, hint: str, lands: Seen, message: str, author: str) -> None:
+        super().__init__(text, hint=hint)
+        self.lands = lands
+        self.commit_message = message
+        self.author = author
+
+
+class NotAsked(Refused):
+    """The worker has another commit than the one that the user was asked about; nothing landed."""
+
+    def __init__(self, name: str, asked: str, now: str) -> None:
+        super().__init__(
+            f"nothing landed: the commit from {name} changed from {asked[:9]} to {now[:9]} before you confirmed"
+        )
 
 
 class Waiting(LlmcError):

@@ -77,6 +77,14 @@ class Work(Struct, frozen=True):
         """The commit whose author is kept."""
         return next((commit for commit in self.commits if not commit.is_merge), self.commits[0])
 
+    @property
+    def author(self) -> str:
+        return f"{self.first.author} <{self.first.email}>" if self.commits else ""
+
+    @property
+    def author_date(self) -> str:
+        return self.first.date if self.commits else ""
+
 
 class Made(Struct, frozen=True):
     """The commit that lands; `commit` is empty if its tree equals the base's."""
@@ -188,11 +196,12 @@ def merge_with(project: Project, ancestor: str, ours: str, theirs: str, *, base:
     `git merge-tree` has an option for this only since 2.40.
     """
     root = project.root.path
-    one, other = (_commit_on(root, tree, ancestor) for tree in (ours, theirs))
+    one, other = (commit_on(root, tree, ancestor) for tree in (ours, theirs))
     return merge(project, one, other, base=base)
 
 
-def _commit_on(root: Path, tree: str, parent: str) -> str:
+def commit_on(root: Path, tree: str, parent: str) -> str:
+    """A commit that only holds a tree and its parent."""
     env = {f"GIT_{who}_{what}": "llmc" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     return git.git(
         root, "commit-tree", f"{tree}^{{tree}}", "-p", parent, "-m", "side", env=env

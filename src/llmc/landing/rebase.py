@@ -22,7 +22,7 @@ from llmc.landing import at_rest, merging, review, validation
 from llmc.landing.failing_base import BaseFails
 from llmc.records.store import Transaction
 from llmc.records.transitions import NO_REBASE, step
-from llmc.records.worker import Reviewed, Status, WorkerRecord
+from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision, trash, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
@@ -349,7 +349,8 @@ def _record_clean(project: Project, name: str, base: str, head: str, then_valida
     seen: dict[str, Any] = {}
     if (
         before.reviewed_sha == before.pre_rebase_sha
-        and review.compare(project, before, base, head) is Reviewed.SAME
+        and before.seen is not None
+        and review.is_same(project, name, before.seen, head, base)
     ):
         seen = {"reviewed_sha": head}  # the user has reviewed this change, under another commit id
     if before.accept is not None:

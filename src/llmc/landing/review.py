@@ -6,6 +6,7 @@ Everything that is shown or compared is read in the root's clone. A contained ag
 believe another content for an object: it checks objects only when they are fetched.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from shlex import join as shell_join
 from typing import Any
@@ -19,9 +20,8 @@ from llmc.base.names import WorkerName
 from llmc.base.proc import Overran
 from llmc.base.text import some_files
 from llmc.landing import merging, rules
-from llmc.landing.rules import patch_id
 from llmc.records.state import State
-from llmc.records.worker import Reviewed, Status, WorkerRecord
+from llmc.records.worker import Reviewed, Seen, Status, WorkerRecord
 from llmc.repo import git, git_dirs, provision, trash, uncommitted
 from llmc.repo.project import Project
 
@@ -58,6 +58,10 @@ class Review(Struct, frozen=True):
     files: tuple[FileChange, ...]
     dirty: tuple[str, ...]
     diff: str
+    #: of the one commit that lands; the author as `Name <address>`
+    message: str = ""
+    author: str = ""
+    author_date: str = ""
     #: why the default branch could not be fetched; empty if it was
     stale: str = ""
     #: why it was not rebased although the branch moved; empty if it was or need not be
@@ -75,6 +79,11 @@ class Review(Struct, frozen=True):
     so_far: str = ""
     #: files of that work missing from the diff: huge ones, and nested repositories
     left_out: tuple[str, ...] = ()
+
+    @property
+    def has_longer_message(self) -> bool:
+        """Whether the message that lands has more than the subjects of the commits."""
+        return self.message.strip() != "\n\n".join(commit.subject for commit in self.commits)
 
 
 def longest_waiting(state: State) -> WorkerRecord:
@@ -140,6 +149,9 @@ def _review(
         files=files,
         dirty=uncommitted.tree_state(worktree).files,
         diff=diff,
+        message=work.message if work.commits else "",
+        author=work.author,
+        author_date=work.author_date,
         parting=work.parting,
         result=shown.result,
         conflicts=shown.conflicts,
@@ -197,23 +209,30 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     return tuple(found)
 
 
+#: keeps the base and the tree of what was reviewed, as a commit; only the ids in the record are compared
+_REF = "refs/llmc/reviewed/"
+
+
 def remember(project: Project, review: Review, *, seen: bool = True, again: bool = False) -> None:
-    """Record the worker reviewed last and, if its diff was `seen`, the change that accept compares with.
+    """Record the worker reviewed last and, if its diff was `seen`, what accept compares with: all that would have landed.
 
     `again`: the same user has seen the same commit before; that is no new event.
     """
     head = git.head(review.worktree)  # a review may take long; the work may have changed
+    counts = seen and not review.too_large
+    lands = _seen(project, review) if counts else None
     # It may have been rebased in the meantime: the same change as another commit.
-    same = head == review.head or patch_id(_diff_now(project, review, head)) == patch_id(review.diff)
+    same = head == review.head or (lands is not None and is_same(project, review.worker, lands, head))
     with project.store.transaction() as tx:
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
         still_waits = record.status is Status.NEEDS_REVIEW and record.since_unix == review.since_unix
-        if seen and still_waits and record.accept is None and not review.too_large:
+        if lands is not None and still_waits and record.accept is None:
             tx.update(
                 review.worker,
                 commit_sha=head,
-                reviewed_patch=patch_id(review.diff),
+                seen=lands,
+                reviewed_patch=None,
                 reviewed_sha=head if same else review.head,
                 reviewed_unix=now_unix(),
                 uncommitted=bool(review.dirty),
@@ -222,23 +241,62 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
             tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 
 
-def _diff_now(project: Project, review: Review, head: str) -> str:
-    try:
-        shown = _what_lands(project, review.worker, head)
-        return git.diff(project.root.path, shown.base, shown.result)
-    except LlmcError:
-        return ""  # what cannot be compared does not count as equal
+def _seen(project: Project, review: Review) -> Seen:
+    """What would land, kept from `git gc` before it is recorded."""
+    root = project.root.path
+    tree = git.tree_of(root, review.result) if review.conflicts else review.result
+    with suppress(LlmcError):  # without it, the change counts as another one once the base has moved
+        made = merging.commit_on(root, tree, review.base)
+        git.git(root, "update-ref", f"{_REF}{review.worker}", made)
+    return Seen(base=review.base, tree=tree, **_said(review.message, review.author, review.author_date))
 
 
-def compare(project: Project, record: WorkerRecord, base: str, tip: str) -> Reviewed:
-    """Whether base..tip, which is about to land, is the reviewed change. Never fails."""
-    if record.reviewed_patch is None:
-        return Reviewed.NOT_REVIEWED
-    try:
-        same = patch_id(git.diff(project.root.path, base, tip)) == record.reviewed_patch
-    except LlmcError:
-        same = False  # what cannot be compared does not count as equal
+def forget(project: Project, name: str) -> None:
+    """Remove the ref of what was reviewed: the work has landed, or is gone."""
+    git.git(project.root.path, "update-ref", "-d", f"{_REF}{name}", check=False)
+
+
+def _said(message: str, author: str, date: str) -> dict[str, str]:
+    return {"message": rules.digest(message), "author": rules.digest(f"{author} {date}")}
+
+
+def compare(project: Project, record: WorkerRecord, made: merging.Made) -> Reviewed:
+    """Whether what is about to land is what was reviewed. Never fails."""
+    if record.seen is None:
+        return Reviewed.CHANGED if record.reviewed_patch else Reviewed.NOT_REVIEWED
+    same = equals(project, record.seen, lands_as(made.work, made.tree))
     return Reviewed.SAME if same else Reviewed.CHANGED
+
+
+def lands_as(work: merging.Work, tree: str) -> Seen:
+    message = work.message if work.commits else ""
+    return Seen(base=work.base, tree=tree, **_said(message, work.author, work.author_date))
+
+
+def equals(project: Project, seen: Seen, lands: Seen) -> bool:
+    """On another base, the files must be those of a merge of the reviewed change with that base.
+
+    Line numbers and contexts do not tell: with the same lines at two places, a change at the other one looks the same.
+    """
+    if (lands.message, lands.author) != (seen.message, seen.author):
+        return False
+    if lands.base == seen.base:
+        return lands.tree == seen.tree
+    try:
+        merged = merging.merge_with(project, seen.base, lands.base, seen.tree, base=lands.base)
+    except (LlmcError, merging.Conflicts):
+        return False  # what cannot be compared does not count as equal
+    return lands.tree == merged
+
+
+def is_same(project: Project, name: str, seen: Seen, head: str, base: str = "") -> bool:
+    """Whether a worker's commit would land as what was reviewed, on the last known default branch or another base."""
+    try:
+        base = base or git.resolve(project.root.path, project.base) or project.base
+        work = merging.work_of(project, name, base, head)
+        return equals(project, seen, lands_as(work, merging.merged_tree(project, work)))
+    except (LlmcError, merging.Conflicts):
+        return False
 
 
 def changed_files(root: Path, base: str, head: str) -> tuple[FileChange, ...]:

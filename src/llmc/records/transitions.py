@@ -81,7 +81,12 @@ _LEFT: dict[str, Any] = {
 }
 
 #: fields of one task, which must not carry over to the next
-_NOT_REVIEWED: dict[str, Any] = {"reviewed_patch": None, "reviewed_sha": None, "reviewed_unix": 0.0}
+_NOT_REVIEWED: dict[str, Any] = {
+    "seen": None,
+    "reviewed_patch": None,
+    "reviewed_sha": None,
+    "reviewed_unix": 0.0,
+}
 
 #: the record of a worker without an open rebase
 NO_REBASE: dict[str, Any] = {

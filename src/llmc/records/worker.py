@@ -189,6 +189,17 @@ class Reviewed(StrEnum):
     NOT_REVIEWED = "not_reviewed"
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """All of what would have landed when the user reviewed it; its tree and its base are kept by a ref."""
+
+    identity: ClassVar[str] = "tree"
+    base: str
+    tree: str
+    #: digests of the message, and of the author with the date
+    message: str
+    author: str
+
+
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The latest prompt to the agent. Its text is kept until the outcome is known."""
 
@@ -357,10 +368,12 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
-    #: what the user saw in the latest review: the change (landing/rules.py), the commit, and when
-    reviewed_patch: str | None = None
+    #: what the user saw in the latest review: what would land, the worker's commit, and when
+    seen: Seen | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0
+    #: from an older llmc, instead of `seen`: it says too little of what was reviewed, so any change counts as another
+    reviewed_patch: str | None = None
     #: that review found uncommitted changes, so accept would refuse
     uncommitted: bool = False
     #: a rebase started by llmc: set before git acts, cleared when it ends

@@ -39,7 +39,9 @@ class Acting(Reviewing):
             "land",
             "revert later with: llmc undo",
             lambda: self._run(
-                name, later.orders.accept(self.project, name, commit), lambda said: self._read_again(name)
+                name,
+                later.orders.accept(self.project, name, commit, only_seen=not seen),
+                lambda said: self._read_again(name),
             ),
             look=self.view != "diff",
         )

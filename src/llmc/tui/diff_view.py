@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from llmc.api.commenting import Comment, DiffFile, DiffRow, Kind, Page, Placed, gap_before, row_of
-from llmc.base.text import in_line, visible
+from llmc.base.text import in_line, indented, visible
 from llmc.tui.drawing import Brush, clock
 
 NUMBER_CELLS = 5
@@ -173,6 +173,8 @@ class DiffView(Struct):
     def _remarks(self) -> list[str]:
         review, page = self.page.review, self.page
         found = [f"warning: {text}" for text in review.warnings]
+        if review.author and not review.so_far:
+            found += [f"Author: {in_line(review.author)}", *indented(review.message).split("\n")]
         if review.conflicts:
             found.append(f"conflicts with the default branch in {_files(len(review.conflicts))}")
         if review.so_far:

@@ -14,6 +14,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir, read_text, remove_tree
 from llmc.config.load import load_config
+from llmc.landing import review
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, git_dirs, own_repos, pipes, provision, serena, trash, worktrees
 from llmc.repo.project import Project
@@ -48,6 +49,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
     with fault_step("nuke.forget"):
+        review.forget(project, name)
         _forget(project, name)
     directory = folder if folder and folder.exists() else None
     with fault_step("nuke.finish"), project.store.transaction() as tx:

@@ -11,7 +11,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
-from llmc.landing import accept_journal
+from llmc.landing import accept_journal, review
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import git, git_dirs, provision
@@ -51,6 +51,7 @@ def reset_worker(project: Project, name: str) -> Reset:
             sessions.end(project, name, "reset", last=record.delivery)
     with fault_step("reset.tree"):
         pinned, rests = _reset_tree(project, record, base, rests)
+    review.forget(project, name)
     with fault_step("reset.finish"):
         rests = _become_fresh(project, name, rests, base, pinned)
     restarts = not rests and (pane is not None or project.daemon_runs())

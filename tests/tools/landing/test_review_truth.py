@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from llmc.api import commenting, reviews
 from llmc.landing import merging, review
-from llmc.landing.rules import patch_id
 from llmc.records.worker import Reviewed
 from llmc.repo import git, own_repos, provision, uncommitted
 from llmc.repo.project import Project
@@ -73,16 +72,13 @@ def test_a_forged_object_is_not_shown(project: Project) -> None:
     assert commenting.file_lines(project, page, page.files[0]) == [EVIL.strip(), ""]
     so_far = review.look_so_far(project, record)
     assert (f"+{EVIL}" in so_far.diff, HARMLESS in so_far.diff) == (True, False)
-    # And one that was shown before, as by an older version: what lands is not that.
+    # What was reviewed is compared in the clone, too: on this base and on another one.
     made = merging.landing_commit(project, "w1", shown.base, head)
-
-    def compared(diff: str) -> Reviewed:
-        return review.compare(
-            project, replace(record, reviewed_patch=patch_id(diff)), shown.base, made.commit
-        )
-
-    assert compared(shown.diff.replace(EVIL, HARMLESS)) is Reviewed.CHANGED
-    assert compared(shown.diff) is Reviewed.SAME
+    seen = replace(record, seen=review.lands_as(made.work, made.tree))
+    assert review.compare(project, seen, made) is Reviewed.SAME
+    Repo(Path(project.source)).commit("b.txt")
+    moved = merging.landing_commit(project, "w1", provision.refresh_base(project), head)
+    assert review.compare(project, seen, moved) is Reviewed.SAME
 
 
 @needs_bubblewrap
@@ -118,7 +114,7 @@ def test_a_diff_that_would_fill_the_memory_is_not_read(
     (warning,) = shown.warnings
     assert "the diff is not shown: `git` printed more than 5000 bytes. To see it: git -C " in warning
     review.remember(project, shown)
-    assert project.store.worker("w1").reviewed_patch is None, "the user has not seen it"
+    assert project.store.worker("w1").seen is None, "the user has not seen it"
 
 
 @needs_bubblewrap

@@ -391,6 +391,16 @@ def test_a_file_with_any_name_can_be_marked_and_commented(web: Web) -> None:
     assert shown.viewed == {file.path for file in shown.files}
 
 
+def test_author_and_message_of_what_lands_are_shown(web: Web) -> None:
+    """Break: show the diff alone. A message can do more than a file: it closes issues and starts deployments."""
+    worktree = web.place.project.root.path / ".worktrees/w1"
+    author = ["--author", "Linus\u202e <linus@example.com>"]
+    run_git(worktree, "commit", "-q", "--amend", *author, "-m", "Work", "-m", "<b>Fixes 1</b>")
+    shown = Read(web.get("/w/w1/review").text).text
+    assert "Author: Linus<U+202E> <linus@example.com>" in shown
+    assert "Work\n\n<b>Fixes 1</b>" in shown
+
+
 def test_a_diff_hides_nothing(web: Web) -> None:
     """Text that turns or hides other text is written out. Break: `printable` for a line of a diff, which leaves it out."""
     worktree = web.place.project.root.path / ".worktrees/w1"

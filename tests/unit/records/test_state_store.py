@@ -15,7 +15,7 @@ from llmc.config.paths import Root
 from llmc.records import events
 from llmc.records.store import Store, Transaction
 from llmc.records.transitions import step
-from llmc.records.worker import AcceptJournal, Delivery, Outcome, PromptId, Status, WorkerRecord
+from llmc.records.worker import AcceptJournal, Delivery, Outcome, PromptId, Seen, Status, WorkerRecord
 
 
 @pytest.fixture
@@ -409,18 +409,24 @@ def test_a_status_changes_by_move_only(store: Store) -> None:
 
 def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store) -> None:
     """Break: leave last_reviewed_worker when the work is gone. A bare `accept` would land its next work unseen."""
-    seen = {"reviewed_patch": "p", "reviewed_sha": "c0ffee", "reviewed_unix": 5.0}
+    lands = Seen(base="b", tree="t", message="m", author="a")
+    seen = {"seen": lands, "reviewed_patch": "p", "reviewed_sha": "c0ffee", "reviewed_unix": 5.0}
     put(store, record("adam", status=Status.NEEDS_REVIEW, commit_sha="c0ffee", **seen))
     with store.transaction() as tx:
         tx.remember_review("adam")
         tx.move("adam", step(Status.REJECTED, "reject"))
     assert store.read().last_reviewed_worker == "adam"
-    assert store.worker("adam").reviewed_patch == "p", "accept still compares with it"
+    assert store.worker("adam").seen == lands, "accept still compares with it"
     with store.transaction() as tx:
         tx.move("adam", step(Status.IDLE, "reset"))
     assert store.read().last_reviewed_worker is None
     after = store.worker("adam")
-    assert (after.reviewed_patch, after.reviewed_sha, after.reviewed_unix) == (None, None, 0.0)
+    assert (after.seen, after.reviewed_patch, after.reviewed_sha, after.reviewed_unix) == (
+        None,
+        None,
+        None,
+        0.0,
+    )
 
 
 @pytest.mark.req("0-073")

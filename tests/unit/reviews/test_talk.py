@@ -105,3 +105,14 @@ def test_saves_of_one_form_are_one_draft_whatever_order_they_arrive_in(order: tu
         talk.edited(said, known, "text 5", 1.0, rev=1, save=Save("a", 5))
     said, another = talk.drafted(said, None, "text 6", 1.0, Save("a", 6))
     assert another != known
+
+
+def test_a_viewed_file_is_viewed_as_it_is() -> None:
+    """Break: compare changes without their place. The mark would stay on the same lines in another function."""
+    seen = "diff --git a/m b/m\nindex 1..2 100644\n--- a/m\n+++ b/m\n@@ -1,2 +1,3 @@\n a\n+x\n b\n"
+    (file,) = files_of(seen)
+    said = talk.viewed(Talk(), file, is_viewed=True)
+    assert talk.is_viewed(said, file)
+    (moved,) = files_of(seen.replace("-1,2 +1,3", "-9,2 +9,3").replace("1..2", "1..3"))
+    assert not talk.is_viewed(said, moved)
+    assert not talk.is_viewed(talk.viewed(said, file, is_viewed=False), file)

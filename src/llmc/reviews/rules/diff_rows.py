@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from llmc.landing.rules import patch_id
+from llmc.landing.rules import digest, patch_id
 
 #: larger files start folded
 FOLD_ROWS = 400
@@ -51,9 +51,11 @@ class DiffFile(Struct, frozen=True):
     #: None for a binary file
     added: int | None
     deleted: int | None
-    #: equal for the same change of this file on another base
+    #: equal for the same change of this file on another base, and for one like it at another place
     patch_id: str
     rows: tuple[DiffRow, ...]
+    #: equal only if the file is the same before and after the change
+    exact: str = ""
     #: why it starts folded; empty if it does not
     folded: str = ""
 
@@ -96,6 +98,7 @@ def _file(lines: Sequence[str]) -> DiffFile:
         None if binary else deleted,
         patch_id("\n".join(lines)),
         tuple(rows),
+        digest("\n".join(lines)),
         _why_folded(path, len(rows)),
     )
 

@@ -69,7 +69,7 @@ class Talk(Struct, frozen=True, kw_only=True):
     task: str = ""
     comments: tuple[Comment, ...] = ()
     rounds: tuple[Round, ...] = ()
-    #: files marked as viewed, by path, with the patch they had then
+    #: files marked as viewed, by path, with what was viewed (`exact`)
     viewed: dict[str, str] = field(default_factory=dict)
     #: how many comments there ever were, so that no id is used twice
     made: int = 0
@@ -141,13 +141,13 @@ def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
 
 
 def viewed(talk: Talk, file: DiffFile, *, is_viewed: bool) -> Talk:
-    """With a file marked as viewed; the mark is gone when the file's own change is another one."""
-    others = {path: patch for path, patch in talk.viewed.items() if path != file.path}
-    return replace(talk, viewed={**others, file.path: file.patch_id} if is_viewed else others)
+    """With a file marked as viewed; the mark is gone when the file is another one, before or after its change."""
+    others = {path: exact for path, exact in talk.viewed.items() if path != file.path}
+    return replace(talk, viewed={**others, file.path: file.exact} if is_viewed else others)
 
 
 def is_viewed(talk: Talk, file: DiffFile) -> bool:
-    return talk.viewed.get(file.path) == file.patch_id
+    return talk.viewed.get(file.path) == file.exact
 
 
 def sending(talk: Talk, sent: Round) -> Talk:
