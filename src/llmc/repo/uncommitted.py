@@ -99,7 +99,12 @@ _REBASES = ("rebase-merge", "rebase-apply")
 
 
 def rebase_in_progress(worktree: Path) -> bool:
-    return any(os.path.lexists(path) for path in git_paths(worktree, *_REBASES))
+    return any(_is_there(path) for path in git_paths(worktree, *_REBASES))
+
+
+def _is_there(path: Path) -> bool:
+    """git makes no links there, and where one of an agent leads is not looked at."""
+    return os.path.lexists(path) and not path.is_symlink()
 
 
 def operations_in_progress(worktree: Path) -> list[str]:
@@ -114,7 +119,7 @@ def operations_in_progress(worktree: Path) -> list[str]:
         "BISECT_LOG": "bisect",
     }
     found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
-    return [name for path, name in found if os.path.lexists(path)]
+    return [name for path, name in found if _is_there(path)]
 
 
 def operation_in_progress(worktree: Path) -> str | None:
