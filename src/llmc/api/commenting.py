@@ -85,14 +85,14 @@ def request(project: Project, shown: Page) -> Request | None:
 
 
 def remember(project: Project, shown: Page, *, again: bool = False) -> bool:
-    """The user has seen the change: accept warns if another one would land. Returns whether it was the whole change.
+    """The user has seen the change: accept warns if another one would land. Returns whether that counts as a review.
 
-    `again`: not for the first time.
+    What changed since a round counts: they sent comments on that round. `again`: not for the first time.
     """
-    is_whole = not shown.review.so_far and not shown.since
-    if is_whole:
+    counts = not shown.review.so_far
+    if counts:
         review.remember(project, shown.review, again=again)
-    return is_whole
+    return counts
 
 
 def _since(

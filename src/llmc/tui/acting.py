@@ -34,15 +34,12 @@ class Acting(Reviewing):
         except LlmcError:
             lands = row.subject  # accept says why
         question = f"Land {name} on {branch}?  {lands}  {commit[:9]}{size}{seen}"
+        command, act = later.orders.accept(self.project, name, commit, only_seen=not seen)
         self._ask(
             question,
             "land",
             "revert later with: llmc undo",
-            lambda: self._run(
-                name,
-                later.orders.accept(self.project, name, commit, only_seen=not seen),
-                lambda said: self._read_again(name),
-            ),
+            lambda: self._run(name, (command, self.after_reads(act)), lambda said: self._read_again(name)),
             look=self.view != "diff",
         )
 

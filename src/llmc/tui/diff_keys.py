@@ -1,12 +1,13 @@
 """Keys of the diff: moving in it, comments, and sending them as one request."""
 
+import functools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from llmc.api.said import PLAIN, failed
+from llmc.api.said import PLAIN, Act, Said, Show, failed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.tui import later
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 
 class Reviewing(Moving):
+    def after_reads(self, act: Act) -> Act:
+        """An accept that is judged by all that the screen has shown."""
+
+        def acts(show: Show) -> Said:
+            self.reads.wait()
+            return act(show)
+
+        return acts
+
     def do_diff(self) -> None:
         name = self._worker_or_say("review its changes")
         if not name:
@@ -30,19 +40,20 @@ class Reviewing(Moving):
 
     def read_diff(self, name: str, since: int = 0) -> None:
         self.diff_since = since
-        self.diff_reads += 1
-        read = self.diff_reads
+        read = self.reads.begin()
 
         def work() -> None:
+            seen = None
             try:
                 page = later.commenting.page(self.project, name, since)
+                self.call_from_thread(self._show_diff, page, read)
+                seen = functools.partial(later.commenting.remember, self.project, page)
             except LlmcError as error:
                 self.call_from_thread(self._no_diff, name, error, read)
-                return
-            self.call_from_thread(self._show_diff, page, read)
-            later.commenting.remember(self.project, page)
+            finally:
+                self.reads.end(read, seen)
 
-        self.run_worker(work, thread=True, exit_on_error=False, group="diff", exclusive=True)
+        self.run_worker(work, thread=True, exit_on_error=False)
 
     def fleet_changed(self) -> None:
         """The worker whose diff is shown went on: read it again, where the user is."""
@@ -54,7 +65,7 @@ class Reviewing(Moving):
             self.read_diff(row.worker, self.diff_since)
 
     def _no_diff(self, name: str, error: LlmcError, read: int) -> None:
-        if read < self.diff_reads:
+        if read < self.reads.begun:
             return  # a later read tells more
         self.view = "" if self.view == "diff" and self.diff is None else self.view
         self.diff_since = self.diff.page.since if self.diff is not None else 0

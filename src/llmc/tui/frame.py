@@ -35,6 +35,7 @@ from llmc.tui import drawing, keys, later
 from llmc.tui.drawing import Brush
 from llmc.tui.lines import Bar, Lines
 from llmc.tui.list_store import NEEDS, Store
+from llmc.tui.reads import Reads
 from llmc.tui.root_list import RootList
 from llmc.tui.terminal import TerminalDriver
 from llmc.tui.typed import Typed
@@ -112,8 +113,9 @@ class Frame(App[str | None]):
         self.diff_of = ("", "")
         #: the round since which it was asked for last; an earlier answer may come later
         self.diff_since = 0
-        #: how often a diff was asked for, and which of these is shown
-        self.diff_reads = self.diff_shown = 0
+        self.reads = Reads()
+        #: which of these is shown
+        self.diff_shown = 0
         self.confirm: Confirm | None = None
         #: mounted after the first frame was drawn
         self.form: Form | None = None
