@@ -39,7 +39,7 @@ from llmc.landing.accept_journal import (
 )
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
-from llmc.records.transitions import step
+from llmc.records.transitions import NOT_REVIEWED, step
 from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Seen, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, uncommitted, worktrees
 from llmc.repo.project import Project
@@ -598,7 +598,7 @@ class _Pipeline:
             else:
                 tx.emit("accepted_nothing", worker=self.name, base=self.journal.base)
             completed(tx, self.name, self.journal.squash or None)
-            tx.move(self.name, step(Status.IDLE, "accepted"))
+            tx.move(self.name, step(Status.IDLE, "accepted", **NOT_REVIEWED))
             rebase.queue_others(tx, self.name)
         return self.journal
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base.clock import Aside
-from llmc.base.errors import Refused, ToolFailed
+from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.files import private_dir, remove_tree, unique
 from llmc.base.text import pattern
 from llmc.landing import rules
@@ -78,6 +78,15 @@ class Work(Struct, frozen=True):
         return next((commit for commit in self.commits if not commit.is_merge), self.commits[0])
 
     @property
+    def tip_tree(self) -> str:
+        for commit in self.commits:
+            if commit.id == self.tip:
+                return commit.tree
+        raise LlmcError(
+            f"{self.tip[:12]} is not a commit", hint="Run `llmc reset` for the worker that has it."
+        )
+
+    @property
     def author(self) -> str:
         return f"{self.first.author} <{self.first.email}>" if self.commits else ""
 
@@ -112,7 +121,7 @@ def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = N
     if not work.commits:
         return work.base_tree
     if work.on_base:
-        return next(commit.tree for commit in work.commits if commit.id == work.tip)
+        return work.tip_tree
     place = attributes.result() if attributes else attributes_of(project, work.base)
     return _merge_in(project, place, work.base, work.tip)
 
@@ -122,8 +131,7 @@ def collapsed(project: Project, work: Work) -> str:
 
     `git rebase` drops merge commits, and with them changes made in the merge itself.
     """
-    tree = next(commit.tree for commit in work.commits if commit.id == work.tip)
-    return commit_tree(project.root.path, tree, work.parting, work.message, work.first)
+    return commit_tree(project.root.path, work.tip_tree, work.parting, work.message, work.first)
 
 
 def work_of(project: Project, name: str, base: str, tip: str) -> Work:

@@ -226,17 +226,18 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
     with project.store.transaction() as tx:
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
-        still_waits = record.status is Status.NEEDS_REVIEW and record.since_unix == review.since_unix
-        if lands is not None and still_waits and record.accept is None:
+        if lands is not None and record.accept is None:
+            # Whatever the worker did meanwhile: the user has seen this, and not what comes instead.
+            seen_sha = head if same else review.head
             tx.update(
                 review.worker,
-                commit_sha=head,
                 seen=lands,
                 reviewed_patch=None,
-                reviewed_sha=head if same else review.head,
+                reviewed_sha=seen_sha,
                 reviewed_unix=now_unix(),
-                uncommitted=bool(review.dirty),
             )
+            if record.status is Status.NEEDS_REVIEW and record.since_unix == review.since_unix:
+                tx.update(review.worker, commit_sha=head, uncommitted=bool(review.dirty))
         if not again:
             tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 

@@ -80,8 +80,8 @@ _LEFT: dict[str, Any] = {
     "uncommitted": False,
 }
 
-#: fields of one task, which must not carry over to the next
-_NOT_REVIEWED: dict[str, Any] = {
+#: no review of the next task yet. A user's accept, reset or task sets these, and no status that an agent can bring about
+NOT_REVIEWED: dict[str, Any] = {
     "seen": None,
     "reviewed_patch": None,
     "reviewed_sha": None,
@@ -112,10 +112,8 @@ _FRESH: dict[Status, dict[str, Any]] = {
         "report": None,
         "self_review": SelfReview.NO,
         "taken_back": (),
-        **_NOT_REVIEWED,
         **NO_REBASE,
     },
-    S.NO_CHANGES: _NOT_REVIEWED,
     S.REVIEWING: {"self_review": SelfReview.DONE},
     # The user's review replaces the self-review.
     S.REJECTED: {"report": None, "self_review": SelfReview.DONE},

@@ -7,7 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-from llmc.base.errors import LlmcError
+from llmc.base import processes
+from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, remove_tree
 from llmc.records.worker import WorkerRecord
@@ -18,6 +19,7 @@ from llmc.sandbox import probe
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     """Create the worktree or point it to its repository again; existing files stay unchanged. Safe to repeat."""
+    _refuse_while_it_runs(record)
     worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
     with project.repo_lock():
         is_new = worktrees.is_empty(worktree)
@@ -82,6 +84,7 @@ def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bo
     Without bubblewrap the worktree is linked to the clone instead. `at_base`: not with the commits that the clone has of
     the worker, which are pinned.
     """
+    _refuse_while_it_runs(record)
     root, worktree = project.root, Path(record.worktree_path)
     tip = git.resolve(root.path, f"refs/heads/{record.branch}") if at_base else None
     ref = trash.pin_commit(root, record.name, "refused", tip or base)
@@ -96,6 +99,15 @@ def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bo
             trash.take_out(worktree, [".git"], folder)
         own_repos.point(worktree, _new_repository(project, record, base, at_base=at_base))
         git.git(worktree, "reset", "--quiet", timeout_s=300)
+
+
+def _refuse_while_it_runs(record: WorkerRecord) -> None:
+    """A new `.git`, or another repository, would not be read-only for the agent that runs."""
+    if record.instance and processes.marked("LLMC_INSTANCE", record.instance):
+        raise Refused(
+            f"{record.name}'s agent is running, and its repository was changed or lost",
+            hint=f"Run `llmc reset {record.name}`, which ends the agent and gives it a new one.",
+        )
 
 
 def _new_repository(

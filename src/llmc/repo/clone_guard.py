@@ -271,7 +271,10 @@ class CloneGuard:
         pointer = f"{top}/.git"
         is_folder = os.path.isdir(pointer) and not os.path.islink(pointer)
         place = pointer if is_folder else self._led_to(top)
-        if not (is_folder or self._is_submodule(top, place)) or not _is_whole(place):
+        # A check left a directory in a slot: git makes none there.
+        may_be_folder = not self._around(top).startswith(f"{self._root}/{root_layout.SLOTS}/")
+        is_ours = may_be_folder if is_folder else self._is_submodule(top, place)
+        if not is_ours or not _is_whole(place) or (is_folder and _has_links(place)):
             self._stranger(top, place)
             return ""
         tree = "" if is_folder else os.path.relpath(top, place)
@@ -498,6 +501,23 @@ def _has_no_link(top: str, path: str) -> bool:
 def _is_whole(place: str) -> bool:
     """Whether all settings of a repository are in its own git directory."""
     return not os.path.lexists(f"{place}/commondir") and not os.path.islink(f"{place}/info")
+
+
+#: entries of a repository that an agent made; more are not looked at, and it is not entered
+_MOST_ENTRIES = 100_000
+
+
+def _has_links(place: str) -> bool:
+    """Whether git would write through a link there: an index, a reflog, a ref, an object."""
+    left = _MOST_ENTRIES
+    try:
+        for at, folders, names in inside.walk(Path(place)):
+            left -= len(folders) + len(names)
+            if left < 0 or any(stat.S_ISLNK(os.lstat(name, dir_fd=at.fd).st_mode) for name in names):
+                return True
+    except OSError:
+        return True
+    return False
 
 
 def _runs_programs(place: str) -> bool:

@@ -115,7 +115,8 @@ def view(
     named = project.config.sandbox
     opened = [*programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
     ours = (
-        *map(Mount, [*opened, *fixed, f"{worktree}/.git", *read]),
+        *map(Mount, [*opened, *fixed, *read]),
+        *_pointer(worktree),
         *(Mount(path, True) for path in [str(worktree), *writable, *_existing(named.write), *write]),
         *_of_tools(project, worktree, env, hidden),
         *mounts,
@@ -136,6 +137,11 @@ def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:
     """What may be written of a worktree's repository, and what only read: all of it, if others share it."""
     own = git_dirs.own_repo(worktree)
     return ([], [str(root / ".git")]) if own is None else own_repos.for_agents(own, root)
+
+
+def _pointer(worktree: Path) -> list[Mount]:
+    own = git_dirs.own_repo(worktree)
+    return [Mount(f"{worktree}/.git")] if own is None else own_repos.pointer(worktree, own)
 
 
 def _existing(places: Iterable[str]) -> list[str]:

@@ -26,7 +26,8 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
     apart = own_repo(worktree)
     try:
         if apart is not None:
-            is_ours = apart.parent == repo / root_layout.REPOS and os.path.lexists(apart / "HEAD")
+            # Nothing that its agent can write is asked: a worktree that is none is made again.
+            is_ours = apart.parent == repo / root_layout.REPOS
             return is_ours and target_of(worktree / ".git") == str(apart)
         own = worktree / target_of(worktree / ".git")
         os.stat(own / "HEAD")

@@ -87,6 +87,18 @@ def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
+def pointer(worktree: Path, own: Path) -> list[Mount]:
+    """The `.git` file, from a copy that no agent can write.
+
+    Not where it is no file: bubblewrap follows a link, and mounts elsewhere.
+    """
+    kept, wanted = git_dirs.kept_apart(own) / "git-file", git_dirs.pointer_to(own)
+    if git_config.read_plainly(kept) != wanted:
+        write_atomic(kept, wanted, mode=0o644)
+    found = stamp(f"{worktree}/.git")
+    return [Mount(f"{worktree}/.git", False, str(kept))] if found and stat.S_ISREG(found[0]) else []
+
+
 @contextmanager
 def box(root: Path, name: str) -> Iterator[git.Within]:
     """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
@@ -104,7 +116,8 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
     writable, fixed = for_agents(own, root)
     places = [
         *(Mount(path, True) for path in [*writable, str(worktree), str(git_dirs.for_git(own))]),
-        *map(Mount, [*fixed, f"{worktree}/.git", str(root / root_layout.SUBMODULES)]),
+        *map(Mount, [*fixed, str(root / root_layout.SUBMODULES)]),
+        *pointer(worktree, own),
         *map(Mount, programs.of(("git", "git-lfs"), hidden)),
         *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
     ]
@@ -182,7 +195,13 @@ def _take(root: Path, name: str, limit_s: float) -> str:
     moves = [
         f"+{commit}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
     ]
-    return fetch(root, own, *moves, limit_s=limit_s) if moves else ""
+    if not moves:
+        return ""
+    asked = "".join(f"{commit}\n" for commit in wanted.values() if commit)
+    kinds = git.git(own, "cat-file", "--batch-check=%(objecttype)", input=asked.encode(), check=False).stdout
+    if others := {*kinds.split()} - {"commit"}:
+        return f"HEAD or {branch_of(name)} is not a commit, but: {', '.join(sorted(others))}"
+    return fetch(root, own, *moves, limit_s=limit_s)
 
 
 def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:

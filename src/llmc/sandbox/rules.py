@@ -131,7 +131,7 @@ _KEYRINGS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
 _CLONE3, _CLONE_NEWUSER = 435, 0x10000000
 _X32_CALLS, _IO_URING_SETUP = 0x40000000, 425
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_F_SETLEASE = 1024
+_F_SETLEASE, _F_SETDELEG = 1024, 1040
 _AF_VSOCK = 40
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 #: refused with EPERM; unknown with ENOSYS, after which the C library uses the older call
@@ -159,7 +159,7 @@ def call_filter(machine: str) -> bytes | None:
     judged = (
         (socket, _FIRST, _EQUAL, (_AF_VSOCK,)),
         (ioctl, _SECOND, _EQUAL, (_TIOCSTI, _TIOCLINUX)),
-        (fcntl, _SECOND, _EQUAL, (_F_SETLEASE,)),
+        (fcntl, _SECOND, _EQUAL, (_F_SETLEASE, _F_SETDELEG)),
         (clone, _FIRST, _ANY_BIT, (_CLONE_NEWUSER,)),
     )
     rows = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, name), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]

@@ -12,7 +12,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
 from llmc.landing import accept_journal, review
-from llmc.records.transitions import step
+from llmc.records.transitions import NOT_REVIEWED, step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import git, git_dirs, provision
 from llmc.repo.project import Project
@@ -173,6 +173,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
             name,
             current_prompt="",
             current_subject="",
+            **NOT_REVIEWED,
             accept=None,
             assignment=None,
             delivery=None,

@@ -13,6 +13,7 @@ from llmc.base.names import PromptId, WorkerName
 from llmc.landing import accept_journal, review
 from llmc.landing.prompts import reject_prompt, task_prompt
 from llmc.records.state import State
+from llmc.records.transitions import NOT_REVIEWED
 from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -72,6 +73,7 @@ def start_task(
         task_prompt=prompt_id,
         current_prompt=prompt,
         current_subject=subject,
+        **NOT_REVIEWED,
         self_review=SelfReview.WANTED if wanted else SelfReview.NO,
     )
 

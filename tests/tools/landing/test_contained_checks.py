@@ -471,3 +471,32 @@ def test_a_submodule_that_a_check_left_runs_nothing(project: Project, tmp_path: 
         with suppress(LlmcError):
             validation.check_commit(project, "w1", worktree.head(), base, worktree=Path(record.worktree_path))
         assert not (tmp_path / "home/ran").exists(), subject
+
+
+#: leaves a repository in the slot, of which git writes an index or a reflog behind a link
+LINKED = """
+[ -e sub/.git ] && exit 0
+rm -rf sub; mkdir sub; cd sub; git init -q .
+export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+echo x > x && git add x && git commit -q -m x
+rm -rf .git/index .git/logs; mkdir .git/logs
+ln -s @THEIRS@ .git/index; ln -s @THEIRS@ .git/logs/HEAD
+"""
+
+
+def test_no_link_in_a_repository_that_a_check_left_is_followed(project: Project, tmp_path: Path) -> None:
+    """Break: let git enter a directory `.git` in a slot (`_inner` in repo/clone_guard.py)."""
+    theirs = tmp_path / "home/.bashrc"
+    theirs.write_text("of a person\n")
+    project = configured(project, {"repo.validate": "sh ./t.sh", "repo.validate_in": "slot"})
+    record, worktree = worker_of(project)
+    base = worktree.head()
+    worktree.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ./nothing\n')
+    worktree.git("add", ".gitmodules")
+    worktree.commit("t.sh", LINKED.replace("@THEIRS@", shlex.quote(str(theirs))))
+    worktree.git("update-index", "--add", "--cacheinfo", f"160000,{base},sub")
+    for subject in ("first", "again", "and again"):
+        worktree.git("commit", "-q", "--allow-empty", "-m", subject)
+        with suppress(LlmcError):
+            validation.check_commit(project, "w1", worktree.head(), base, worktree=Path(record.worktree_path))
+        assert theirs.read_text() == "of a person\n", subject

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.files import remove_tree
 from llmc.base.proc import Done
 from llmc.config.edit import set_value
@@ -200,6 +201,54 @@ def test_whatever_a_git_file_says_git_runs_in_a_box(project: Project, worktree: 
     provision.start_over(project, project.store.worker("w1"))
     assert uncommitted.tree_state(worktree.path).tracked == ("a.txt",)
     assert git_dirs.is_worktree_of(worktree.path, project.root.path)
+
+
+def test_nothing_of_a_running_agent_is_replaced(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: no `_refuse_while_it_runs` in repo/apart.py; or ask in `is_worktree_of` for a file that the agent writes."""
+    own, pointer = own_repos.path_of(project.root.path, "w1"), worktree.path / ".git"
+    (own / "HEAD").unlink()
+    assert git_dirs.is_worktree_of(worktree.path, project.root.path)
+    script = "print(flush=True); import time; time.sleep(60)"
+    env = {**os.environ, "LLMC_INSTANCE": "abc123"}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=env) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        record = replace(project.store.worker("w1"), instance="abc123")
+        before = stamp(str(pointer))
+        with pytest.raises(Refused, match="agent is running"):
+            provision.start_over(project, record)
+        assert stamp(str(pointer)) == before
+        pointer.unlink()  # by the user
+        with pytest.raises(Refused, match="agent is running"):
+            provision.link(project, record)
+        assert not pointer.exists()
+        agent.kill()
+    provision.link(project, record)
+    assert git_dirs.is_worktree_of(worktree.path, project.root.path)
+
+
+def test_a_link_in_the_place_of_its_git_file_shows_nothing(project: Project, worktree: Worktree) -> None:
+    """Break: mount `.git` itself in `pointer` (repo/own_repos.py): bubblewrap follows a link, and shows what is there."""
+    pointer = worktree.path / ".git"
+    own = own_repos.path_of(project.root.path, "w1")
+    (mount,) = own_repos.pointer(worktree.path, own)
+    assert (mount.path, mount.writable) == (str(pointer), False)
+    assert Path(mount.source).read_bytes() == pointer.read_bytes()
+    pointer.unlink()
+    pointer.symlink_to("../../..")
+    assert own_repos.pointer(worktree.path, own) == []
+
+
+def test_a_head_that_is_no_commit_is_refused(project: Project, worktree: Worktree) -> None:
+    """Break: no look at the type in `_take` (repo/own_repos.py): the clone would have a tag where work is expected."""
+    run_git(worktree.path, "tag", "-a", "-m", "tag", "odd")
+    odd = run_git(worktree.path, "rev-parse", "odd")
+    own = own_repos.path_of(project.root.path, "w1")
+    (own / "HEAD").write_text(f"{odd}\n")
+    assert "is not a commit, but: tag" in own_repos.take(project.root.path, "w1")
+    assert git.resolve(project.root.path, f"{own_repos.TAKEN}w1") != odd
 
 
 def test_a_file_that_cannot_be_read_now_is_not_replaced(project: Project, worktree: Worktree) -> None:

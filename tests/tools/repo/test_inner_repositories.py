@@ -148,3 +148,17 @@ def test_a_pointer_that_git_did_not_write_is_not_followed(
     assert not (tmp_path / "ran").exists()
     assert not os.path.lexists(inner.path / ".git")
     assert [item.kind for item in project.store.read().attention.values()] == ["git_config"]
+
+
+@pytest.mark.parametrize("name", ["index", "logs/HEAD", "refs/heads/main", "objects/ab"])
+def test_what_git_would_write_through_a_link(project: Project, tmp_path: Path, name: str) -> None:
+    """A worker that was contained may have left it. Break: no `_has_links` in repo/clone_guard.py."""
+    _, worktree = add_worker(project)
+    inner = Repo(gitlink(worktree, "sub"))
+    inner.commit("f", "one\n")
+    path = inner.path / ".git" / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(tmp_path / "theirs")
+    look(worktree)
+    assert not os.path.lexists(inner.path / ".git")
+    assert not (tmp_path / "theirs").exists()

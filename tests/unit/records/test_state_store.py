@@ -14,7 +14,7 @@ from llmc.base.names import SessionName, WorkerName
 from llmc.config.paths import Root
 from llmc.records import events
 from llmc.records.store import Store, Transaction
-from llmc.records.transitions import step
+from llmc.records.transitions import NOT_REVIEWED, step
 from llmc.records.worker import AcceptJournal, Delivery, Outcome, PromptId, Seen, Status, WorkerRecord
 
 
@@ -408,7 +408,10 @@ def test_a_status_changes_by_move_only(store: Store) -> None:
 
 
 def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store) -> None:
-    """Break: leave last_reviewed_worker when the work is gone. A bare `accept` would land its next work unseen."""
+    """Break: leave last_reviewed_worker when the work is gone. A bare `accept` would land its next work unseen.
+
+    Or forget a review with a status that an agent can bring about: what it commits next would land without a question.
+    """
     lands = Seen(base="b", tree="t", message="m", author="a")
     seen = {"seen": lands, "reviewed_patch": "p", "reviewed_sha": "c0ffee", "reviewed_unix": 5.0}
     put(store, record("adam", status=Status.NEEDS_REVIEW, commit_sha="c0ffee", **seen))
@@ -420,6 +423,12 @@ def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store
     with store.transaction() as tx:
         tx.move("adam", step(Status.IDLE, "reset"))
     assert store.read().last_reviewed_worker is None
+    for status in (Status.WORKING, Status.NO_CHANGES, Status.WORKING, Status.OFFLINE, Status.IDLE):
+        with store.transaction() as tx:
+            tx.move("adam", step(status))
+        assert store.worker("adam").seen == lands, status
+    with store.transaction() as tx:
+        tx.update("adam", **NOT_REVIEWED)
     after = store.worker("adam")
     assert (after.seen, after.reviewed_patch, after.reviewed_sha, after.reviewed_unix) == (
         None,

@@ -109,6 +109,7 @@ def test_the_filter_refuses_what_no_namespace_keeps_in(
         (ioctl, (0, 0x5413), ALLOWED),
         (ioctl, (40, 0), ALLOWED),
         (fcntl, (0, 1024), REFUSED),  # F_SETLEASE
+        (fcntl, (0, 1040), REFUSED),  # F_SETDELEG
         (fcntl, (0, 1025), ALLOWED),
         (fcntl, (1024, 6), ALLOWED),  # F_SETLK
         (socket, (40, 1), REFUSED),  # AF_VSOCK
