@@ -79,7 +79,12 @@ def test_wait_ends_when_nothing_runs_that_could_finish_the_tasks(scripted: Fleet
         "needs_a_person": [],
         "problem": f"1 task left, but {shown['text']}",
     }
-    # Finished, as with `--until`: no failure, but a task stays open.
+
+
+@pytest.mark.soak
+def test_wait_ends_when_auto_mode_finished_early(scripted: Fleet) -> None:
+    """As with `--until`: no failure, but a task stays open. Break: end only for a failure."""
+    fleet = set_up(scripted)
     add(fleet, 1)
     add(fleet, 2)
     assert Daemon(fleet, "--max-tasks", "1").ends() == 0

@@ -229,9 +229,13 @@ def test_what_a_person_left_on_the_screen(shared: Fleet) -> None:
     blanks_in_the_box_are_nobodys_text(shared)
     for state in SHORT:
         what_is_open_is_refused_and_stays(shared, state)
-    enter_is_not_repeated_without_our_text_in_the_box(shared)
     enter_is_not_repeated_into_a_dialog(shared)
     a_task_behind_blanks_begins_a_new_conversation(shared)
+
+
+@pytest.mark.soak
+def test_enter_is_not_repeated_without_our_text(shared: Fleet) -> None:
+    enter_is_not_repeated_without_our_text_in_the_box(shared)
 
 
 @pytest.mark.soak
