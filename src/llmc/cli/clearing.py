@@ -70,7 +70,7 @@ def _say_reset(row: Row) -> None:
 @json_option
 @pass_project
 def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
-    """Remove a worker; its work goes to the trash
+    """Remove a worker and move its work to the trash
 
     Removes the worker's agent, worktree, branch and configuration.
 
@@ -250,7 +250,7 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
             doubt = f"  (! {plan.doubts[entry.name]})" if entry.name in plan.doubts else ""
             say(line + doubt)
     if plan.doubts:
-        note("the age of entries marked with ! is uncertain; they may be newer than their names say")
+        note("entries marked with ! may be newer than their names suggest")
     if wanted:
         many = f"{len(wanted)} trash {'entry' if len(wanted) == 1 else 'entries'}"
         confirm(f"Permanently delete {many}?", f"this would permanently delete {many}", yes)

@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "pick": "Copy a worker's commits to a branch in the source repository",
     "undo": "Revert the most recently landed change",
     "reset": "Reset a worker to idle; its work goes to the trash",
-    "nuke": "Remove a worker; its work goes to the trash",
+    "nuke": "Remove a worker and move its work to the trash",
     "trash": "List and restore discarded work",
     "tasks": "Manage the task list",
     "goal": "Manage goals",

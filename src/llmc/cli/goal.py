@@ -179,7 +179,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     \b
     Plan file format (lines after a name are instructions for the worker):
       # Import CSV files
-      success: the docs say how
+      success: the docs explain how to import a file
       ## P1: Read files
       ### T1.1: Parser
       - [ ] Read rows
@@ -246,7 +246,7 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
 def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> None:
     """Update a goal's fields
 
-    A repeatable option replaces the whole list.
+    Options that can be repeated replace all earlier values of that field.
 
     \b
     Example:

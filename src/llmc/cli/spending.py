@@ -123,7 +123,7 @@ def prices() -> None:
 @json_option
 @pass_project
 def list_(project: Project, as_json: bool) -> None:
-    """List effective prices and their date
+    """List the prices in effect and their dates
 
     `llmc prices update` can read the output of --json.
 

@@ -148,7 +148,7 @@ def tell_web(show: Show) -> None:
     show_default=True,
     help="Number of tasks with --fleet",
 )
-@click.option("--keep", is_flag=True, help="Keep the fleet running after the demo")
+@click.option("--keep", is_flag=True, help="Keep the demo's workers running after it ends")
 def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bool) -> None:
     """Run a demo on a sample repository
 
@@ -188,7 +188,7 @@ def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bo
         raise
     if keep:
         say("")
-        say(paint("The fleet is still running. Try:", "green", bold=True))
+        say(paint("The workers are still running. Try:", "green", bold=True))
         say(f"  export LLMC_ROOT={shlex.quote(str(show.root))}")
         say("  llmc status --watch      llmc attach auto-1      llmc events")
         say(f"  llmc down && rm -r {shlex.quote(str(directory))}")

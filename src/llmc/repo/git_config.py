@@ -74,7 +74,7 @@ def read_plainly(path: Path) -> bytes | Broken:
     except BlockingIOError as error:  # leased; it is as it was
         raise LlmcError(
             f"cannot read {path}: another process holds a lease on it",
-            hint="Run the command again. If that fails too, stop that process.",
+            hint="Run the command again. If it still fails, stop the process that holds the lease.",
         ) from error
     except (OSError, ValueError) as error:
         why = f"cannot be read: {getattr(error, 'strerror', error)}"

@@ -29,7 +29,7 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
 
     Unless `thorough`, runs git only if LFS is likely, because git has to read the whole tree.
     """
-    likely = (worktree / ".gitattributes").exists() or (project.root.path / ".git/lfs").exists()
+    likely = os.path.lexists(worktree / ".gitattributes") or (project.root.path / ".git/lfs").exists()
     if not (likely or thorough) or not is_used(worktree, "HEAD"):
         return []
     set_up(project.root.path)

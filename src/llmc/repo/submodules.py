@@ -7,6 +7,8 @@ In the worktree of a contained worker, git has no network. So llmc fetches a sub
 (`.llmc/submodules`), where no agent writes, and git in the worktree takes it from there.
 """
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,7 +34,7 @@ class Submodule(Struct, frozen=True):
 
 def update(project: Project, worktree: Path) -> list[str]:
     """Check out every submodule at the commit of its superproject; returns problems."""
-    if not (worktree / ".gitmodules").exists():
+    if not _has_any(worktree):
         return []
     base = git.resolve(project.root.path, project.base)
     kept = None
@@ -50,7 +52,7 @@ def pin_changes(
     A submodule that the commit does not have is moved to the trash: git would leave or overwrite it. So is one whose
     repository names more files than llmc reads.
     """
-    if not (worktree / ".gitmodules").exists():
+    if not _has_any(worktree):
         return {}
     here = [module.path for module in _listed(worktree) if (worktree / module.path / ".git").exists()]
     pinned, unreadable = {}, set()
@@ -89,7 +91,7 @@ def clean(
 
 def scrub(worktree: Path, *, ignored: bool) -> None:
     """Remove everything but their commits from the submodules of a slot."""
-    if (worktree / ".gitmodules").exists():
+    if _has_any(worktree):
         # A new index has no bits that hide a change (`skip-worktree`, `assume-unchanged`).
         again = (
             "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
@@ -103,7 +105,7 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
     import shlex  # few commands need it
 
     worktree = Path(record.worktree_path)
-    store = _store(project) if (worktree / ".gitmodules").exists() else None
+    store = _store(project) if _has_any(worktree) else None
     if store is None:
         return
     for module in _listed(worktree):
@@ -143,7 +145,7 @@ class _Update(Struct, frozen=True):
                     problems.append(_problem(module, done))
                     continue
                 git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
-            if (place / ".gitmodules").exists():
+            if _has_any(place):
                 inner = theirs / "modules" if theirs else None
                 known = module.commit if reviewed and _pins(superproject, reviewed, module) else None
                 found = self.run(place, inner, known, url)
@@ -179,6 +181,14 @@ class _Update(Struct, frozen=True):
             blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
             if blocked:
                 trash.pin(self.root, place, self.worker, "submodule", ignored=sorted(blocked))
+
+
+def _has_any(worktree: Path) -> bool:
+    """Whether there is a `.gitmodules`. git follows no link there, and where one of an agent leads is not looked at."""
+    try:
+        return stat.S_ISREG(os.lstat(worktree / ".gitmodules").st_mode)
+    except OSError:
+        return False
 
 
 def _problem(module: Submodule, done: Done | None) -> str:

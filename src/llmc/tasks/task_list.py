@@ -261,13 +261,13 @@ def add(source: TaskSource, draft: Draft) -> Task:
     try:
         draft = drafts.check(draft)
     except BadDraft as error:
-        raise UsageError(f"the task was not added: {error}") from error
+        raise UsageError(f"cannot add the task: {error}") from error
     known = source.listing().tasks
 
     def existing(name: str) -> TaskId:
         if name not in known:
             raise NotFound(
-                f"the task was not added: task {name} does not exist",
+                f"cannot add the task: task {name} does not exist",
                 hint="Run `llmc tasks list` to see all tasks.",
             )
         return TaskId(name)
