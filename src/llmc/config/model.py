@@ -223,7 +223,9 @@ class Defaults(Table, frozen=True, kw_only=True):
         float, duration("Time between patrols (periodic checks of all workers)", gt=0)
     ] = 60.0
     sound_on_review: Annotated[bool, option("Ring the terminal bell when work needs review")] = True
-    agent: Annotated[AgentName, option("Agent to run: `claude` (Claude Code) or `scripted` (for tests and demos)")] = "claude"
+    agent: Annotated[
+        AgentName, option("Agent to run: `claude` (Claude Code) or `scripted` (for tests and demos)")
+    ] = "claude"
     agent_command: Annotated[
         Text, option("Path to the agent's executable; empty means search PATH", example="~/.local/bin/claude")
     ] = ""
