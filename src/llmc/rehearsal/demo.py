@@ -204,4 +204,4 @@ def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bo
     else:
         say("  cd your-repository && llmc init")
         say("  llmc tasks add 'What to do' && llmc up --auto --detach")
-    say("  (llmc demo --keep leaves the fleet running; llmc demo --by-hand shows manual mode)")
+    say("  (llmc demo --keep leaves its workers running; llmc demo --by-hand shows manual mode)")
