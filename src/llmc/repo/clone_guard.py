@@ -299,9 +299,13 @@ class CloneGuard:
         """It points to what is not ours to change: git must not go there if that is in this root, or runs programs."""
         if place and not place.startswith(f"{self._root}/") and not _runs_programs(place):
             return
-        where = f"pointed to {place}, whose git config runs programs" if place else "was unusable"
-        where = f"pointed to {place}" if place.startswith(f"{self._root}/") else where
-        self._say(Undone(f"{top}/.git", f"{where}; llmc moved it aside"))
+        if place in ("", f"{top}/.git"):
+            why = "was not as git makes it there"
+        elif place.startswith(f"{self._root}/"):
+            why = f"pointed to {place}"
+        else:
+            why = f"pointed to {place}, whose git config runs programs"
+        self._say(Undone(f"{top}/.git", f"{why}; llmc moved it aside"))
         self._aside(f"{top}/.git")
 
     def _gitlinks(self, top: str, place: str) -> tuple[str, ...]:
