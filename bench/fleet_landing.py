@@ -21,7 +21,7 @@ from bench.measure import Row, clock_ms, interleave, row
 from bench.repos import git
 from llmc.landing import ways
 from llmc.repo.project import Project, Shared
-from llmc.repo.rules.fence import Remote
+from llmc.repo.rules.fenced_push import Remote
 
 NAME = "fleet_landing"
 #: at least half the landings of the loop

@@ -67,9 +67,9 @@ def _run(argv: list[str]) -> int:
         code = show_screen.dispatch(argv)
     elif argv and argv[0] in ("status", "tasks") and _is_in_a_box():
         _import_msgspec()
-        from llmc.cli import inside
+        from llmc.cli import contained
 
-        code = inside.dispatch(argv)
+        code = contained.dispatch(argv)
     elif argv and argv[0] != "hook":
         from llmc.cli import fast
 

@@ -129,7 +129,7 @@ def run_in_box(
 
 
 class HeldNetwork:
-    """The network of the agent: sockets that listen inside, where a program (sandbox/inside.py) opens them, and the proxy."""
+    """The network of the agent: sockets that listen inside, where a program (sandbox/box_entry.py) opens them, and the proxy."""
 
     def __init__(self, spec: "dict[str, Any]") -> None:
         import _socket

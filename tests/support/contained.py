@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llmc import launch
-from llmc.sandbox import probe, programs
+from llmc.sandbox import probe, shown_programs
 from llmc.sandbox.network import Network, environment
 from llmc.sandbox.rules import Mount, View
 
@@ -25,7 +25,7 @@ needs_bubblewrap = pytest.mark.skipif(
 #: of llmc, what runs beside a contained program
 _RUNS_ALONE = (
     *("__init__.py", "launch.py", "base/__init__.py", "base/hosts.py"),
-    *("sandbox/__init__.py", "sandbox/inside.py", "sandbox/proxy.py", "sandbox/reaching.py"),
+    *("sandbox/__init__.py", "sandbox/box_entry.py", "sandbox/proxy.py", "sandbox/reaching.py"),
 )
 
 
@@ -44,7 +44,7 @@ def held(
     """
     assert platform.system() == "Linux"
     package, python = Path(launch.__file__).parent, sys.executable
-    shown = [*mounts, *map(Mount, programs.places("", python, []) if network and user is None else ())]
+    shown = [*mounts, *map(Mount, shown_programs.places("", python, []) if network and user is None else ())]
     view = View((*probe.system_mounts(), Mount(str(place), True), *shown), links=probe.system_links())
     spec = place.parent / f"{place.name}.launch.json"
     payload = {

@@ -11,7 +11,7 @@ from llmc.config.paths import Root
 from llmc.landing import accept_journal
 from llmc.repo import project
 from llmc.repo.project import Project, Shared
-from llmc.repo.rules.fence import Remote
+from llmc.repo.rules.fenced_push import Remote
 from tests.support.file_ledger import FileLedger
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
 from llmc.base.names import SessionName, TaskId, WorkerName
-from llmc.config.model import Auto, Config, Goals, Overseer, Repo
+from llmc.config.goal_options import Goals
+from llmc.config.model import Auto, Config, Overseer, Repo
 from llmc.config.paths import Root
 from llmc.goals import dispatch, runner, signals, work
 from llmc.goals.dispatch import Done

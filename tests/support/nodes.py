@@ -14,7 +14,7 @@ from llmc.records.transitions import step
 from llmc.records.worker import Assignment, Status
 from llmc.repo import provision
 from llmc.repo.project import Shared
-from llmc.repo.rules.fence import Remote
+from llmc.repo.rules.fenced_push import Remote
 from llmc.sessions.rules.decide import FOUND_COMMITS
 from tests.support.ledgers import AnyLedger
 from tests.support.remotes import BareRemote

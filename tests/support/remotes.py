@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from llmc.repo import fence
-from llmc.repo.rules.fence import Outcome, Remote, Seen
+from llmc.repo.rules.fenced_push import Outcome, Remote, Seen
 from tests.support.repos import Repo, Worktree, run_git
 
 

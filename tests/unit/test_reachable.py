@@ -11,7 +11,13 @@ from tests.support.reach import BODY, Name, Package, words_of
 SOURCE = Path(llmc.__file__).parent
 
 #: what runs by itself; daemon and supervisor are reached through `llmc up` and `llmc overseer`
-PROGRAMS = ("llmc.__main__", "llmc.hook_client", "llmc.launch", "llmc.sandbox.inside", "llmc.sandbox.proxy")
+PROGRAMS = (
+    "llmc.__main__",
+    "llmc.hook_client",
+    "llmc.launch",
+    "llmc.sandbox.box_entry",
+    "llmc.sandbox.proxy",
+)
 
 #: names that nothing in the package reads, and why they stay
 ALLOWED = {

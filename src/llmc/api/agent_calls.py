@@ -11,8 +11,8 @@ from llmc.config.paths import OverseerRoot, Root
 from llmc.repo.project import open_project
 from llmc.sessions import caller as calling
 from llmc.sessions.caller import Caller, Kind, caller
-from llmc.sessions.rules.for_agents import FOR_AGENTS as FOR_AGENTS
-from llmc.sessions.rules.for_agents import shown_to_agents
+from llmc.sessions.rules.agent_commands import FOR_AGENTS as FOR_AGENTS
+from llmc.sessions.rules.agent_commands import shown_to_agents
 
 if TYPE_CHECKING:
     from llmc.sessions.requests import Answer

@@ -50,10 +50,10 @@ def answer(project: Project, name: str, text: str, seen: str = "") -> tuple[str,
     def act(show: Show) -> Said:
         if not node:
             return _receipt(command, workers.answer(project, worker, text))
-        from llmc.api import fleet  # most roots work alone
+        from llmc.api import fleet_nodes  # most roots work alone
 
         show(f"waiting for node {node} to deliver the answer")
-        return _receipt(command, fleet.answer(project, node, worker, text, seen))
+        return _receipt(command, fleet_nodes.answer(project, node, worker, text, seen))
 
     return command, guarded(command, act)
 

@@ -36,7 +36,7 @@ from llmc.sessions import leftovers
 from llmc.supervisor import supervisor_record
 from llmc.supervisor.supervisor import Supervisor
 from llmc.tasks import queue
-from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
+from llmc.workers.up_and_down import bring_up, close_server, end_every_session, take_down, told_of
 
 CLIENT_BYTES = 250 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024

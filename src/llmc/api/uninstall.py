@@ -30,9 +30,9 @@ from llmc.supervisor import supervisor_record
 from llmc.supervisor.remediation import main_directory
 from llmc.tasks.source import source_of
 from llmc.workers import reset
-from llmc.workers.fleet import close_server, of_people, told_of
 from llmc.workers.nuke import nuke_worker
 from llmc.workers.restore import Entry, entries
+from llmc.workers.up_and_down import close_server, of_people, told_of
 
 #: what makes a directory a root, and its new name in saved work
 _KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}

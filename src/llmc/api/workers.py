@@ -26,8 +26,8 @@ from llmc.sessions.submit import Receipt as Receipt
 from llmc.workers import answering
 from llmc.workers import start as starting
 from llmc.workers.answering import answer as answer
-from llmc.workers.fleet import bring_up
 from llmc.workers.patrol import catch_up
+from llmc.workers.up_and_down import bring_up
 
 #: names for workers that `start --new` adds
 NAMES = (

@@ -109,7 +109,7 @@ def report(error: Exception, argv: list[str]) -> int:
 
 def _for_people(error: Exception, argv: list[str]) -> LlmcError:
     if isinstance(error, UnknownWorker):
-        from llmc.api.fleet import not_here  # most workers are here
+        from llmc.api.fleet_nodes import not_here  # most workers are here
 
         root, command = _parts(argv)
         return not_here(root, error, command)

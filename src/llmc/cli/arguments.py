@@ -64,7 +64,7 @@ class WorkerName(click.types.StringParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if ctx is None or not _WITH_NODE.fullmatch(value):
             return value
-        from llmc.api.fleet import own_worker  # few roots are in one
+        from llmc.api.fleet_nodes import own_worker  # few roots are in one
 
         return own_worker(ctx.find_root().obj["root"], value)
 

@@ -160,21 +160,21 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
 
 
 def _is_here(project: Project, node: str) -> bool:
-    from llmc.api import fleet  # most roots work alone
+    from llmc.api import fleet_nodes  # most roots work alone
 
-    return fleet.own_node(project) == node
+    return fleet_nodes.own_node(project) == node
 
 
 def _answer_elsewhere(project: Project, node: str, worker: str, text: str | None, as_json: bool) -> int:
-    from llmc.api import fleet
+    from llmc.api import fleet_nodes
 
-    asked = fleet.question(project, node, worker)
+    asked = fleet_nodes.question(project, node, worker)
     if text is None:
         say(asked)
         if not sys.stdin.isatty():
             raise UsageError("an answer is required", hint=f'Run: llmc answer {node}/{worker} "..."')
         text = read_line("Answer")
-    return show_receipt(fleet.answer(project, node, worker, text, asked), as_json)
+    return show_receipt(fleet_nodes.answer(project, node, worker, text, asked), as_json)
 
 
 def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:

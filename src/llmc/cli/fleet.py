@@ -4,8 +4,8 @@ import click
 from click.shell_completion import CompletionItem
 from msgspec import to_builtins
 
-from llmc.api import fleet as service
-from llmc.api.fleet import Node
+from llmc.api import fleet_nodes as service
+from llmc.api.fleet_nodes import Node
 from llmc.api.roots import Project
 from llmc.base.errors import Exit
 from llmc.base.text import padded

@@ -218,7 +218,7 @@ def events(
       llmc events --follow --worker adam
     """
     if fleet:
-        from llmc.api.fleet import events as of_nodes  # most roots work alone
+        from llmc.api.fleet_nodes import events as of_nodes  # most roots work alone
 
         rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker, follow=follow)
         try:

@@ -129,7 +129,7 @@ def _serve(
     read_only: bool,
     say_link: Callable[[], None],
 ) -> int:
-    from llmc.web import run
+    from llmc.web import serving
 
     def ready(url: str) -> None:
         sign_ins.serves((*(f"https://{name}" for name in allowed), url))
@@ -140,7 +140,7 @@ def _serve(
             f"warning: other machines may be able to connect to {address}, and connections are not encrypted"
         )
     with web_process.serving(project):
-        return run.serve(
+        return serving.serve(
             project, sign_ins, address, port, allowed, ready, commands=COMMANDS, read_only=read_only
         )
 

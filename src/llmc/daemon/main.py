@@ -37,7 +37,7 @@ from llmc.records.state import State
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
-from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
+from llmc.workers.up_and_down import bring_up, close_server, end_every_session, take_down, told_of
 
 #: more threads than a fleet has lanes, so that no lane waits; created on demand
 MAX_THREADS = 128

@@ -20,9 +20,9 @@ from llmc.base.proc import ShuttingDown
 from llmc.fleet import answers, nodes, sightings
 from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
-from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Life, Park, Pulse, Used
 from llmc.fleet.rules import ANSWER, Need, Sighting, beat_s, question_for
+from llmc.fleet.shared_events import Outbox
 from llmc.fleet.statements import FOR_ANSWER
 from llmc.landing import post_accept
 from llmc.records.state import AutoState, State

@@ -10,11 +10,11 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
 from llmc.doctor import looking
 from llmc.doctor.check import LOCK_S, Check, Repair, WorkerCheck
-from llmc.doctor.checks import access, clone, installation, of_worker, tasks_and_goals, what_runs
+from llmc.doctor.checks import clone, file_access, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
 from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
-from llmc.workers import fleet
+from llmc.workers import up_and_down
 
 _EVERY: tuple[Check | WorkerCheck, ...] = (
     *installation.CHECKS,
@@ -22,7 +22,7 @@ _EVERY: tuple[Check | WorkerCheck, ...] = (
     *of_worker.CHECKS,
     *tasks_and_goals.CHECKS,
     *clone.CHECKS,
-    *access.CHECKS,
+    *file_access.CHECKS,
 )
 #: in the order of a report
 CHECKS = tuple(sorted(_EVERY, key=lambda check: GROUPS.index(check.group)))
@@ -154,6 +154,6 @@ def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
             raise Refused(now.fix)
         text = check.fix(project, worker.record)
         starts = check.starts and (worker.pane is not PaneState.NONE or project.daemon_runs())
-    if starts and (problem := fleet.bring_up(project, name)):
+    if starts and (problem := up_and_down.bring_up(project, name)):
         return f"{text}; the agent did not start: {problem}"
     return text

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from llmc.records.books import Books
 from llmc.records.items import OF_FLEET, command_in
 from llmc.records.statuses import AT_WORK
 
@@ -36,6 +37,15 @@ def full_name(node: str, worker: str) -> str:
 def own_name(node: str, worker: str) -> str:
     """The same, as its own node calls it."""
     return worker.removeprefix(f"{node}/")
+
+
+def books_of(node: str, books: Books) -> Books:
+    """The books of all nodes, as one node sees them: its own claims only, and its workers by their own names."""
+    own = {worker: own_name(node, worker) for worker in books.claims}
+    claims = {own[w]: replace(claim, worker=own[w]) for w, claim in books.claims.items() if own[w] != w}
+    streaks = {own_name(node, worker): row for worker, row in books.streaks.items()}
+    lately = [(own_name(node, worker), *row) for worker, *row in books.lately]
+    return replace(books, claims=claims, streaks=streaks, lately=lately)
 
 
 def split_name(node: str, worker: str) -> tuple[str, str]:

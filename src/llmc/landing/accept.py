@@ -24,7 +24,6 @@ from llmc.base.text import gist
 from llmc.landing import at_rest, fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
-    FORMER,
     STEPS,
     Accepted,
     Cancelled,
@@ -36,6 +35,7 @@ from llmc.landing.accept_journal import (
     WorkChanged,
     cancel,
     completed,
+    resumed,
 )
 from llmc.landing.fast_forward import Ahead
 from llmc.records.store import accept_key
@@ -99,25 +99,13 @@ def _accept(
     if rebase.must_tell(record):  # an earlier process was killed before it sent the conflicts to the worker
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    record = _resumed(project, record) if resumes else _begin(project, record, ahead, asked)
+    record = resumed(project, record) if resumes else _begin(project, record, ahead, asked)
     try:
         return _Pipeline(
             project, record, progress, ahead, resumes=resumes, only_seen=only_seen, agreed=agreed
         ).run()
     except rebase.HasConflicts as found:
         raise rebase.tell(project, name) from found
-
-
-def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """Convert the journal of an older llmc, which rebased the worktree first."""
-    journal = record.accept
-    assert journal is not None
-    if journal.step in STEPS and not journal.rebased:
-        return record
-    tip = journal.rebased or git.head(Path(record.worktree_path))
-    new = replace(journal, step=FORMER.get(journal.step, journal.step), tip=tip, rebased="")
-    with project.store.transaction() as tx:
-        return tx.update(record.name, accept=new)
 
 
 def _begin(project: Project, record: WorkerRecord, ahead: Ahead, asked: str) -> WorkerRecord:
@@ -313,9 +301,8 @@ class _Pipeline:
         try:
             self._note_source(*self.ahead.source.result())
         except fast_forward.SourceBusy:
-            with fast_forward.merge_lock(
-                self.project
-            ):  # during a landing the source looks as if the user had changed files
+            # During a landing the source looks as if the user had changed files.
+            with fast_forward.merge_lock(self.project):
                 self._note_source(time.monotonic(), fast_forward.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal

@@ -1,21 +1,24 @@
 """The steps of an accept, its outcomes, and what the journal of an interrupted one means."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.names import TaskKey
 from llmc.records.state import NOT_DIRTY, Due, due_fields
 from llmc.records.store import Transaction
-from llmc.records.worker import AcceptJournal, Reviewed, Seen
+from llmc.records.worker import AcceptJournal, Reviewed, Seen, WorkerRecord
+from llmc.repo import git
 from llmc.repo.project import Project
 
 #: the steps in their order; `finish` ends the journal
 STEPS = ("check", "merge", "validate", "land", "wait", "verify", "complete", "reset", "finish")
 #: steps in journals of an older llmc, which are repeated
-FORMER = {"rebase": "merge", "squash": "merge"}
+_FORMER = {"rebase": "merge", "squash": "merge"}
 #: passed to `progress` before a change lands that differs from the reviewed one
 CHANGED = "changed"
 #: how often a pending landing is polled
@@ -87,7 +90,7 @@ def is_due(journal: AcceptJournal) -> bool:
 
 
 def position(step_name: str) -> int:
-    return STEPS.index(FORMER.get(step_name, step_name))
+    return STEPS.index(_FORMER.get(step_name, step_name))
 
 
 def cancel(project: Project, name: str, why: str) -> bool:
@@ -117,3 +120,15 @@ def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | Non
         **NOT_DIRTY,
     )
     tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
+
+
+def resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """Convert the journal of an older llmc, which rebased the worktree first."""
+    journal = record.accept
+    assert journal is not None
+    if journal.step in STEPS and not journal.rebased:
+        return record
+    tip = journal.rebased or git.head(Path(record.worktree_path))
+    new = replace(journal, step=_FORMER.get(journal.step, journal.step), tip=tip, rebased="")
+    with project.store.transaction() as tx:
+        return tx.update(record.name, accept=new)

@@ -13,7 +13,7 @@ from llmc.landing import fast_forward, ways
 from llmc.records.shared_ledger import Entry
 from llmc.repo import fence, git, handed_work, lfs, provision
 from llmc.repo.project import Project, Shared
-from llmc.repo.rules.fence import (
+from llmc.repo.rules.fenced_push import (
     Declined,
     Landed,
     NotFastForward,

@@ -18,7 +18,7 @@ from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, git_dirs, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import mount_points, presets, probe, programs, rules, tool_settings, variables
+from llmc.sandbox import mount_points, presets, probe, rules, shown_programs, tool_settings, variables
 from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
@@ -113,7 +113,7 @@ def view(
     hidden = [place for place in (home, str(root), project.source) if os.path.isabs(place)]
     writable, fixed = _repository(root, worktree)
     named = project.config.sandbox
-    opened = [*programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
+    opened = [*shown_programs.places(env.get("PATH", ""), program, hidden), *_existing(named.read)]
     ours = (
         *map(Mount, [*opened, *fixed, *read]),
         *_pointer(worktree),
@@ -184,7 +184,7 @@ def _of_tools(
     for place in map(os.path.normpath, named):
         if (
             os.path.exists(place)
-            and not programs.is_seen(place, hidden)
+            and not shown_programs.is_seen(place, hidden)
             and not rules.contains_any(place, hidden)
         ):
             yield Mount(place)

@@ -1,4 +1,4 @@
-"""Move the branch of a shared remote behind a fence; repo/rules/fence.py says what the answers mean.
+"""Move the branch of a shared remote behind a fence; repo/rules/fenced_push.py says what the answers mean.
 
 Who lands: read the fence (`look`), check that the work is still theirs, push (`push`). In this order: a check before the
 fence is read would not notice who takes the work over in between.
@@ -15,7 +15,7 @@ from llmc.base.errors import LlmcError, Refused, ToolFailed, Unreachable
 from llmc.base.faults import step as fault_step
 from llmc.base.text import pattern
 from llmc.repo import git
-from llmc.repo.rules.fence import (
+from llmc.repo.rules.fenced_push import (
     Landed,
     Outcome,
     Remote,

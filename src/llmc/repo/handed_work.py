@@ -14,7 +14,7 @@ from pathlib import Path
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.repo import fence, git
-from llmc.repo.rules.fence import Remote
+from llmc.repo.rules.fenced_push import Remote
 
 #: in the clone: what is not on the remote yet, what this machine put there, and what came from there
 _UNSENT = "refs/llmc/unsent"

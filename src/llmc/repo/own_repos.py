@@ -26,7 +26,7 @@ from llmc.config.paths import Root
 from llmc.repo import git, git_config, git_dirs, indexes, own_large_files
 from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
-from llmc.sandbox import mount_points, probe, programs, rules
+from llmc.sandbox import mount_points, probe, rules, shown_programs
 from llmc.sandbox.rules import Mount, View
 
 #: what git keeps for one worktree beside these is moved with the worktree
@@ -118,7 +118,7 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
         *(Mount(path, True) for path in [*writable, str(worktree), str(git_dirs.for_git(own))]),
         *map(Mount, [*fixed, str(root / root_layout.SUBMODULES)]),
         *pointer(worktree, own),
-        *map(Mount, programs.of(("git", "git-lfs"), hidden)),
+        *map(Mount, shown_programs.of(("git", "git-lfs"), hidden)),
         *([Mount(f"{home}/.config/git/ignore", False, _ignores(home))] if os.path.isabs(home) else []),
     ]
     seen = (place for place in places if os.path.exists(place.source or place.path))

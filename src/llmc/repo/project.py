@@ -27,7 +27,7 @@ from llmc.repo import clone_guard, git
 
 if TYPE_CHECKING:
     from llmc.records.shared_ledger import Ledger
-    from llmc.repo.rules.fence import Remote
+    from llmc.repo.rules.fenced_push import Remote
 
 
 class Place(Protocol):
@@ -169,7 +169,7 @@ def _in_fleet(config: Config) -> Shared:
     from llmc.fleet.database import open_database  # most roots work alone
     from llmc.fleet.landings import Landings
     from llmc.fleet.nodes import node_name
-    from llmc.repo.rules.fence import Remote
+    from llmc.repo.rules.fenced_push import Remote
 
     fleet = config.fleet
     address = urls.split(os.path.expanduser(fleet.remote or config.repo.source)).address

@@ -12,7 +12,7 @@ from pathlib import Path
 from llmc.base.errors import Refused
 from llmc.base.faults import step as fault_step
 from llmc.repo import fence, git
-from llmc.repo.rules.fence import Remote, Said
+from llmc.repo.rules.fenced_push import Remote, Said
 
 
 class NotUsable(Refused):

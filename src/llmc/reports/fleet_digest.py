@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from llmc.base.clock import now_unix
-from llmc.fleet import events, nodes
+from llmc.fleet import nodes, shared_events
 from llmc.fleet.rules import Node, command_for, told_once
 from llmc.records.items import OF_FLEET, Item
 from llmc.repo.project import Project
@@ -15,13 +15,13 @@ from llmc.tasks.source import source_of
 def report(project: Project, since: float | None) -> Digest:
     """The digest since that time, or since the user last read one; all times are those of the database's clock."""
     own = nodes.membership(project)
-    now = events.clock(own)
+    now = shared_events.clock(own)
     begin = since_last_look(project, now_unix()) if since is None else since
     begin += now - now_unix()
     problems: list[str] = []
     members = nodes.nodes(project)
     # An attempt counts in full, including what happened before the period.
-    rows = events.since(own, begin - project.config.auto.task_timeout_secs)
+    rows = shared_events.since(own, begin - project.config.auto.task_timeout_secs)
     running = {node.name for node in members if node.state in ("up", "draining")}
     facts = Facts(
         items=list(items(members)),

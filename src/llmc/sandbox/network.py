@@ -14,7 +14,7 @@ import llmc
 from llmc.base.files import write_atomic
 from llmc.base.hosts import FIRST_FREE_PORT, Host, host_of, with_port
 from llmc.records.worker import RefusedHost
-from llmc.sandbox import inside, proxy
+from llmc.sandbox import box_entry, proxy
 
 _Kind = TypeVar("_Kind")
 
@@ -112,7 +112,7 @@ def for_holder(network: Network) -> dict[str, object]:
         "worker": network.worker,
     }
     return {
-        "inside": [sys.executable, "-I", "-S", inside.__file__],
+        "inside": [sys.executable, "-I", "-S", box_entry.__file__],
         "proxy": [sys.executable, "-P", "-S", "-m", proxy.__name__],
         "proxy_env": {
             **{name: os.environ[name] for name in _FOR_PROXY if name in os.environ},

@@ -15,7 +15,7 @@ from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.files import write_atomic
 from llmc.hook_client import PORTABLE
-from llmc.sandbox import programs, rules
+from llmc.sandbox import rules, shown_programs
 from llmc.sandbox.network import Network, for_holder
 from llmc.sandbox.rules import Machine, Problem
 
@@ -51,7 +51,7 @@ def _problem_of_try(machine: Machine) -> Problem | None:
         hidden, spec = Path(place, "hidden"), Path(place, "launch.json")
         hidden.touch()
         look = f'test ! -e "$1" && test ! -w /usr && test ! -w /proc/sys/kernel/core_pattern && echo {_CONTAINED}'
-        python = map(rules.Mount, programs.places("", sys.executable, ()))
+        python = map(rules.Mount, shown_programs.places("", sys.executable, ()))
         network = Network(hosts=(), endpoints=(), files=f"{place}/probe")
         payload = {
             "argv": ["/bin/sh", "-c", look, "sh", str(hidden)],

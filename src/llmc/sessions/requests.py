@@ -1,6 +1,6 @@
 """What a contained agent asks the daemon to show: a file in its inbox, and the answer beside it.
 
-The agent finds no root inside. The daemon runs only what any agent may run (sessions/rules/for_agents.py), for the launch
+The agent finds no root inside. The daemon runs only what any agent may run (sessions/rules/agent_commands.py), for the launch
 whose mark the file has. A request changes nothing, so one that gets lost is asked again.
 """
 
@@ -21,7 +21,7 @@ from llmc.records import inbox
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions.caller import Caller
-from llmc.sessions.rules.for_agents import shown_to_agents
+from llmc.sessions.rules.agent_commands import shown_to_agents
 
 #: how long an agent waits for its answer: the daemon may be busy with this worker
 ANSWER_S = 30.0

@@ -24,7 +24,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.fleet import statements
 from llmc.fleet.database import DatabaseGone, Listening, fetched
 from llmc.fleet.nodes import Membership, membership
-from llmc.fleet.rules import Reading, full_name, own_name, split_name, storable, storable_json
+from llmc.fleet.rules import Reading, books_of, full_name, own_name, split_name, storable, storable_json
 from llmc.records.books import Action, Books, Claim, Made, fold
 from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
@@ -201,8 +201,8 @@ class SharedTasks(TaskSource):
         return self._db.do(work)
 
     def _numbered(self, rows: "Rows", new: Task) -> Task:
-        number = _one(rows.execute(statements.NEXT_NUMBER, self._values()))["highest"]
-        return replace(new, id=TaskId(str(number)))
+        (row,) = fetched(rows.execute(statements.NEXT_NUMBER, self._values()))
+        return replace(new, id=TaskId(str(row["highest"])))
 
     def insert(self, task: Task, by: str) -> bool:
         """Add a task with its own id, as `tasks import` has it; False if the list has that id already."""
@@ -518,11 +518,7 @@ class SharedTasks(TaskSource):
         if not new:
             return
         self._books = fold(self._books.copy(), map(self._entry, new))
-        own = {worker: own_name(self._own.node, worker) for worker in self._books.claims}
-        shown = {own[w]: replace(c, worker=own[w]) for w, c in self._books.claims.items() if own[w] != w}
-        streaks = {own_name(self._own.node, worker): row for worker, row in self._books.streaks.items()}
-        lately = [(own_name(self._own.node, worker), *row) for worker, *row in self._books.lately]
-        self._shown = Books(**{**_fields(self._books), "claims": shown, "streaks": streaks, "lately": lately})
+        self._shown = books_of(self._own.node, self._books)
         if self._touched is not None:
             self._touched |= {TaskId(row["task"]) for row in new if row["list"] == self._name}
 
@@ -593,18 +589,8 @@ def _no_task(task: TaskKey) -> NotFound:
     return NotFound(f"no task {task.id[:80]!r}", hint="Run `llmc tasks list` to see all tasks.")
 
 
-def _one(rows: "Rows") -> dict[str, Any]:
-    found = rows.fetchone()
-    assert found is not None
-    return found
-
-
 def _token(claim: Claim) -> int:
     return int(claim.id) if claim.id.isdigit() else 0
-
-
-def _fields(books: Books) -> dict[str, Any]:
-    return {name: getattr(books, name) for name in books.__struct_fields__}
 
 
 def _given(**values: str) -> dict[str, str]:

@@ -176,7 +176,7 @@ class Acting(Reviewing):
         self._open("commit")
         width = max(10, self.query_one("#content", Lines).size.width - 1)
         self._in_thread(
-            lambda: later.pages.commit_lines(self.project, commit, width, self.brush), self._show_page
+            lambda: later.page_texts.commit_lines(self.project, commit, width, self.brush), self._show_page
         )
 
     def _attach_to(self, name: str) -> None:

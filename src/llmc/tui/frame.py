@@ -351,7 +351,7 @@ class Frame(App[str | None]):
         if self.view == "diff" and self.diff is not None:
             return Text(f" {self.diff.title(self.brush)}", style=f"bold {theme.text}")
         if self.view:
-            return Text(f" {later.pages.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
+            return Text(f" {later.page_texts.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
         text = Text(" ")
         for name in TABS:
             style = f"bold {theme.text}" if name == self.tab else theme.muted
@@ -434,12 +434,12 @@ class Frame(App[str | None]):
         if self.view == "events":
             content = self.query_one("#content", Lines)
             begin = None if self.page_lines and not content.at_end else len(self.events)
-            self._show_page(later.pages.events(self.events, width, self.brush, self.store.filter), begin)
-        elif self.view and self.view in later.pages.READ:
-            read = later.pages.READ[self.view]
+            self._show_page(later.page_texts.events(self.events, width, self.brush, self.store.filter), begin)
+        elif self.view and self.view in later.page_texts.READ:
+            read = later.page_texts.READ[self.view]
             self._in_thread(lambda: read(self.project, width, self.brush), self._show_page)
         elif not self.view and self.tab != "screen" and worker:
-            make = later.pages.TABS[self.tab]
+            make = later.page_texts.TABS[self.tab]
             rows = list(self.events)
             self._in_thread(lambda: make(self.project, worker, rows, width, self.brush), self._show_page)
 

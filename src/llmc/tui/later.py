@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmc.api import workers as workers
     from llmc.tui import diff_view as diff_view
     from llmc.tui import form as form
-    from llmc.tui import pages as pages
+    from llmc.tui import page_texts as page_texts
 
 _PLACES = {
     "acceptance": "llmc.api",
@@ -24,7 +24,7 @@ _PLACES = {
     "diff_view": "llmc.tui",
     "form": "llmc.tui",
     "orders": "llmc.api",
-    "pages": "llmc.tui",
+    "page_texts": "llmc.tui",
 }
 
 

@@ -1,4 +1,4 @@
-"""Keys that move the cursor, turn the pane and open later.pages. Nothing here changes the fleet."""
+"""Keys that move the cursor, turn the pane and open pages. Nothing here changes the fleet."""
 
 from llmc.api.said import PLAIN, command_in
 from llmc.tui import later
@@ -123,7 +123,7 @@ class Moving(Frame):
         where = self._where()
         self._open("help")
         if self.view:
-            self._show_page(later.pages.help_lines(where, self._page_width(), self.brush))
+            self._show_page(later.page_texts.help_lines(where, self._page_width(), self.brush))
 
     def do_log(self) -> None:
         self._open("log")
@@ -136,8 +136,8 @@ class Moving(Frame):
     def _show_log(self) -> None:
         """This session's commands, from the last one on."""
         width = self._page_width()
-        lines = later.pages.log_lines(self.said, width, self.brush)
-        last = later.pages.log_lines(self.said[-1:], width, self.brush)
+        lines = later.page_texts.log_lines(self.said, width, self.brush)
+        last = later.page_texts.log_lines(self.said[-1:], width, self.brush)
         self._show_page(lines, len(lines) - len(last))
 
     def do_roots(self) -> None:

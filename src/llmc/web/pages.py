@@ -19,7 +19,7 @@ from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.config.durations import parse_duration
 from llmc.web import charts
 from llmc.web.live import Live
-from llmc.web.rules import access, graph
+from llmc.web.rules import access, task_picture
 
 Context = dict[str, Any]
 Query = Mapping[str, str]
@@ -218,7 +218,7 @@ def task_list(live: Live, query: Query) -> Page:
     def context() -> Context:
         found = tasks.board(live.project, recent=50)
         rows = [found.view(task) for task in found.found.tasks.values()]
-        return {"tasks": rows, "priorities": tasks.PRIORITIES, "picture": graph.picture(rows)}
+        return {"tasks": rows, "priorities": tasks.PRIORITIES, "picture": task_picture.picture(rows)}
 
     return Page("tasks", context, ("tasks",), frozenset({"fleet", "events"}))
 

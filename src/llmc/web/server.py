@@ -29,7 +29,7 @@ from llmc.web.guard import Guard, TooLarge, named
 from llmc.web.html import HERE, file_key, render
 from llmc.web.live import ALIVE, Live
 from llmc.web.rules import access
-from llmc.web.rules.commands import Naming
+from llmc.web.rules.other_root import Naming
 from llmc.web.stream import HOME, Feeds, Stream
 
 Found = TypeVar("Found")

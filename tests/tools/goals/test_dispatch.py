@@ -13,7 +13,7 @@ from msgspec.structs import replace as replaced
 
 from llmc.base import faults
 from llmc.base.names import PromptId, TaskId
-from llmc.config.model import GoalPlanner
+from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch as goal_dispatch
 from llmc.goals import goals, planning, runner, work
 from llmc.goals.desk import Aside

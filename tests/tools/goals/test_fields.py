@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmc.config.model import GoalPlanner
+from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch, goals, model, planning, work
 from llmc.goals.dispatch import Done
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llmc.attention import raising
 from llmc.base.errors import LlmcError, Refused
-from llmc.config.model import GoalPlanner
+from llmc.config.goal_options import GoalPlanner
 from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused
 from llmc.goals.goals import new_goal, open_store

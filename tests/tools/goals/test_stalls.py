@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.config.model import GoalPlanner
+from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch, signals
 from llmc.goals.dispatch import Done
 from llmc.goals.model import AssignmentStatus, Change, Result

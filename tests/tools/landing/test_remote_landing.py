@@ -20,7 +20,7 @@ from llmc.records.books import Claim
 from llmc.records.shared_ledger import Entry
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work
-from llmc.repo.rules.fence import Outcome, Remote, Seen
+from llmc.repo.rules.fenced_push import Outcome, Remote, Seen
 from llmc.tasks.source import source_of
 from tests.support.file_ledger import FileLedger
 from tests.support.fleet import in_soak

@@ -9,7 +9,7 @@ import pytest
 from llmc.base.errors import LlmcError
 from llmc.repo import fence
 from llmc.repo.fence import RemoteGone, RemoteRefused
-from llmc.repo.rules.fence import (
+from llmc.repo.rules.fenced_push import (
     Declined,
     Landed,
     NotFastForward,

@@ -6,7 +6,7 @@ import pytest
 
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo import fence, handed_work
-from llmc.repo.rules.fence import Landed, Remote
+from llmc.repo.rules.fenced_push import Landed, Remote
 from tests.support.remotes import BareRemote, Machine
 
 TASK = TaskKey("plan/ä *", TaskId("7"))

@@ -16,7 +16,7 @@ from llmc.repo import git
 from llmc.repo.project import Project, for_overseer
 from llmc.sessions.sessions import end_stray
 from llmc.supervisor import remediation
-from llmc.workers.fleet import close_server, end_every_session
+from llmc.workers.up_and_down import close_server, end_every_session
 
 
 @pytest.fixture

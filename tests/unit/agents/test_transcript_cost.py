@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmc.agents.claude import followed, transcripts
-from llmc.agents.claude.rows import Budget
+from llmc.agents.claude.json_lines import Budget
 from llmc.agents.claude.transcripts import ClaudeTranscript
 from llmc.records.worker import Tokens
 

@@ -8,18 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.config.goal_options import Backoff, GoalPlanner, GoalPolicy, Goals, GoalStorage
 from llmc.config.model import (
     Auto,
-    Backoff,
     Budget,
     Config,
     Contained,
     Defaults,
     Fleet,
-    GoalPlanner,
-    GoalPolicy,
-    Goals,
-    GoalStorage,
     Logs,
     Notify,
     Overseer,

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.config.load import check_text
 from llmc.doctor.check import Check, WorkerCheck
-from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
+from llmc.doctor.checks.file_access import Mode
 from llmc.doctor.programs import parse_version
 from llmc.doctor.registry import CHECKS, diagnose, not_seen, notes, of_one
 from llmc.doctor.rules.canary_verdict import Verdict

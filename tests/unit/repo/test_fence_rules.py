@@ -3,7 +3,7 @@
 import pytest
 
 from llmc.records.shared_ledger import Entry
-from llmc.repo.rules.fence import (
+from llmc.repo.rules.fenced_push import (
     Declined,
     Landed,
     NotFastForward,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from llmc.tui import keys
 from llmc.tui.drawing import Brush, about, list_lines, moment
 from llmc.tui.list_store import Store
-from llmc.tui.pages import help_lines
+from llmc.tui.page_texts import help_lines
 from llmc.tui.plain import needs
 from llmc.tui.theme import THEMES
 from tests.unit.tui.test_list_store import fleet

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from llmc.agents.claude.rows import Budget, Row, Rows
+from llmc.agents.claude.json_lines import Budget, Row, Rows
 from llmc.agents.protocol import Prompt
 
 #: how many answers are remembered, of all conversations in this process

@@ -15,8 +15,8 @@ import msgspec
 
 from llmc.agents.claude.followed import Prompts, Queue, remembered
 from llmc.agents.claude.glance import has_own_home
+from llmc.agents.claude.json_lines import Budget, Row, Rows
 from llmc.agents.claude.layout import transcript_name
-from llmc.agents.claude.rows import Budget, Row, Rows
 from llmc.agents.protocol import Passage, Prompt
 from llmc.base import given
 from llmc.base.files import open_given

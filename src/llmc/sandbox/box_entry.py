@@ -1,6 +1,6 @@
 """The first program inside the box of a contained program: it opens the ports of its proxy, and becomes the program.
 
-    python -I -S inside.py <socket> <address>,<address>... <program> ...
+    python -I -S box_entry.py <socket> <address>,<address>... <program> ...
 
 A box has its own loopback, where nothing listens. A listening socket belongs to the network that it was made in, also
 when a process outside accepts: these are made here and handed to the holder (launch.py), for the proxy outside. So nothing

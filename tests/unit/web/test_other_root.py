@@ -6,7 +6,7 @@ import pytest
 
 from llmc.cli.commands import COMMANDS
 from llmc.web.html import HERE
-from llmc.web.rules.commands import Naming
+from llmc.web.rules.other_root import Naming
 
 NAMING = Naming(COMMANDS)
 

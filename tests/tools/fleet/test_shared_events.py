@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from llmc.fleet import events, statements
+from llmc.fleet import shared_events, statements
 from llmc.fleet.database import Database
-from llmc.fleet.events import Outbox
 from llmc.fleet.nodes import Membership
+from llmc.fleet.shared_events import Outbox
 from tests.support.waiting import wait_until
 
 
@@ -48,38 +48,40 @@ def test_a_wrong_clock_does_not_change_the_order(
     log(tmp_path, "one", 2, now + 3600 - 5, "hook_received")
     log(tmp_path, "two", 1, now - 10)
     with monkeypatch.context() as patch:
-        patch.setattr(events, "now_unix", lambda: now + 3600)
+        patch.setattr(shared_events, "now_unix", lambda: now + 3600)
         outbox(one, tmp_path).send()
     outbox(two, tmp_path).send()
-    found = events.since(two, now - 60)
+    found = shared_events.since(two, now - 60)
     assert [row["worker"] for row in found] == ["one/auto-1", "two/auto-1"]
     assert [round(row["ts"] - now) for row in found] == [-20, -10]
     assert found[0]["prompt"] == "a \N{REPLACEMENT CHARACTER} b"
-    assert events.since(one, now - 15) == found[1:]
+    assert shared_events.since(one, now - 15) == found[1:]
 
 
 def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> None:
     """Break: leave out the number of the last row; a daemon that starts again would send it again."""
     one, now = nodes[0], time.time()
-    log(tmp_path, "one", 1, now - 2 * events.PAST_S)
+    log(tmp_path, "one", 1, now - 2 * shared_events.PAST_S)
     log(tmp_path, "one", 2, now - 2)
     with (tmp_path / "one.jsonl").open("a") as file:  # edited by hand
         file.write('{"seq": 9, "ts": 1e300, "action": "accepted", "cost": NaN}\n')
         file.write('{"seq": 99999999999999999999, "ts": 1, "action": "accepted"}\n')
     sending = outbox(one, tmp_path)
     sending.send()
-    assert [round(row["ts"] - now) for row in events.since(one, 0)] == [-2], "of a new node, the last day"
+    assert [round(row["ts"] - now) for row in shared_events.since(one, 0)] == [-2], (
+        "of a new node, the last day"
+    )
     log(tmp_path, "one", 3, now - 1)
     for box in (sending, outbox(one, tmp_path), sending):
         box.send()
-    assert len(events.since(one, 0)) == 2
+    assert len(shared_events.since(one, 0)) == 2
 
 
 def test_who_follows_gets_each_event_once_and_at_once(
     nodes: list[Membership], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: notify nobody; or forget a number whose row appears after a higher one."""
-    monkeypatch.setattr(events, "LOOK_S", 1000.0)
+    monkeypatch.setattr(shared_events, "LOOK_S", 1000.0)
     one, two = nodes
     log(tmp_path, "one", 1, time.time() - 2 * 3600)
     log(tmp_path, "one", 2, time.time() - 60)
@@ -88,7 +90,7 @@ def test_who_follows_gets_each_event_once_and_at_once(
     reader = Membership(Database(database), "reader", "id", "host:/", 60.0)
 
     def read() -> None:
-        for row in islice(events.follow(reader, time.time() - 3600), 4):
+        for row in islice(shared_events.follow(reader, time.time() - 3600), 4):
             got.append((row["node"], row["seq"]))
         reader.database.close()
 
@@ -133,8 +135,8 @@ def test_old_events_are_removed(
         db.execute("update llmc.event set at = now() - interval '31 days' where id < 3")
     log(tmp_path, "one", 4, now - 6)
     sending.send()
-    assert [row["seq"] for row in events.since(one, 0)] == [3, 4]
-    monkeypatch.setattr(events, "MOST_ROWS", 1)
+    assert [row["seq"] for row in shared_events.since(one, 0)] == [3, 4]
+    monkeypatch.setattr(shared_events, "MOST_ROWS", 1)
     log(tmp_path, "one", 5, now - 5)
     sending.send()
-    assert [row["seq"] for row in events.since(one, 0)] == [4, 5]
+    assert [row["seq"] for row in shared_events.since(one, 0)] == [4, 5]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from llmc.sandbox.programs import places
+from llmc.sandbox.shown_programs import places
 
 
 def test_a_program_beside_a_hidden_place_is_shown_alone(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from llmc.base.errors import LlmcError, NotFound, Refused, UnknownWorker
 from llmc.base.names import PromptId
 from llmc.fleet import answers as sent
-from llmc.fleet import events as sent_events
 from llmc.fleet import nodes as members
+from llmc.fleet import shared_events as sent_events
 from llmc.fleet.answers import Answer as Answer
 from llmc.fleet.database import VERSION, DatabaseGone
 from llmc.fleet.rules import Node as Node

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmc.agents.claude import rows
-from llmc.agents.claude.rows import Budget, Rows
+from llmc.agents.claude import json_lines
+from llmc.agents.claude.json_lines import Budget, Rows
 from llmc.base import given as base_given
 
 LINES = st.sampled_from([b"", b"\r", b"x", b'{"n":1', b'{"n":1}', b'{"n":2,"m":0}', b'{"o":1}', b'["n"]'])
@@ -29,7 +29,7 @@ def test_they_are_those_of_the_whole_file(
         if all(needle in line for needle in needles) and line.startswith(b"{") and line.endswith(b"}")
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_CHUNK", chunk)
+        patch.setattr(json_lines, "_CHUNK", chunk)
         found, end = [], 0
         while True:
             look = Rows(lambda: io.BytesIO(data), needles, end, Budget(most_rows=at_once))
@@ -43,7 +43,7 @@ def test_they_are_those_of_the_whole_file(
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_line_that_is_too_long_is_passed_once(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
     """Also while it grows. Break: read it again at each look, because it has no end yet; or keep it in memory."""
-    monkeypatch.setattr(rows, "_CHUNK", 16)
+    monkeypatch.setattr(json_lines, "_CHUNK", 16)
     monkeypatch.setattr(base_given, "MOST_LINE", 50)
     long = b'{"n":"' + b"x" * 200 + (b'"}\n{"n":1}\n' if ends else b"")
     look = Rows(lambda: io.BytesIO(long), (b'"n"',), 0, Budget())
@@ -55,7 +55,7 @@ def test_a_line_that_is_too_long_is_passed_once(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_budget_of_bytes_ends_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: read to the end of the file, however long it is."""
-    monkeypatch.setattr(rows, "_CHUNK", 16)
+    monkeypatch.setattr(json_lines, "_CHUNK", 16)
     data, budget = b'{"n":1}\n' * 100, Budget(most_bytes=160)
     look = Rows(lambda: io.BytesIO(data), (b'"n"',), 0, budget)
     assert (len(list(look)), look.is_cut, look.end) == (20, True, 160)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.web.rules import graph
+from llmc.web.rules import task_picture
 
 
 def task(id: str, *after: str, status: str = "pending") -> dict[str, Any]:
@@ -14,9 +14,9 @@ def task(id: str, *after: str, status: str = "pending") -> dict[str, Any]:
 
 def test_each_task_is_right_of_what_it_needs_and_the_longest_chain_is_marked() -> None:
     """Break: the layer of the first task that it needs, not of the last."""
-    shown = graph.picture([task("1"), task("2", "1"), task("3", "1", "2"), task("4")])
+    shown = task_picture.picture([task("1"), task("2", "1"), task("3", "1", "2"), task("4")])
     assert shown is not None
-    at = {box.id: box.x // (graph.BOX_WIDTH + graph.GAP_X) for box in shown.boxes}
+    at = {box.id: box.x // (task_picture.BOX_WIDTH + task_picture.GAP_X) for box in shown.boxes}
     assert at == {"1": 0, "2": 1, "3": 2, "4": 0}
     assert [(line.x1 < line.x2, line.critical) for line in shown.lines] == [
         (True, True),
@@ -27,10 +27,13 @@ def test_each_task_is_right_of_what_it_needs_and_the_longest_chain_is_marked() -
 
 
 def test_nothing_to_draw() -> None:
-    assert graph.picture([]) is None
-    assert graph.picture([task("1"), task("2")]) is None
-    assert graph.picture([task("1", status="completed"), task("2", "1")]) is None
-    assert graph.picture([task(str(n), *(["0"] if n else [])) for n in range(graph.MOST + 1)]) is None
+    assert task_picture.picture([]) is None
+    assert task_picture.picture([task("1"), task("2")]) is None
+    assert task_picture.picture([task("1", status="completed"), task("2", "1")]) is None
+    assert (
+        task_picture.picture([task(str(n), *(["0"] if n else [])) for n in range(task_picture.MOST + 1)])
+        is None
+    )
 
 
 IDS = st.sampled_from(["1", "2", "3", "10", "²", "x", "<b>"])
@@ -39,7 +42,7 @@ IDS = st.sampled_from(["1", "2", "3", "10", "²", "x", "<b>"])
 @given(st.dictionaries(IDS, st.lists(IDS, max_size=4), max_size=7))
 def test_any_list_is_drawn_or_left_out(after: dict[str, list[str]]) -> None:
     """Circles too, and a task that needs itself. Break: recursion; `int` of an id that `isdigit` calls a number."""
-    shown = graph.picture([task(id, *needs) for id, needs in after.items()])
+    shown = task_picture.picture([task(id, *needs) for id, needs in after.items()])
     if shown is not None:
         assert {box.id for box in shown.boxes} == set(after)
         assert len({(box.x, box.y) for box in shown.boxes}) == len(after)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.sessions.rules.for_agents import shown_to_agents
+from llmc.sessions.rules.agent_commands import shown_to_agents
 
 
 @pytest.mark.parametrize(
