@@ -121,10 +121,10 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     shown = goals.shown(fleet, goal)
     assert (shown["status"], shown["percent"], shown["checked"]["passed"]) == ("active", 100, False)
     results = {one["command"]: one["result"] for one in shown["checked"]["results"]}
-    assert results == {"true": "passed", "test -e done.txt": "failed with code 1"}
+    assert results == {"true": "passed", "test -e done.txt": "failed with exit code 1"}
     (question,) = questions(fleet)
     assert (question["kind"], question["options"][1]) == ("criteria", "complete it anyway")
-    assert "`test -e done.txt` failed with code 1" in attention(fleet)[0]["text"]
+    assert "`test -e done.txt` failed with exit code 1" in attention(fleet)[0]["text"]
     assert "is not one of the options" in fleet.llmc("overseer", "answer", goal, "hm", code=2).err
     fleet.llmc("overseer", "tick")
     assert types(fleet, goal).count("goal.checked") == 1, "nothing is run again unasked"

@@ -89,7 +89,9 @@ def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) ->
     check(running, "test ! -e x || { echo that is broken; exit 4; }")
     running.commit("c.txt", "main\n", "Breaks it")
     failed = running.llmc("rebase", "adam", code=1)
-    assert "validation failed with code 4, but the work was rebased and is waiting for review" in failed.err
+    assert (
+        "validation failed with exit code 4, but the work was rebased and is waiting for review" in failed.err
+    )
     assert "that is broken" in failed.err
     assert running.status("adam")["reason"] == "rebased, but fails validation"
     assert running.events("validation_failed")[0]["round"] == 0

@@ -11,15 +11,10 @@ from msgspec.structs import replace
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound
 from llmc.base.names import TaskId, TaskKey
-from llmc.config.model import Auto
 from llmc.records.books import Action, Books, Claim, entry, fold
 from llmc.records.task import Changes, Edit, Listing, Task, Unreadable, in_order
 from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource
-
-
-class MemoryAuto(Auto, frozen=True, kw_only=True):
-    """The settings of a root whose tasks are in memory."""
 
 
 class MemoryWatch:
@@ -181,6 +176,10 @@ class MemoryTasks(TaskSource):
 
     def books(self) -> Books:
         return self._books
+
+    @property
+    def lost_its_books(self) -> bool:
+        return False
 
     def write(self, action: Action, claim: Claim, **details: Any) -> None:
         with self._lock:

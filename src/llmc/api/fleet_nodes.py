@@ -112,7 +112,7 @@ def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Re
     told = sent.send(own, node, worker, asked, text)
     reason = told.reason
     if told.outcome == Outcome.PENDING:
-        reason = f"node {name} is {node.state} and has not delivered the answer yet; to check on it: llmc status --fleet"
+        reason = f"node {name} is {node.state}; the answer has not been delivered yet; to check on the node: llmc status --fleet"
     outcome = Outcome(told.outcome)
     return Receipt(f"{name}/{worker}", PromptId(told.prompt_id), outcome, told.elapsed_ms, reason)
 

@@ -115,7 +115,7 @@ def _of_daemon(project: Project, limit_s: float) -> Ticked:
             return seen
         time.sleep(POLL_S)
     raise LlmcError(
-        f"the daemon did not check goals within {limit_s:g} s",
+        f"the daemon did not check the goals within {limit_s:g} seconds",
         hint="Run `llmc logs goals` and `llmc doctor` to find out why, then run the command again.",
     )
 

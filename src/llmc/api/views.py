@@ -294,13 +294,19 @@ def look_of(worker: Raw, item: Item | None) -> Look:
     return look_of_status(worker["status"])
 
 
+_LOOK_OF_STATUS = {
+    **dict.fromkeys(map(str, AT_WORK), "works"),
+    **dict.fromkeys(map(str, FREE), "idle"),
+    "needs_review": "review",
+    "needs_input": "asks",
+    "error": "asks",
+    "offline": "offline",
+}
+
+
 def look_of_status(status: str) -> Look:
     """The look of a worker of which only the status is known."""
-    if status in AT_WORK:
-        return LOOKS["works"]
-    if status in FREE:
-        return LOOKS["idle"]
-    return LOOKS[{"offline": "offline", "needs_review": "review"}.get(status, "asks")]
+    return LOOKS[_LOOK_OF_STATUS.get(status, "asks")]
 
 
 def _is_at_work(row: Row) -> bool:

@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmc.base.given import number, text
-from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen, start_command
+from llmc.records.items import (
+    LOG_IN,
+    SEVERITIES,
+    UP,
+    UP_AUTO,
+    Facts,
+    Item,
+    Raw,
+    Registration,
+    Seen,
+    start_command,
+)
 from llmc.records.statuses import AT_WORK, FREE, LIVE
 
 #: a hold this old may have been forgotten
@@ -36,7 +47,7 @@ WORDS = {
 }
 #: what to do first, by the cause of a failure
 FIRST = {
-    "auth": "claude /login",
+    "auth": LOG_IN,
     "config": "llmc config edit",
     "disk": "llmc trash prune",
 }

@@ -91,7 +91,7 @@ class ToolFailed(LlmcError):
     ) -> None:
         argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before truncation
         tail = stderr.strip()[-2000:]
-        what = message or f"`{' '.join(argv)[:300]}` failed with code {returncode}"
+        what = message or f"`{' '.join(argv)[:300]}` failed with exit code {returncode}"
         # Output of several lines starts on its own line.
         between = ":\n" if "\n" in tail else ": "
         super().__init__(f"{what}{between}{tail}" if tail else what, hint=hint)

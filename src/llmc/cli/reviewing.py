@@ -192,7 +192,7 @@ def _why_behind(review: Review) -> str:
     why = f"the commits were not rebased ({review.not_rebased}); " if review.not_rebased else ""
     if review.conflicts:
         return f"{why}the commits conflict in {some_files(review.conflicts)}, so the diff is against the merge base"
-    return f"{why or 'accept rebases the commits first; '}the diff shows what would land"
+    return f"{why or '`llmc accept` rebases the commits first; '}the diff shows what would land"
 
 
 def _commits(count: int) -> str:

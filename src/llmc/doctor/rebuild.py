@@ -82,7 +82,7 @@ def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> li
     if source.list_name:
         for one in {source.list_name, *(claim.task.list for claim in claims.values() if claim.task.list)}:
             tasks |= {TaskKey(one, task.id): task for task in believed_tasks(source, one)}
-    if not project.root.tasks_ledger.exists():
+    if source.lost_its_books:
         found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
         for claim in found:
             source.write("claimed", claim)

@@ -337,7 +337,7 @@ def _result(project: Project, commit: str, command: str) -> Tested:
     if done is None:
         return Tested(command=command, result=PASSED)
     last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "")
-    said = f"failed with code {done.returncode}" + (f" ({last[:200]})" if last else "")
+    said = f"failed with exit code {done.returncode}" + (f" ({last[:200]})" if last else "")
     return Tested(command=command, result=said)
 
 

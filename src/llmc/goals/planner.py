@@ -32,6 +32,7 @@ from llmc.goals.plan.plan_prompt import (
     snapshot,
 )
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf
+from llmc.records.items import LOG_IN
 from llmc.records.worker import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -156,7 +157,7 @@ def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
 
 
 _STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
-_HINTS = {Failure.AUTH: "Log in again (run `claude`, then /login), then run the command again."}
+_HINTS = {Failure.AUTH: f"Log in again with `{LOG_IN}`, then run the command again."}
 
 
 def _ended(who: str, done: proc.Done) -> str:

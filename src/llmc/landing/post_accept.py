@@ -28,7 +28,7 @@ class PostAcceptFailed(LlmcError):
 
     def __init__(self, due: Due, code: int, output: str, where: str) -> None:
         super().__init__(
-            f"the post-accept command failed with code {code}{where}",
+            f"the post-accept command failed with exit code {code}{where}",
             hint="Run `llmc logs post_accept` to see the full output. "
             "Fix the cause, then run `llmc up --auto --detach` again.",
         )

@@ -54,7 +54,7 @@ ACTIONS: dict[str, str] = {
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "`llmc accept` found every change already on the default branch; the worker is idle (`base`)",
-    "undone": "a landed commit was reverted (`commit`, `revert`, `reason`: the task or plan item to run again)",
+    "undone": "a landed commit was reverted (`commit`, `revert`; `reason` names the task or plan item to run again)",
     "undo_failed": "`llmc undo` ended without reverting anything (`step`, `commit`)",
     "picked": "a worker's commits were copied to a branch in the source repository (`branch`, `commit`, `base`)",
     "push_failed": "llmc could not push the source repository to its remote after work landed",

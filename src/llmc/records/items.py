@@ -25,6 +25,8 @@ def counts(severity: str) -> bool:
 #: the commands that hints name to start the daemon; they return to the prompt
 UP = "llmc up --detach"
 UP_AUTO = "llmc up --auto --detach"
+#: logs the agents in: with the client and the variables that they have
+LOG_IN = "llmc claude auth login"
 
 
 def start_command(auto: bool) -> str:
@@ -52,7 +54,7 @@ KINDS: dict[str, str] = {
     "trust": "Claude Code does not trust the root and would stop at its trust dialog",
     "person": "a worker cannot continue: unsent text, an open dialog, an attached terminal or a hold is in the way",
     "bug": "llmc hit an internal error while handling a worker; other workers are not affected",
-    "trouble": "llmc cannot handle a worker: every attempt fails with the same error",
+    "trouble": "every attempt to check on a worker, or to continue its work, fails with the same error",
     "refused": "git refuses a contained worker's commits, so they cannot land",
     "forged": "a contained agent wrote files to its inbox that did not come from a hook; llmc ignored them",
     "uncontained": "an agent runs uncontained because this machine does not support containment",

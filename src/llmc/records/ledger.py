@@ -60,6 +60,9 @@ class Ledger:
                 self._name_the_unnamed()
             return self._books
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
     def _read(self) -> Books:
         try:
             with self._path.open("rb") as file:

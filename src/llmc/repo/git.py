@@ -137,7 +137,7 @@ class TooMuch(proc.PrintedTooMuch):
 
     def __init__(self, repo: Path, argv: list[str], what: str) -> None:
         name, hint = worker_at(repo)
-        message = f"cannot read the repository of {name}: {what}" if name else what
+        message = f"cannot read {name}'s repository: {what}" if name else what
         super().__init__(argv, None, "", message=message, hint=hint)
 
 

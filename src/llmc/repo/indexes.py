@@ -21,7 +21,7 @@ class TooLarge(ToolFailed):
 
     def __init__(self, worktree: Path, index: Path) -> None:
         name, hint = git.worker_at(worktree)
-        what = f"cannot read the repository of {name}: {problem(index)}"
+        what = f"cannot read {name}'s repository: {problem(index)}"
         super().__init__(["git", "-C", str(worktree)], None, "", message=what, hint=hint)
 
 

@@ -209,7 +209,7 @@ def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
         raise _refusal(
             root,
             name,
-            f"cannot read the repository of {name}: {in_line(problem)}",
+            f"cannot read {name}'s repository: {in_line(problem)}",
             f"Run `llmc reset {name}`, which moves the repository to the trash.",
         )
 

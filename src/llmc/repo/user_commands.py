@@ -165,6 +165,6 @@ def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: st
     """The error for a failed command; `what` names it, `so` says what follows."""
     return CommandFailed(
         done,
-        message=f"{worker}: {what} failed with code {done.returncode}" + (f"; {so}" if so else ""),
+        message=f"{worker}: {what} failed with exit code {done.returncode}" + (f"; {so}" if so else ""),
         hint=f"To see the full output: less {shlex.quote(str(project.root.log(worker)))}",
     )

@@ -233,6 +233,10 @@ class ClaudeTasks(TaskSource):
     def books(self) -> Books:
         return self.ledger.books()
 
+    @property
+    def lost_its_books(self) -> bool:
+        return not self.ledger.exists()
+
     def write(self, action: Action, claim: Claim, **details: Any) -> None:
         self.ledger.write(entry(action, claim, now_unix(), **details))
 

@@ -511,6 +511,10 @@ class SharedTasks(TaskSource):
         self._db.do(self._catch_up, alone=True)
         return self._shown
 
+    @property
+    def lost_its_books(self) -> bool:
+        return False
+
     def _catch_up(self, rows: "Rows") -> None:
         """Read what was entered since the last time, by all nodes."""
         new = self._new_entries(rows)
@@ -549,15 +553,9 @@ class SharedTasks(TaskSource):
 
     def _enter(self, rows: "Rows", action: str, claim: Claim, details: dict[str, Any]) -> None:
         node, worker = split_name(self._own.node, claim.worker)
-        values = {
-            "node": node,
-            "worker": worker,
-            "action": action,
-            "claim": claim.id,
-            "details": storable_json(details),
-        }
-        key = TaskKey(claim.task.list or self._list(), claim.task.id)
-        rows.execute(statements.ENTER, {**values, "list": key.list, "task": key.id})
+        about = {"list": claim.task.list or self._list(), "task": claim.task.id, "claim": claim.id}
+        entry = {"node": node, "worker": worker, "action": action, "details": storable_json(details)}
+        rows.execute(statements.ENTER, {**about, **entry})
 
     def _notify(self, rows: "Rows", task: TaskKey) -> None:
         rows.execute(statements.NOTIFY, {"list": task.list or self._name})

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from llmc.base.names import TaskId, TaskKey
-from llmc.config.model import Auto
 from llmc.records.books import Action, Books, Claim, Made
 from llmc.records.task import Changes, Edit, Listing, Task, Unreadable
 from llmc.repo.project import Project
@@ -133,6 +132,11 @@ class TaskSource(Protocol):
         """A snapshot of the books."""
         ...
 
+    @property
+    def lost_its_books(self) -> bool:
+        """Whether the books are gone, so that only the tasks themselves say who has them."""
+        ...
+
     def write(self, action: Action, claim: Claim, **details: Any) -> None:
         """Write an entry to the books; it is on disk when this returns."""
         ...
@@ -158,20 +162,22 @@ class TaskSource(Protocol):
         ...
 
 
-def _claude_files(project: Project) -> TaskSource:
+def _agents_files(project: Project) -> TaskSource:
     from llmc.tasks.claude_files import open_files
 
     return open_files(project)
 
 
-#: how to open a source, by the type of a root's auto mode settings
-SOURCES: dict[type[Auto], Callable[[Project], TaskSource]] = {Auto: _claude_files}
+def _of_the_fleet(project: Project) -> TaskSource:
+    from llmc.tasks.shared import open_shared
+
+    return open_shared(project)
+
+
+#: how to open a source
+SOURCES: dict[str, Callable[[Project], TaskSource]] = {"files": _agents_files, "database": _of_the_fleet}
 
 
 def source_of(project: Project) -> TaskSource:
     """The task source of a root; without a list, only the books."""
-    if project.config.fleet.database:
-        from llmc.tasks.shared import open_shared
-
-        return open_shared(project)
-    return SOURCES[type(project.config.auto)](project)
+    return SOURCES["database" if project.config.fleet.database else "files"](project)

@@ -180,7 +180,7 @@ class Reviewing(Moving):
             return
         line, draft, name = diff.line, diff.draft, diff.page.worker
         if line.kind == "unchanged":
-            self._say("", "cannot comment here; choose a changed line or a line near one", PLAIN)
+            self._say("", "cannot comment here; choose a line in or near a change", PLAIN)
             return
         if line.kind == "comment" and draft is None:
             self._say("", "cannot edit this comment: it was already sent; comment on its line instead", PLAIN)

@@ -196,7 +196,9 @@ class Moving(Frame):
     def do_mouse(self) -> None:
         self.mouse_on = not self.mouse_on
         self._report_mouse()
-        self._say("", "mouse on" if self.mouse_on else "mouse off; the terminal can now select text", PLAIN)
+        self._say(
+            "", "mouse on" if self.mouse_on else "mouse off; you can now select text in the terminal", PLAIN
+        )
 
     def do_copy(self) -> None:
         entry = self.store.entry

@@ -1,7 +1,6 @@
 """Auto mode on tasks that are in no file: they are given out, landed and given back through the source alone."""
 
 import pytest
-from msgspec.structs import asdict, replace
 
 from llmc.auto import attend as auto
 from llmc.auto import landing
@@ -15,7 +14,7 @@ from llmc.workers.patrol import finish_interrupted
 from llmc.workers.rules import Clock
 from tests.support.auto import commit, set_up, task_dir
 from tests.support.fleet import Fleet
-from tests.support.memory_tasks import MemoryAuto, MemoryTasks
+from tests.support.memory_tasks import MemoryTasks
 from tests.support.waiting import wait_until
 from tests.tools.auto.test_attend import run_of
 
@@ -29,10 +28,8 @@ def test_tasks_in_memory_are_given_out_landed_and_released(
     wait_until(lambda: fleet.status("auto-1")["status"] == "idle")
     fleet.kill_daemon()
     project = open_project(str(fleet.root))
-    settings = MemoryAuto(**asdict(project.config.auto))
-    project = replace(project, config=replace(project.config, auto=settings))
     memory = MemoryTasks()
-    monkeypatch.setitem(sources.SOURCES, MemoryAuto, lambda _: memory)
+    monkeypatch.setitem(sources.SOURCES, "files", lambda _: memory)
     one = task_list.add(memory, Draft("One", commit(1)))
     two = task_list.add(
         memory, Draft("Two", "@sh llmc report done --no-changes 'it is there'", after=(one.id,))

@@ -26,7 +26,7 @@ def pids_in(path: Path) -> list[int]:
 def test_done_and_failed(tmp_path: Path) -> None:
     done = proc.run(["sh", "-c", "printf out; printf err >&2; exit 3"], check=False)
     assert (done.returncode, done.stdout, done.stderr, done.ok) == (3, "out", "err", False)
-    with pytest.raises(ToolFailed, match="failed with code 3: err") as failed:
+    with pytest.raises(ToolFailed, match="failed with exit code 3: err") as failed:
         proc.run(["sh", "-c", "printf out; printf err >&2; exit 3"])
     assert failed.value.returncode == 3
     assert proc.run(["cat"], input=b"given").stdout == "given"

@@ -112,7 +112,7 @@ def refuses_and_goes_on(project: Project) -> None:
     """What w1's agent did is w1's refusal, and w2 works."""
     with pytest.raises(ToolFailed) as raised:
         uncommitted.tree_state(worker_of(project)[1].path)
-    assert raised.value.message.startswith("cannot read the repository of w1: ")
+    assert raised.value.message.startswith("cannot read w1's repository: ")
     assert "`llmc reset w1`" in raised.value.hint
     record, other = worker_of(project, "w2")
     tip = other.commit("b.txt")
@@ -130,7 +130,7 @@ def test_a_large_index_is_not_copied(project: Project, worktree: Worktree, own: 
     """3 GiB that take no space. Break: no `is_too_large` in `_problem` (repo/own_repos.py)."""
     worktree.write("a.txt", "changed\n")
     swell(own / "index", 3 << 30)
-    with pytest.raises(ToolFailed, match=r"cannot read the repository of w1: .*index has more than 256 MiB"):
+    with pytest.raises(ToolFailed, match=r"cannot read w1's repository: .*index has more than 256 MiB"):
         trash.pin(project.root, worktree.path, "w1", "reset")
     refuses_and_goes_on(project)
     assert project.store.read().attention["refused:w1"].next == "llmc reset w1"
@@ -245,7 +245,7 @@ def test_short_names_count_for_more_than_their_bytes(
     for number in range(100):
         worktree.write(str(number), "x\n")
     monkeypatch.setattr(git, "MOST_LISTED", 6000)
-    with pytest.raises(git.TooMuch, match="cannot read the repository of w1"):
+    with pytest.raises(git.TooMuch, match="cannot read w1's repository"):
         uncommitted.untracked_files(worktree.path)
     monkeypatch.setattr(git, "MOST_LISTED", 7000)
     assert len(uncommitted.untracked_files(worktree.path)) == 100

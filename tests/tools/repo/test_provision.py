@@ -142,7 +142,7 @@ def test_provision_is_idempotent(project: Project, source: Repo) -> None:
 def test_a_failed_setup_runs_again(project: Project) -> None:
     """Breaks when "the directory is there" means "it is provisioned"."""
     broken = configured(project, setup="echo no space; exit 3")
-    with pytest.raises(ToolFailed, match="setup failed with code 3: no space"):
+    with pytest.raises(ToolFailed, match="setup failed with exit code 3: no space"):
         add_worker(broken)
     assert broken.store.read().workers == {}
     fixed = configured(project, setup="touch setup.cache")

@@ -22,13 +22,13 @@ FAILED (errors=1)
 
 
 def failed(output: str) -> ToolFailed:
-    return ToolFailed(["make"], 2, output, message="adam: `make` failed with code 2, nothing landed")
+    return ToolFailed(["make"], 2, output, message="adam: `make` failed with exit code 2, nothing landed")
 
 
 def test_the_error_is_named_not_the_beginning_of_a_traceback() -> None:
     """Break: cut a text at its end, where a traceback says what it is about."""
     assert gist(failed(UNITTEST).message, 300) == (
-        "adam: `make` failed with code 2, nothing landed: "
+        "adam: `make` failed with exit code 2, nothing landed: "
         "ValueError: nothing to pay | Ran 1 test in 0.000s | FAILED (errors=1)"
     )
 
@@ -49,8 +49,10 @@ def test_output_stands_apart_from_our_words(capsys: pytest.CaptureFixture[str]) 
     error = failed(UNITTEST)
     print_error(error.message, "The full output is in logs/adam.log.", 1, False)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "llmc: adam: `make` failed with code 2, nothing landed:"
+    assert lines[0] == "llmc: adam: `make` failed with exit code 2, nothing landed:"
     assert lines[1].startswith("=====")
     assert lines[-2:] == ["FAILED (errors=1)", "The full output is in logs/adam.log."]
     print_error(failed("boom").message, "Look.", 1, False)
-    assert capsys.readouterr().err == "llmc: adam: `make` failed with code 2, nothing landed: boom. Look.\n"
+    assert (
+        capsys.readouterr().err == "llmc: adam: `make` failed with exit code 2, nothing landed: boom. Look.\n"
+    )

@@ -172,7 +172,7 @@ SEEN = st.builds(
 RUNNING = st.sampled_from(
     [Facts(1e9), Facts(1e9, running=True), Facts(1e9, running=True, daemon=Registration(auto=True))]
 )
-KNOWN = {path for path, _ in commands()} | {"claude /login"}
+KNOWN = {path for path, _ in commands()}
 
 
 @given(RECORDS, SEEN, RUNNING)

@@ -14,7 +14,7 @@ from tests.support.goal_world import START, goal, plan
 WANTED = ("it is fast", criterion("make test"), "`tox` passes.")
 PASSED, FAILED = (
     Ran(command="make test", result="passed"),
-    Ran(command="tox", result="failed with code 1"),
+    Ran(command="tox", result="failed with exit code 1"),
 )
 
 
@@ -50,7 +50,7 @@ def test_done_is_not_reached() -> None:
     assert (failing.goal.status, wants_check(failing)) == (GoalStatus.ACTIVE, False)
     (question,) = questions(failing)
     assert (question.id, question.work_node_id, question.reason.kind) == ("goal_1", "", "criteria")
-    assert "are met at commit 1a2b3c4d: `tox` failed with code 1" in question.reason.question
+    assert "are met at commit 1a2b3c4d: `tox` failed with exit code 1" in question.reason.question
     assert "make test" not in question.reason.question
 
     again = after(failing, goal_end.answered(failing, CHECK_AGAIN, START))

@@ -318,7 +318,7 @@ A worker on a plan item has made no progress for a while. Propose what to do, in
 
 {_ANSWER}
 
-The format: {{"actions": [{{"type": "nudge", "message": "..."}}, {{"type": "escalate", "question": "...", "options": ["...", "..."]}}]}}
+Format: {{"actions": [{{"type": "nudge", "message": "..."}}, {{"type": "escalate", "question": "...", "options": ["...", "..."]}}]}}
 - `nudge`: one message to the worker that asks for its status or gives directions.
 - `escalate`: one question to the user, with options. Use it only for what the user must decide or provide.
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from llmc.base.errors import Exit
 from llmc.config.model import Config, Overseer
+from llmc.records.items import LOG_IN
 from llmc.supervisor.model import Failure, FailureKind, Identity, Record
 
 ENTERING = "⚠ Entering remediation mode..."
@@ -75,7 +76,7 @@ class End(Struct, frozen=True):
 Verdict = Remediate | Restart | End
 
 _ADVICE = {
-    "auth": "Log in again (run `claude`, then /login), then run `llmc overseer` again.",
+    "auth": f"Log in again with `{LOG_IN}`, then run `llmc overseer` again.",
     "disk": "Free some disk space, then run `llmc overseer` again.",
 }
 

@@ -179,7 +179,7 @@ def read_answer(code: int, text: str, key: str) -> Answer:
     if code == CLAIM_LIMIT:
         return Failed(f"the task pool command reached its claim limit (code {code})")
     if code != 0:
-        return Failed(f"the task pool command failed with code {code}")
+        return Failed(f"the task pool command failed with exit code {code}")
     if not text.strip():
         return NoTask()
     try:
