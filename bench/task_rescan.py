@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, row
 from llmc.agents.claude.task_files import TaskFiles
-from llmc.records.ledger import Ledger
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 
@@ -23,7 +23,7 @@ def run() -> list[Row]:
         _write(folder)
         cold = []
         for _ in range(3):
-            source = ClaudeTasks(TaskFiles(folder), Ledger(project.root.tasks_ledger))
+            source = ClaudeTasks(TaskFiles(folder), TaskLedger(project.root.tasks_ledger))
             watch = source.watch()
             queue = TaskQueue(source)
             cold.append(clock_ms(queue.count_ready))

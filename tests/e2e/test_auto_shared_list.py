@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.claude.task_files import TaskFiles
-from llmc.records.ledger import Ledger
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 from tests.support import on_postgres
@@ -67,7 +67,7 @@ def check_claims(fleet: Fleet, folder: Path, claimers: "list[subprocess.Popen[by
         held = {row["task"]: row["claim"] for row in ledger if row["claim"] not in lost}
         assert set(held) == set(mine), "the ledger knows what was won"
         # The client writes back the metadata it read before: a daemon's next look puts the claim back.
-        TaskQueue(ClaudeTasks(TaskFiles(folder), Ledger(fleet.dir / ledger_name))).check()
+        TaskQueue(ClaudeTasks(TaskFiles(folder), TaskLedger(fleet.dir / ledger_name))).check()
         for task, claim in held.items():
             file = json.loads((folder / f"{task}.json").read_text())
             assert (file["status"], file["metadata"]["llmc"]["claim"]) == ("in_progress", claim)

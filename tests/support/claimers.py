@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 from llmc.agents.claude.task_files import TaskFiles
-from llmc.records.ledger import Ledger
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 
 
 def main(directory: str, ledger: str, result: str) -> None:
     """Begins at a line on stdin; ends without having begun when there comes none."""
-    queue = TaskQueue(ClaudeTasks(TaskFiles(Path(directory)), Ledger(Path(ledger))))
+    queue = TaskQueue(ClaudeTasks(TaskFiles(Path(directory)), TaskLedger(Path(ledger))))
     Path(f"{result}-ready").touch()
     if not sys.stdin.readline():
         return

@@ -14,7 +14,7 @@ import msgspec
 from llmc.base.errors import ClaimLost, LockTimeout, Unreachable
 from llmc.base.names import TaskKey
 from llmc.base.processes import wait_until
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 
 
 class FileLedger:

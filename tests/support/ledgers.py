@@ -9,7 +9,7 @@ import psycopg
 from llmc.base.names import TaskKey
 from llmc.fleet.database import Database
 from llmc.fleet.landings import Landings
-from llmc.records.shared_ledger import Ledger
+from llmc.records.landing_ledger import LandingLedger
 
 NOWHERE = "postgresql://nobody@/none?host=/nonexistent"
 _CLAIM = """
@@ -18,7 +18,7 @@ values (%(list)s, %(id)s, 0, '', '', 'in_progress', 0, '', '{}', nextval('llmc.f
 on conflict (list, id) do update set claim = excluded.claim returning claim"""
 
 
-class AnyLedger(Ledger, Protocol):
+class AnyLedger(LandingLedger, Protocol):
     def claim(self, task: TaskKey) -> str:
         """Give a task to a new holder, as the queue of a fleet does."""
         ...

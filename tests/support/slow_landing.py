@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from llmc import __main__ as command
-from llmc.landing import accept_journal, fast_forward, ways
+from llmc.landing import accept_journal, default_branch, ways
 from llmc.repo.project import Project
 
 #: an answer that never comes: whoever asks hangs
@@ -49,7 +49,7 @@ class SlowLanding:
         return ways.Waits(receipt, "a reviewer")
 
     def verify(self, project: Project, commit: str) -> bool:
-        return fast_forward.is_landed(project, commit)
+        return default_branch.is_landed(project, commit)
 
     def spread(self, project: Project, offer: ways.Offer) -> str | None:
         return None

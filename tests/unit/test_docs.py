@@ -1,5 +1,6 @@
 """The documents say what the code says: generated parts are fresh, no command is missing, no link is dead."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.attention.rules import worker_view
 from llmc.cli.commands import COMMANDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -71,3 +73,18 @@ def test_the_first_page_and_each_chapter_are_short() -> None:
     assert len((REPOSITORY / "README.md").read_text().split()) <= 1500
     chapters = (REPOSITORY / "docs/guide").glob("*.md")
     assert {path.name: words for path in chapters if (words := len(path.read_text().split())) > 2000} == {}
+
+
+def test_the_map_has_every_folder() -> None:
+    """Break: leave `tui/` out of the table of folders."""
+    text = (REPOSITORY / "docs" / "architecture.md").read_text()
+    listed = re.findall(r"^\| `(\w+)/` \|", text.partition("## Seams")[0], re.MULTILINE)
+    folders = {path.parent.name for path in (REPOSITORY / "src" / "llmc").glob("*/__init__.py")}
+    assert sorted(listed) == sorted(folders)
+
+
+def test_the_example_of_the_status_is_whole() -> None:
+    """Break: leave `conflicted_files` out of it."""
+    text = (REPOSITORY / "docs" / "protocol.md").read_text().partition("## `llmc status --json`")[2]
+    example = json.loads(text.partition("```json")[2].partition("```")[0])
+    assert list(example["workers"][0]) == list(worker_view({"name": "adam"}, None))

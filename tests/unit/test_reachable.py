@@ -28,8 +28,8 @@ ALLOWED = {
         for unit in ("cost", "tokens")
     ),
     # compared as a whole, with a new one
-    "llmc.records.ledger._Sum.inode",
-    "llmc.records.ledger._Sum.rules",
+    "llmc.records.task_ledger._Sum.inode",
+    "llmc.records.task_ledger._Sum.rules",
     # of documented files, for who reads them: state.json, and the verdict of the canary
     "llmc.records.state.State.active_task_ids",
     "llmc.records.state.State.overseer_active",

@@ -12,7 +12,7 @@ from llmc.landing.accept_journal import NotAsked as NotAsked
 from llmc.landing.accept_journal import Progress as Progress
 from llmc.landing.accept_journal import Unseen as Unseen
 from llmc.landing.accept_journal import Waiting as Waiting
-from llmc.landing.fast_forward import Ahead
+from llmc.landing.default_branch import Ahead
 from llmc.records.worker import Seen, Status
 from llmc.repo import git
 from llmc.repo.project import Project, subjects

@@ -13,7 +13,7 @@ from llmc.base.errors import ClaimLost, LlmcError, LockTimeout, Refused, Unreach
 from llmc.base.panes import Pane
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
-from llmc.landing import accept, accept_journal, fast_forward, prompts, rebase, ways
+from llmc.landing import accept, accept_journal, default_branch, prompts, rebase, ways
 from llmc.landing.failing_base import BaseFails
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
@@ -235,7 +235,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return run.wait(record, accept_journal.POLL_S)
     except (accept_journal.WorkChanged, ClaimLost, LockTimeout):
         return run.wait(record)  # the accept starts over from the current state
-    except fast_forward.SourceBusy as error:
+    except default_branch.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
     except Unreachable as error:

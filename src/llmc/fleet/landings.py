@@ -17,7 +17,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.fleet import statements
 from llmc.fleet.database import Database, fetched
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 
 if TYPE_CHECKING:
     from llmc.fleet.database import Rows
@@ -32,7 +32,7 @@ MOST_LOOK_S = 1.0
 
 
 class Landings:
-    """The `Ledger` of all nodes (records/shared_ledger.py)."""
+    """The `LandingLedger` of all nodes (records/landing_ledger.py)."""
 
     def __init__(self, database: Database, node: str, remote: str, lease_s: float) -> None:
         """`remote`: the branch of all nodes; only those that land there wait for each other."""

@@ -1,6 +1,7 @@
 """Observes the work on goals: task ledger, workers, transcripts, git, event log.
 
-Facts only; drive/liveness.py judges them. Prompts of llmc itself are marked, and do not count as activity.
+Facts for drive/liveness.py, which judges them. One judgement is made here: a worker with activity within its idle limit has
+the work in flight (`_of_worker`). Prompts of llmc itself are marked, and do not count as activity.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -21,7 +21,7 @@ from llmc.base.errors import ClaimLost, LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist
-from llmc.landing import at_rest, fast_forward, merging, post_accept, rebase, review, validation, ways
+from llmc.landing import at_rest, default_branch, merging, post_accept, rebase, review, validation, ways
 from llmc.landing.accept_journal import (
     CHANGED,
     STEPS,
@@ -37,7 +37,7 @@ from llmc.landing.accept_journal import (
     completed,
     resumed,
 )
-from llmc.landing.fast_forward import Ahead
+from llmc.landing.default_branch import Ahead
 from llmc.records.store import accept_key
 from llmc.records.transitions import NOT_REVIEWED, step
 from llmc.records.worker import AcceptJournal, Assignment, Reviewed, Seen, Status, WorkerRecord
@@ -218,7 +218,7 @@ class _Pipeline:
         try:
             with fault_step(f"accept.{current}"):
                 after = _ACTIONS[current](self)
-        except fast_forward.BaseMoved:
+        except default_branch.BaseMoved:
             self._again()
             return
         except Unseen as found:
@@ -263,7 +263,7 @@ class _Pipeline:
 
     def _take_ticket(self) -> None:
         if not self.has_ticket:
-            self.ticket.enter_context(fast_forward.ticket(self.project))
+            self.ticket.enter_context(default_branch.ticket(self.project))
             self.has_ticket = True
 
     def _give_up(self, at: str, error: LlmcError) -> None:
@@ -271,7 +271,7 @@ class _Pipeline:
 
         If it may have landed, the journal stays, and the next accept finds out.
         """
-        was_not_taken = isinstance(error, fast_forward.SourceBusy | WorkChanged | ClaimLost)
+        was_not_taken = isinstance(error, default_branch.SourceBusy | WorkChanged | ClaimLost)
         landed_perhaps = at in ("land", "wait") and not was_not_taken
         is_over = landed_perhaps or STEPS.index(at) > STEPS.index("wait")
         if isinstance(error, LandingRejected) or not is_over:
@@ -286,8 +286,8 @@ class _Pipeline:
                 said = f"accept failed at step {at}: {_why(error)}"
                 about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
                 tx.raise_item(accept_key(self.name), text=said, **about)
-            if isinstance(error, fast_forward.SourceBusy):
-                fast_forward.tell_source_busy(self.project, tx, error)
+            if isinstance(error, default_branch.SourceBusy):
+                default_branch.tell_source_busy(self.project, tx, error)
             tx.emit("accept_failed", worker=self.name, reason=gist(error.message), step=at)
 
     def _put_on_its_base(self) -> None:
@@ -300,18 +300,18 @@ class _Pipeline:
     def check(self) -> AcceptJournal:
         try:
             self._note_source(*self.ahead.source.result())
-        except fast_forward.SourceBusy:
+        except default_branch.SourceBusy:
             # During a landing the source looks as if the user had changed files.
-            with fast_forward.merge_lock(self.project):
-                self._note_source(time.monotonic(), fast_forward.check_source(self.project))
+            with default_branch.merge_lock(self.project):
+                self._note_source(time.monotonic(), default_branch.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
 
     def _note_source(self, seen_at: float, place: Path | None) -> None:
         self.checked, self.checked_at = place, seen_at
         if self.checked is not None:
-            fast_forward.refuse_files_in_the_way(self.project, self.checked, self.worktree)
-        fast_forward.source_is_free(self.project)
+            default_branch.refuse_files_in_the_way(self.project, self.checked, self.worktree)
+        default_branch.source_is_free(self.project)
 
     def merge(self) -> AcceptJournal:
         """Make the commit that lands: all changes of the worker, on top of the latest default branch, under a ref."""
@@ -325,7 +325,7 @@ class _Pipeline:
             # The same change is already on the branch: nothing lands, and the worker becomes idle.
             ahead = self._after_landing()
             return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
-        fast_forward.keep(self.project, self.name, made.commit)
+        default_branch.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
         reviewed = review.compare(self.project, self.record, made)
@@ -458,7 +458,7 @@ class _Pipeline:
         task = self.record.assignment
         if task is not None:
             self._enter_in_ledger(task)
-        with fast_forward.merge_lock(self.project):
+        with default_branch.merge_lock(self.project):
             at_rest.refuse_if_committed(self.record, self.journal.tip)
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base.errors import Refused, UsageError
-from llmc.landing import fast_forward, merging
+from llmc.landing import default_branch, merging
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, lfs, provision, submodules, uncommitted
 from llmc.repo.project import Project
@@ -53,7 +53,7 @@ def pick(project: Project, name: str, branch: str) -> Picked:
     ref = f"refs/llmc/pick/{name}"
     git.git(project.root.path, "update-ref", ref, tip)
     lfs.send(project, ref, project.source)
-    fast_forward.make_branch(project, ref, tip, branch)
+    default_branch.make_branch(project, ref, tip, branch)
     with project.store.transaction() as tx:
         tx.emit("picked", worker=name, branch=branch, commit=tip, base=base)
     return Picked(name, branch, tip, base, count, uncommitted.tree_state(worktree).files)

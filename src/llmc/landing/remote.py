@@ -9,8 +9,8 @@ from typing import assert_never
 from llmc.base.errors import LlmcError, ToolFailed, Unreachable
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
-from llmc.landing import fast_forward, ways
-from llmc.records.shared_ledger import Entry
+from llmc.landing import default_branch, ways
+from llmc.records.landing_ledger import Entry
 from llmc.repo import fence, git, handed_work, lfs, provision
 from llmc.repo.project import Project, Shared
 from llmc.repo.rules.fenced_push import (
@@ -39,7 +39,7 @@ class RemoteLanding:
         self.remote, self.ledger = shared.remote, shared.ledger
 
     def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
-        ref = fast_forward.keep(project, offer.worker, offer.commit)
+        ref = default_branch.keep(project, offer.worker, offer.commit)
         try:
             self._send_large_files(project, ref)
             return self._land(project, offer)
@@ -64,10 +64,10 @@ class RemoteLanding:
 
     def verify(self, project: Project, commit: str) -> bool:
         """No is final: a push that is still on its way is refused from then on."""
-        if fast_forward.is_landed(project, commit):
+        if default_branch.is_landed(project, commit):
             return True
         fence.move(project.root.path, self.remote)
-        return fast_forward.is_landed(project, commit)
+        return default_branch.is_landed(project, commit)
 
     def spread(self, project: Project, offer: ways.Offer) -> str | None:
         """Drop the unfinished work of its task, and let the source's own branch follow."""
@@ -85,7 +85,7 @@ class RemoteLanding:
         seen = fence.last_seen(root, self.remote)
         for _ in range(TRIES):
             if seen.tip != offer.base:
-                raise fast_forward.BaseMoved
+                raise default_branch.BaseMoved
             self._enter(offer)
             with fault_step("remote.push"):
                 outcome = fence.push(root, self.remote, seen, offer.commit, removing=old_work)
@@ -113,12 +113,12 @@ class RemoteLanding:
             case Landed():
                 return ways.Landed()
             case NotFastForward():
-                raise fast_forward.BaseMoved
+                raise default_branch.BaseMoved
             case Stale():
                 return None
             case Declined(reason):
                 refused = fence.RemoteRefused(self.remote, reason)
-                raise fast_forward.SourceBusy(refused.message, hint=refused.hint)
+                raise default_branch.SourceBusy(refused.message, hint=refused.hint)
             case Unknown(reason):
                 return self._waits(offer, reason)
             case _:
@@ -153,9 +153,9 @@ def follow(project: Project) -> None:
         return
     try:
         if git.is_ancestor(root, here, tip):
-            with fast_forward.merge_lock(project), fault_step("remote.follow"):
-                fast_forward.land(project, FOLLOW, tip, here)
-    except (LlmcError, fast_forward.BaseMoved):
+            with default_branch.merge_lock(project), fault_step("remote.follow"):
+                default_branch.land(project, FOLLOW, tip, here)
+    except (LlmcError, default_branch.BaseMoved):
         return  # commits of its own, uncommitted changes, or a branch that moves: the next landing tries again
 
 

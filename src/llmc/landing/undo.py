@@ -18,7 +18,7 @@ from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
-from llmc.landing import fast_forward, merging, rebase, remote, validation, ways
+from llmc.landing import default_branch, merging, rebase, remote, validation, ways
 from llmc.records.event_log import EventLog
 from llmc.records.state import State, UndoJournal
 from llmc.records.worker import WorkerRecord
@@ -126,7 +126,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
-    with fast_forward.ticket(project):
+    with default_branch.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
             raise Refused(
@@ -136,7 +136,7 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
         _Steps(project, journal, reopen).land()
-    return _give_back(project, reopen, fast_forward.ticket(project), keep=False)
+    return _give_back(project, reopen, default_branch.ticket(project), keep=False)
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
@@ -145,12 +145,12 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
     if journal is None or journal.step == DONE:
         return None
     try:
-        with fast_forward.ticket(project, RESUME_S):
+        with default_branch.ticket(project, RESUME_S):
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
             _Steps(project, journal, reopen).land()
-        return _give_back(project, reopen, fast_forward.ticket(project, RESUME_S), keep=True)
+        return _give_back(project, reopen, default_branch.ticket(project, RESUME_S), keep=True)
     except LockTimeout:
         return None
 
@@ -183,7 +183,7 @@ def _give_back(
 
 
 def _begin(project: Project, wanted: Target) -> UndoJournal:
-    fast_forward.check_source(project)
+    default_branch.check_source(project)
     journal = UndoJournal(
         step=STEPS[0],
         started_unix=now_unix(),
@@ -220,7 +220,7 @@ class _Steps:
         try:
             with fault_step(f"undo.{current}"):
                 after = _ACTIONS[current](self)
-        except fast_forward.BaseMoved:
+        except default_branch.BaseMoved:
             after = self._again()
         except LlmcError as error:
             self._give_up(current, error)
@@ -248,7 +248,7 @@ class _Steps:
 
     def _give_up(self, at: str, error: LlmcError) -> None:
         """A failure before landing ends the undo. If it may have landed, the next undo finds out."""
-        landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy)
+        landed_perhaps = at == "land" and not isinstance(error, default_branch.SourceBusy)
         if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
             return
         with self.project.store.transaction() as tx:
@@ -292,7 +292,7 @@ class _Steps:
     def _land(self) -> UndoJournal:
         if self.way.verify(self.project, self.journal.revert):  # before a crash
             return self.journal
-        with fast_forward.merge_lock(self.project):
+        with default_branch.merge_lock(self.project):
             answer = self.way.begin(self.project, self._offer())
         if isinstance(answer, ways.Waits):
             raise LlmcError(

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from llmc.base.names import TaskKey
-from llmc.landing import fast_forward
+from llmc.landing import default_branch
 from llmc.repo.project import Project
 
 
@@ -20,7 +20,7 @@ class Offer(Struct, frozen=True):
     worker: str
     commit: str
     base: str
-    #: the checkout that was just checked (fast_forward.check_source); None: to be checked
+    #: the checkout that was just checked (default_branch.check_source); None: to be checked
     checked: Path | None = None
     #: its task and claim, if it has one
     task: TaskKey | None = None
@@ -56,7 +56,7 @@ class Landing(Protocol):
     def begin(self, project: Project, offer: Offer) -> Landed | Waits:
         """Submit the commit; the caller holds the merge lock. An earlier offer is found again, not repeated.
 
-        Raises fast_forward.BaseMoved, SourceBusy with nothing touched, or ClaimLost if another machine has the task.
+        Raises default_branch.BaseMoved, SourceBusy with nothing touched, or ClaimLost if another machine has the task.
         """
         ...
 
@@ -77,17 +77,17 @@ class FastForward:
     """Fast-forward the branch, or fail without a change; it never waits."""
 
     def begin(self, project: Project, offer: Offer) -> Landed | Waits:
-        fast_forward.land(project, offer.worker, offer.commit, offer.base, checked=offer.checked)
+        default_branch.land(project, offer.worker, offer.commit, offer.base, checked=offer.checked)
         return Landed()
 
     def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack:
         return Landed()
 
     def verify(self, project: Project, commit: str) -> bool:
-        return fast_forward.is_landed(project, commit)
+        return default_branch.is_landed(project, commit)
 
     def spread(self, project: Project, offer: Offer) -> str | None:
-        return fast_forward.push_onward(project)
+        return default_branch.push_onward(project)
 
 
 _WAY: Landing = FastForward()

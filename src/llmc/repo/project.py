@@ -26,7 +26,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import clone_guard, git
 
 if TYPE_CHECKING:
-    from llmc.records.shared_ledger import Ledger
+    from llmc.records.landing_ledger import LandingLedger
     from llmc.repo.rules.fenced_push import Remote
 
 
@@ -49,7 +49,7 @@ class Shared(Struct, frozen=True):
     """What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
 
     remote: "Remote"
-    ledger: "Ledger"
+    ledger: "LandingLedger"
 
 
 class Project(Struct, frozen=True):

@@ -20,8 +20,8 @@ from llmc.base.files import private_dir
 from llmc.base.names import TaskKey
 from llmc.base.wake import Watch, open_watch
 from llmc.records.books import Action, Books, Claim, Made, entry
-from llmc.records.ledger import Ledger
 from llmc.records.task import Changes, Edit, Listing, NoTask, Task, Unreadable
+from llmc.records.task_ledger import TaskLedger
 from llmc.repo.project import Project, agent_for
 from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource
@@ -35,7 +35,7 @@ def task_files(directory: Path) -> TaskFiles:
 def open_files(project: Project) -> "ClaudeTasks":
     auto = project.config.auto
     name = list_name(auto.task_list_id) if auto.task_list_id else ""
-    ledger = Ledger(project.root.tasks_ledger, project.root.log("task_pool"), name)
+    ledger = TaskLedger(project.root.tasks_ledger, project.root.log("task_pool"), name)
     if not name:
         return ClaudeTasks(None, ledger)
 
@@ -58,7 +58,7 @@ def task_of_agent(project: Project, task_id: str) -> Task:
 
 class ClaudeTasks(TaskSource):
     def __init__(
-        self, files: TaskFiles | None, ledger: Ledger, agents_own: Callable[[], Path] | None = None
+        self, files: TaskFiles | None, ledger: TaskLedger, agents_own: Callable[[], Path] | None = None
     ) -> None:
         """`files`: the configured list, if any. `agents_own`: where the agents' task tools keep their lists."""
         self._configured = files

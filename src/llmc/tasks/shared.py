@@ -26,8 +26,8 @@ from llmc.fleet.database import DatabaseGone, Listening, fetched
 from llmc.fleet.nodes import Membership, membership
 from llmc.fleet.rules import Reading, books_of, full_name, own_name, split_name, storable, storable_json
 from llmc.records.books import Action, Books, Claim, Made, fold
-from llmc.records.ledger import write_note
 from llmc.records.task import Changes, Edit, Listing, Task, TaskStatus, Unreadable, in_order, is_id
+from llmc.records.task_ledger import write_note
 from llmc.repo.project import Project
 from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource

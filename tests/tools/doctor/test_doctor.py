@@ -19,11 +19,11 @@ from llmc.config.edit import set_value
 from llmc.doctor import registry
 from llmc.doctor.check import Check, Sight
 from llmc.doctor.registry import diagnose, examine, notes, repair_all
-from llmc.landing import fast_forward
+from llmc.landing import default_branch
 from llmc.landing.prompts import task_of, task_prompt
 from llmc.records.books import Claim, entry
 from llmc.records.events import read_lines
-from llmc.records.ledger import Ledger
+from llmc.records.task_ledger import TaskLedger
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project, open_project
@@ -339,7 +339,7 @@ _BAD = (b"{not json}", b"[1]", b'{"ts": 1.0, "action": "created"}', b'{"ts": 2}'
 
 def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> None:
     """Break: skip them in silence; tell of what a kill cut short; rewrite the file under those who append to it."""
-    ledger = Ledger(project.root.tasks_ledger, list_name="plan")
+    ledger = TaskLedger(project.root.tasks_ledger, list_name="plan")
     row = entry("created", Claim("c1", TaskKey("plan", TaskId("1")), "adam"), 1.0)
     ledger.write(row)
     appender = project.root.tasks_ledger.open("ab")
@@ -369,7 +369,7 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
         json.dumps(entry("created", Claim("c2", TaskKey("plan", TaskId("2")), "adam"), 2.0)).encode() + b"\n"
     )
     appender.close()
-    for known in (ledger, Ledger(project.root.tasks_ledger, list_name="plan")):
+    for known in (ledger, TaskLedger(project.root.tasks_ledger, list_name="plan")):
         assert {task.id for task in known.books().created} == {"1", "2"}
 
 
@@ -410,10 +410,10 @@ def test_a_source_in_which_nothing_can_land(project: Project, tmp_path: Path) ->
     assert kinds(project) == []
     (note,) = notes(examine(project.root))
     assert "a.txt" in note
-    with pytest.raises(fast_forward.SourceBusy) as caught:
-        fast_forward.check_source(project)
+    with pytest.raises(default_branch.SourceBusy) as caught:
+        default_branch.check_source(project)
     with project.store.transaction() as tx:
-        fast_forward.tell_source_busy(project, tx, caught.value)
+        default_branch.tell_source_busy(project, tx, caught.value)
     (finding,) = diagnose(examine(project.root))
     assert finding.text == caught.value.message
     assert notes(examine(project.root)) == []

@@ -17,7 +17,7 @@ from llmc.base.errors import ClaimLost, LockTimeout, Unreachable
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.fleet import landings
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 from tests.support.ledgers import PostgresLedger
 from tests.support.waiting import wait_until
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
-from llmc.landing import fast_forward, validation
+from llmc.landing import default_branch, validation
 from llmc.landing.accept import accept
 from llmc.landing.accept_journal import Cancelled, WorkChanged
-from llmc.landing.fast_forward import BaseMoved, SourceBusy
+from llmc.landing.default_branch import BaseMoved, SourceBusy
 from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Status
 from llmc.repo import provision
@@ -43,7 +43,7 @@ class Scene:
         self.commit = self.worktree.commit(*change)
 
     def land(self) -> None:
-        fast_forward.land(self.project, "w1", self.commit, self.base)
+        default_branch.land(self.project, "w1", self.commit, self.base)
 
     def tip(self) -> str:
         return self.source.head("refs/heads/main")
@@ -91,14 +91,14 @@ def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
     scene = scene_on(source, tmp_path)
     source.write("notes.txt", "mine\n")
     source.write("big.cache", "mine\n")
-    assert not fast_forward.is_landed(scene.project, scene.commit)
+    assert not default_branch.is_landed(scene.project, scene.commit)
     scene.land()
     assert scene.tip() == scene.commit
     assert (source.path / "new.txt").read_text() == "new\n"
     assert source.git("status", "--porcelain=v1") == "?? notes.txt"
     assert (source.path / "big.cache").read_text() == "mine\n"
     assert not (source.path / ".git/FETCH_HEAD").exists()
-    assert fast_forward.is_landed(scene.project, scene.commit)
+    assert default_branch.is_landed(scene.project, scene.commit)
 
 
 def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
         scene.land()
     assert scene.look() == before
     source.commit("after.txt")
-    assert fast_forward.is_landed(scene.project, scene.commit)
+    assert default_branch.is_landed(scene.project, scene.commit)
 
 
 @pytest.mark.req("1-113")
@@ -125,7 +125,7 @@ def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file:
         source.git("add", file)
     before = scene.look()
     with pytest.raises(SourceBusy, match=file):
-        fast_forward.check_source(scene.project)
+        default_branch.check_source(scene.project)
     with pytest.raises(SourceBusy, match=file):
         scene.land()
     assert scene.look() == before
@@ -137,7 +137,7 @@ def test_a_file_in_the_way_is_not_overwritten(source: Repo, tmp_path: Path, name
     scene = scene_on(source, tmp_path, change=(name, "landed\n"))
     source.write(name, "a person's only copy\n")
     before = scene.look()
-    fast_forward.check_source(scene.project)
+    default_branch.check_source(scene.project)
     with pytest.raises(SourceBusy, match="refused to fast-forward"):
         scene.land()
     assert scene.look() == before
@@ -156,7 +156,7 @@ def test_an_operation_in_progress(source: Repo, tmp_path: Path, operation: str) 
     source.git(operation, "other", check=False)
     before = scene.look()
     with pytest.raises(SourceBusy, match=operation):
-        fast_forward.check_source(scene.project)
+        default_branch.check_source(scene.project)
     with pytest.raises(SourceBusy, match=operation):
         scene.land()
     assert scene.look() == before
@@ -183,7 +183,7 @@ def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
     source.git("checkout", "-q", "-b", "feature")
     source.write("a.txt", "half done\n")
     before = snapshot(source.path)
-    fast_forward.check_source(scene.project)
+    default_branch.check_source(scene.project)
     scene.land()
     assert scene.tip() == scene.commit
     assert snapshot(source.path) == before
@@ -196,7 +196,7 @@ def test_a_bare_source(source: Repo, tmp_path: Path) -> None:
     scene = Scene(bare, make_project(str(bare.path), tmp_path / "bare-root"))
     scene.land()
     assert scene.tip() == scene.commit
-    assert fast_forward.is_landed(scene.project, scene.commit)
+    assert default_branch.is_landed(scene.project, scene.commit)
 
 
 @pytest.fixture
@@ -209,22 +209,22 @@ def remote(source: Repo, tmp_path: Path) -> Scene:
 
 @pytest.mark.req("1-035")
 def test_a_remote(remote: Scene) -> None:
-    fast_forward.check_source(remote.project)
+    default_branch.check_source(remote.project)
     remote.land()
     assert remote.tip() == remote.commit
-    assert fast_forward.is_landed(remote.project, remote.commit)
+    assert default_branch.is_landed(remote.project, remote.commit)
 
 
 def test_a_remote_that_moved_meanwhile(remote: Scene, source: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a rejected push is not told from a failing one: nobody would rebase and try again."""
-    push = fast_forward._push
+    push = default_branch._push
 
     def somebody_is_faster(project: Project, commit: str, branch: str) -> None:
         source.commit("faster.txt")
         source.git("push", "-q", str(remote.source.path), "main")
         push(project, commit, branch)
 
-    monkeypatch.setattr(fast_forward, "_push", somebody_is_faster)
+    monkeypatch.setattr(default_branch, "_push", somebody_is_faster)
     with pytest.raises(BaseMoved):
         remote.land()
     assert remote.tip() == source.head()
@@ -264,7 +264,7 @@ def test_a_branch_that_moves_at_the_last_moment(
     scene = scene_on(source, tmp_path)
     if kind == "not checked out":
         source.git("checkout", "-q", "-b", "feature")
-    checkout = fast_forward._checkout
+    checkout = default_branch._checkout
 
     def somebody_is_faster(project: Project) -> Path | None:
         if scene.tip() == scene.base:
@@ -275,7 +275,7 @@ def test_a_branch_that_moves_at_the_last_moment(
                 source.git("update-ref", "refs/heads/main", faster)
         return checkout(project)
 
-    monkeypatch.setattr(fast_forward, "_checkout", somebody_is_faster)
+    monkeypatch.setattr(default_branch, "_checkout", somebody_is_faster)
     with pytest.raises(BaseMoved):
         scene.land()
     assert source.git("log", "-1", "--format=%s", "main") == "faster"
@@ -289,10 +289,10 @@ def test_a_new_branch_never_moves_one_that_is_there(
     scene = remote if kind == "remote" else Scene(source, make_project(str(source.path), tmp_path / "local"))
     scene.source.git("branch", "taken", "main")
     run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
-    fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
+    default_branch.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
     assert scene.source.head("refs/heads/llmc-pick/w1") == scene.commit
     with pytest.raises(Refused, match="branch taken: it already exists"):
-        fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
+        default_branch.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
     assert scene.source.head("refs/heads/taken") == scene.base
 
 
@@ -310,20 +310,20 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
 ) -> None:
     """A connection that is lost after the source took it. Break: end the accept, as for any other failure; its task would be done again."""
     scene = waiting(source, tmp_path)
-    land, reset = fast_forward.land, provision.reset_in_place
+    land, reset = default_branch.land, provision.reset_in_place
 
     def cut_off(*args: Any, **options: Any) -> None:
         land(*args, **options)
         raise LlmcError("the connection was lost")
 
-    monkeypatch.setattr(fast_forward, "land", cut_off)
+    monkeypatch.setattr(default_branch, "land", cut_off)
     with scene.project.worker_lock("w1"), pytest.raises(LlmcError, match="connection was lost"):
         accept(scene.project, "w1")
     journal = scene.project.store.worker("w1").accept
     assert journal is not None
     assert journal.step == "land"
     landed = scene.tip()
-    monkeypatch.setattr(fast_forward, "land", land)
+    monkeypatch.setattr(default_branch, "land", land)
 
     def no_space(*_: Any) -> None:
         raise LlmcError("no space left")
@@ -353,7 +353,7 @@ def test_what_is_not_on_the_branch_has_not_landed(
         steps.append(journal.step if journal else "")
 
     with monkeypatch.context() as patched, scene.project.worker_lock("w1"):
-        patched.setattr(fast_forward, "land", only_says_so)
+        patched.setattr(default_branch, "land", only_says_so)
         with pytest.raises(LlmcError, match="landed but is no longer on the default branch"):
             accept(scene.project, "w1")
     assert steps == ["land"], "after a crash here it may have landed"
@@ -368,13 +368,13 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
 ) -> None:
     """Break: look at the worker only before that; its commit would be left behind."""
     scene = waiting(source, tmp_path)
-    before, turn = scene.tip(), fast_forward.merge_lock
+    before, turn = scene.tip(), default_branch.merge_lock
 
     def commits_meanwhile(project: Project) -> AbstractContextManager[None]:
         scene.worktree.commit("late.txt", "late\n")
         return turn(project)
 
-    monkeypatch.setattr(fast_forward, "merge_lock", commits_meanwhile)
+    monkeypatch.setattr(default_branch, "merge_lock", commits_meanwhile)
     with (
         scene.project.worker_lock("w1"),
         pytest.raises(WorkChanged, match=r"made commit .* while its work was being accepted"),
@@ -410,7 +410,7 @@ def test_after_a_lost_race_no_other_work_lands_before_this(
 ) -> None:
     """Also not after a kill. Break: validate without the ticket the second time, too; others could land first for ever."""
     scene = waiting(source, tmp_path)
-    project, land = validating(scene.project), fast_forward.land
+    project, land = validating(scene.project), default_branch.land
     goes_first: list[bool] = []
 
     def checked(*_: Any, **__: Any) -> None:
@@ -425,7 +425,7 @@ def test_after_a_lost_race_no_other_work_lands_before_this(
         land(*args, **options)
 
     monkeypatch.setattr(validation, "check_commit", checked)
-    monkeypatch.setattr(fast_forward, "land", lands_the_second_time)
+    monkeypatch.setattr(default_branch, "land", lands_the_second_time)
     with project.worker_lock("w1"), pytest.raises(SystemExit):
         accept(project, "w1")
     with project.worker_lock("w1"):

@@ -15,9 +15,9 @@ from llmc.auto import handover
 from llmc.base.errors import ClaimLost, LlmcError, NotFound, Unreachable
 from llmc.landing import accept_journal, remote, undo
 from llmc.landing.accept import accept
-from llmc.landing.fast_forward import SourceBusy
+from llmc.landing.default_branch import SourceBusy
 from llmc.records.books import Claim
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 from llmc.records.worker import Status
 from llmc.repo import fence, handed_work
 from llmc.repo.rules.fenced_push import Outcome, Remote, Seen

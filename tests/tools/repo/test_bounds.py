@@ -10,7 +10,7 @@ import pytest
 
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
-from llmc.landing import fast_forward, review
+from llmc.landing import default_branch, review
 from llmc.repo import clone_guard, embedded_submodules, git, indexes, own_repos, provision, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.workers import nuke, reset
@@ -361,11 +361,11 @@ def test_a_large_repository_is_listed(
 
 def test_files_that_land_are_read_in_the_clone(project: Project, worktree: Worktree, tmp_path: Path) -> None:
     """A forged tree names any path, and a refusal would tell whether it exists. Break: read the worktree's repository in
-    `added_files` (landing/fast_forward.py)."""
+    `added_files` (landing/default_branch.py)."""
     place, base = tmp_path / "place", project.base
     place.mkdir()
     (tmp_path / "private").touch()
-    assert fast_forward.added_files(project, worktree.path) == ["w1.txt"]
+    assert default_branch.added_files(project, worktree.path) == ["w1.txt"]
     blob = worktree.git("rev-parse", "HEAD:a.txt")
     words = ["git", "-C", str(worktree.path), "hash-object", "-t", "tree", "--literally", "-w", "--stdin"]
     inner = subprocess.run(
@@ -374,5 +374,5 @@ def test_files_that_land_are_read_in_the_clone(project: Project, worktree: Workt
     outer = b"40000 ..\0" + bytes.fromhex(inner.decode().strip())
     tree = subprocess.run(words, input=outer, capture_output=True, check=True).stdout.decode().strip()
     worktree.git("update-ref", "HEAD", worktree.git("commit-tree", tree, "-p", base, "-m", "forged"))
-    assert fast_forward.added_files(project, worktree.path) == []
-    assert fast_forward.in_the_way(place, ["../private", "./x", "a//b"]) == []
+    assert default_branch.added_files(project, worktree.path) == []
+    assert default_branch.in_the_way(place, ["../private", "./x", "a//b"]) == []

@@ -16,7 +16,7 @@ from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.files import remove_tree
 from llmc.config.model import Config
-from llmc.landing import fast_forward
+from llmc.landing import default_branch
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, git_config, provision, uncommitted
 from llmc.repo.clone_guard import CloneGuard
@@ -298,8 +298,8 @@ def test_another_origin_stops_no_landing(
     commit = tree.commit("work.txt")
     run_git(tree.path, "remote", "set-url", "origin", str(tmp_path / "decoy"))
     base = provision.refresh_base(project)
-    fast_forward.land(project, record.name, commit, base)
-    assert fast_forward.is_landed(project, commit)
+    default_branch.land(project, record.name, commit, base)
+    assert default_branch.is_landed(project, commit)
     assert source.head("main") == commit
     assert run_git(tree.path, "remote", "get-url", "origin") == str(source.path)
     assert "remote.origin.url was" in told(project)[0]

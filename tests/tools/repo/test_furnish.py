@@ -9,7 +9,7 @@ import pytest
 
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
-from llmc.landing import fast_forward, slots
+from llmc.landing import default_branch, slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, provision, setup, submodules, uncommitted
 from llmc.repo.copied_files import literal_pattern
@@ -190,7 +190,7 @@ def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
     worktree.git("add", "b.bin")
     worktree.git("commit", "-q", "-m", "Add b")
     assert worktree.git("show", "HEAD:b.bin").startswith("version https://git-lfs")
-    fast_forward.land(project, "w1", worktree.head(), base)
+    default_branch.land(project, "w1", worktree.head(), base)
     assert (source.path / "b.bin").read_text() == "made by the worker\n"
     assert source.git("status", "--porcelain") == ""
     assert len(incomplete(project)) == 1, "said while git-lfs was not there, and not again"

@@ -148,9 +148,9 @@ def test_large_files_are_not_shared_either(tmp_path: Path, monkeypatch: pytest.M
     assert (tree.path / "a.bin").read_text() == "large\n" * 1000
     assert files_of(clone / "lfs/objects")
     assert not own_objects.is_shared(clone)
-    from llmc.landing import fast_forward
+    from llmc.landing import default_branch
 
     commit = tree.commit("b.bin", "other\n" * 1000)
-    fast_forward.land(project, record.name, commit, provision.refresh_base(project))
+    default_branch.land(project, record.name, commit, provision.refresh_base(project))
     assert (source.path / "b.bin").read_text() == "other\n" * 1000
     assert not own_objects.is_shared(clone)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.names import TaskId
 from llmc.records.books import entry
-from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.rules.claims import set_by_user
 from llmc.tasks.rules.draft import Draft, new_task
@@ -17,7 +17,7 @@ from llmc.tasks.rules.draft import Draft, new_task
 
 def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     """Break: leave what `has_ended` out of ClaudeTasks.settle, or the hold."""
-    files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
+    files, ledger = TaskFiles(tmp_path / "list"), TaskLedger(tmp_path / "tasks.jsonl")
     tasks = ClaudeTasks(files, ledger)
     for subject in ("One", "Two", "Three"):
         files.create(new_task(Draft(subject), TaskId))
@@ -43,7 +43,7 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
     """Break: let claims.set_by_user ignore what was seen."""
-    files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
+    files, ledger = TaskFiles(tmp_path / "list"), TaskLedger(tmp_path / "tasks.jsonl")
     tasks = ClaudeTasks(files, ledger)
     seen = files.create(new_task(Draft("One"), TaskId))
     assert tasks.claim(files.key(seen.id), "auto-1", "One")
@@ -54,7 +54,7 @@ def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
 def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: Path) -> None:
     """Another list was configured meanwhile. Break: change the task of that number in the list at hand."""
     old, new = TaskFiles(tmp_path / "old"), TaskFiles(tmp_path / "new")
-    ledger = Ledger(tmp_path / "tasks.jsonl")
+    ledger = TaskLedger(tmp_path / "tasks.jsonl")
     tasks = ClaudeTasks(old, ledger)
     for files in (old, new):
         for subject in ("One", "Two"):

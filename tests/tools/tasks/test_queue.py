@@ -13,8 +13,8 @@ from llmc.agents.claude.task_files import TaskFiles
 from llmc.base import files as tools
 from llmc.base.names import TaskId
 from llmc.records.books import MAX_ATTEMPTS, Claim
-from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
+from llmc.records.task_ledger import TaskLedger
 from llmc.repo.project import Project
 from llmc.reports import digest
 from llmc.tasks.claude_files import ClaudeTasks
@@ -25,7 +25,7 @@ from tests.support.repos import Mold, Repo, make_project, project_at
 @pytest.fixture
 def queue(tmp_path: Path) -> TaskQueue:
     (tmp_path / "list").mkdir()
-    source = ClaudeTasks(TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl"))
+    source = ClaudeTasks(TaskFiles(tmp_path / "list"), TaskLedger(tmp_path / "tasks.jsonl"))
     source._is_watched = True  # what changes is told here, by `note_changed`
     return TaskQueue(source)
 

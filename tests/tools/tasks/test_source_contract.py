@@ -14,8 +14,8 @@ from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.errors import LlmcError, NotFound
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.books import MAX_ATTEMPTS
-from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 from llmc.tasks.rules import claims
@@ -26,7 +26,7 @@ from tests.support.memory_tasks import MemoryTasks
 
 
 def _files(place: Path) -> ClaudeTasks:
-    return ClaudeTasks(TaskFiles(place / "plan"), Ledger(place / "tasks.jsonl"))
+    return ClaudeTasks(TaskFiles(place / "plan"), TaskLedger(place / "tasks.jsonl"))
 
 
 @pytest.fixture(params=["files", "memory", "postgres"])

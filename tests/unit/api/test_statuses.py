@@ -1,6 +1,6 @@
 """Each screen says something about each status: a new one must not fall silently into a default."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import pytest
 
@@ -12,9 +12,9 @@ from llmc.records.transitions import ALLOWED
 
 @pytest.mark.parametrize(
     "table",
-    [views._LOOK_OF_STATUS, night_view._STATES, overview.STYLES, ALLOWED],
+    [views._LOOK_OF_STATUS, night_view._STATES, overview.STYLES, {to for _, to in ALLOWED}],
     ids=["screens", "night", "status", "transitions"],
 )
-def test_every_status_is_in_the_table(table: Mapping[str, object]) -> None:
+def test_every_status_is_in_the_table(table: Iterable[str]) -> None:
     """Break: take `error` out of the table."""
     assert set(map(str, table)) == set(map(str, Status))

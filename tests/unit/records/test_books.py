@@ -12,10 +12,10 @@ from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.files import DiskFull
 from llmc.base.given import MOST_LINE
 from llmc.base.names import TaskId, TaskKey
-from llmc.records import ledger as ledger_file
+from llmc.records import task_ledger as ledger_file
 from llmc.records.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
-from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.task_list import _held
 
@@ -61,7 +61,7 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
 def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
     """Break: "failed too often" for all: one attempt shows that a model does not exist, and nothing counts against it."""
     tasks, task = (
-        ClaudeTasks(TaskFiles(Path("/lists/list")), Ledger(Path("none"))),
+        ClaudeTasks(TaskFiles(Path("/lists/list")), TaskLedger(Path("none"))),
         Task(TaskId("7"), "Pay by card", "", TaskStatus.PENDING),
     )
     begun = entry("claimed", claim(1), 1)
@@ -130,7 +130,7 @@ def test_reading_in_pieces_and_repeating_the_last_line_change_nothing(
 
 def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     """Break: read from the start each time; every failure would count again."""
-    ledger = Ledger(tmp_path / "tasks.jsonl")
+    ledger = TaskLedger(tmp_path / "tasks.jsonl")
     assert ledger.books() == Books()
     ledger.write(entry("claimed", claim(1), 1))
     ledger.write(entry("failed", claim(1), 2, cause="crash", reason="ünï"))
@@ -140,7 +140,7 @@ def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     assert ledger.books().attempts(key("7")) == 1
     ledger.write(entry("claimed", claim(2, "8"), 3))
     assert ledger.books().claims == {"auto-1": claim(2, "8")}
-    assert Ledger(tmp_path / "tasks.jsonl").books() == ledger.books()
+    assert TaskLedger(tmp_path / "tasks.jsonl").books() == ledger.books()
 
 
 def test_what_is_kept_back_says_why_until_somebody_takes_it_or_puts_it_back() -> None:
@@ -223,7 +223,7 @@ def test_a_claim_of_ours_that_ended() -> None:
 
 def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
     """Several threads read it. Break: fold new lines into the books that others iterate over."""
-    ledger = Ledger(tmp_path / "tasks.jsonl")
+    ledger = TaskLedger(tmp_path / "tasks.jsonl")
     ledger.write(entry("claimed", claim(1), 1))
     before = ledger.books()
     ledger.write(entry("failed", claim(1), 2, cause="crash", reason=""))
@@ -257,7 +257,7 @@ def unnamed(action: Action, number: int, **more: object) -> dict[str, object]:
 
 def test_rows_without_a_list_are_of_the_one_that_was_named_first(tmp_path: Path) -> None:
     """Break: let a later name, or the configuration of a later day, move them to another list."""
-    ledger = Ledger(tmp_path / "tasks.jsonl", list_name="old")
+    ledger = TaskLedger(tmp_path / "tasks.jsonl", list_name="old")
     failed_once = (
         unnamed("claimed", 1, subject="S", dispatch="D", part="p"),
         unnamed("failed", 1, cause="task", reason="r"),
@@ -278,11 +278,11 @@ def test_rows_without_a_list_are_of_the_one_that_was_named_first(tmp_path: Path)
     )
     assert (books.dispatches, books.parts, books.subjects) == ({"D": seven}, {seven: "p"}, {seven: "S"})
     assert (books.latest, books.landed_as("c0ffee")) == ({seven: "c3"}, seven)
-    later = Ledger(tmp_path / "tasks.jsonl", list_name="new")
+    later = TaskLedger(tmp_path / "tasks.jsonl", list_name="new")
     later.write(name_the_unnamed("new", 9) | {"worker": "", "task": ""})
     later.write(unnamed("requeued", 4))
     assert (later.books().unnamed, later.books().completed) == ("old", {"old": set()})
-    assert Ledger(tmp_path / "tasks.jsonl").books() == later.books()
+    assert TaskLedger(tmp_path / "tasks.jsonl").books() == later.books()
     assert later.books().is_completed(key("7", "")) is False
 
 
@@ -290,13 +290,13 @@ def test_a_ledger_that_cannot_be_written_is_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: let the reader fail where the name of the old rows cannot be written down."""
-    Ledger(tmp_path / "tasks.jsonl").write(unnamed("completed", 2, commit=""))
+    TaskLedger(tmp_path / "tasks.jsonl").write(unnamed("completed", 2, commit=""))
 
     def full(*_: object, **__: object) -> None:
         raise DiskFull("the disk is full")
 
     monkeypatch.setattr(ledger_file, "append_line", full)
-    assert Ledger(tmp_path / "tasks.jsonl", list_name="old").books().completed == {"old": {"7"}}
+    assert TaskLedger(tmp_path / "tasks.jsonl", list_name="old").books().completed == {"old": {"7"}}
 
 
 def test_a_line_of_any_length_is_passed_over(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_line_of_any_length_is_passed_over(tmp_path: Path) -> None:
     row = json.dumps(entry("completed", claim(1), 1, commit="")).encode()
     inside = json.dumps(entry("completed", claim(1, "8"), 1, commit="")).encode()
     path.write_bytes(b"x" * MOST_LINE + inside + b"\n" + row + b"\n" + b"y" * (2 * MOST_LINE))
-    ledger = Ledger(path)
+    ledger = TaskLedger(path)
     assert ledger.books().completed == {"list": {"7"}}
     ledger.write(entry("completed", claim(1, "9"), 1, commit=""))
     assert ledger.books().completed == {"list": {"7", "9"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 from llmc.repo.rules.fenced_push import (
     Declined,
     Landed,

@@ -14,7 +14,7 @@ from llmc.base.proc import ToolMissing
 from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
-from llmc.landing import fast_forward, slots, undo
+from llmc.landing import default_branch, slots, undo
 from llmc.repo import clone_guard, git, git_locks, own_objects, sources, trash, worktrees
 from llmc.repo.git_locks import GitLock
 from llmc.repo.project import Project
@@ -219,11 +219,11 @@ def _remove_branch(project: Project, branch: str) -> str:
 
 def _source(at: Sight) -> Iterator[tuple[str, str]]:
     """Why nothing can land, and the fix."""
-    is_listed = at.state is not None and fast_forward.SOURCE in at.state.attention
+    is_listed = at.state is not None and default_branch.SOURCE in at.state.attention
     try:
         if missing := sources.problem(at.project):
             yield missing.message, missing.advice
-        elif busy := fast_forward.blocked(at.project, listed=is_listed):
+        elif busy := default_branch.blocked(at.project, listed=is_listed):
             yield busy.message, f"{busy.hint[:1].lower()}{busy.hint[1:].removesuffix('.')}"
     except ToolMissing:
         return  # reported by the check of programs

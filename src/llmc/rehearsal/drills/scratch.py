@@ -19,8 +19,8 @@ from llmc.base.locks import Rank
 from llmc.base.names import OVERSEER, TaskKey
 from llmc.config import root_layout
 from llmc.records.event_log import EventLog
-from llmc.records.ledger import Ledger
 from llmc.records.sight import registration
+from llmc.records.task_ledger import TaskLedger
 from llmc.rehearsal import sample
 from llmc.rehearsal.drills.model import DrillFailed, Terms
 from llmc.repo import git
@@ -339,7 +339,7 @@ class Scratch:
 
         The task of a plan item counts with the number of the plan item.
         """
-        books = Ledger(self.root / root_layout.TASKS_LEDGER).books()
+        books = TaskLedger(self.root / root_layout.TASKS_LEDGER).books()
         tasks = [TaskKey(name, task) for name, ids in books.completed.items() for task in ids]
         leaves = {task: _LEAF.match(books.subjects.get(task, "")) for task in tasks}
         return {int(leaf[1] if leaf else task.id) for task, leaf in leaves.items()}

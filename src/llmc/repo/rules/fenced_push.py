@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from llmc.records.shared_ledger import Entry
+from llmc.records.landing_ledger import Entry
 
 #: how long one git command may talk to the remote
 LIMIT_S = 120.0

@@ -1,4 +1,4 @@
-"""Land a commit on the default branch of the source, by fast-forward only."""
+"""The default branch of the source: whether it can be moved now, and moving it, by fast-forward only."""
 
 import os
 import shlex

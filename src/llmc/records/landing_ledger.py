@@ -25,7 +25,7 @@ class Entry(Struct, frozen=True):
     at_unix: float = 0.0
 
 
-class Ledger(Protocol):
+class LandingLedger(Protocol):
     """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
 
     def enter(self, entry: Entry) -> None:

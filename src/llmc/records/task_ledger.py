@@ -39,7 +39,7 @@ class _Sum(Struct, array_like=True, frozen=True):
     books: Books
 
 
-class Ledger:
+class TaskLedger:
     def __init__(self, path: Path, log: Path | None = None, list_name: str = "") -> None:
         """`log`: the log for people. `list_name`: the currently configured list."""
         self._path = path

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.records import ledger
+from llmc.records import task_ledger
 from llmc.records.books import Books
-from llmc.records.ledger import Ledger
+from llmc.records.task_ledger import TaskLedger
 
 
 def rows(first: int, last: int) -> str:
@@ -31,23 +31,23 @@ def added_up(path: Path) -> Books:
     """Without the sum."""
     other = path.with_name("copy.jsonl")
     other.write_bytes(path.read_bytes())
-    return Ledger(other, None, "plan").books()
+    return TaskLedger(other, None, "plan").books()
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     read: list[bytes] = []
-    real = ledger.json_row
-    monkeypatch.setattr(ledger, "json_row", lambda line: (read.append(line), real(line))[1])
+    real = task_ledger.json_row
+    monkeypatch.setattr(task_ledger, "json_row", lambda line: (read.append(line), real(line))[1])
     return read
 
 
 def test_what_was_added_up_is_not_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave `_begin_with_sum` out: every command reads every row of the root's life."""
-    before = Ledger(path, None, "plan").books()
+    before = TaskLedger(path, None, "plan").books()
     with path.open("a") as file:
         file.write(rows(500, 510))
     read = parsed(monkeypatch)
-    books = Ledger(path, None, "plan").books()
+    books = TaskLedger(path, None, "plan").books()
     assert len(read) == 20
     assert books == added_up(path)
     assert len(books.completed["plan"]) == len(before.completed["plan"]) + 10
@@ -58,7 +58,7 @@ def test_a_sum_of_something_else_is_not_believed(
     path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Break: leave inode, tail or rules out of the comparison."""
-    Ledger(path, None, "plan").books()
+    TaskLedger(path, None, "plan").books()
     kept = path.with_suffix(".books")
     assert kept.stat().st_mode & 0o077 == 0
     match how:
@@ -71,20 +71,20 @@ def test_a_sum_of_something_else_is_not_believed(
             with path.open("r+") as file:
                 file.truncate(len(rows(1, 100).encode()))
         case "rules":
-            monkeypatch.setattr(ledger, "_rules", lambda: "another llmc")
+            monkeypatch.setattr(task_ledger, "_rules", lambda: "another llmc")
         case "damaged":
             kept.write_bytes(kept.read_bytes()[:-7])
         case _:
             kept.write_bytes(b"\x81\xa1a\x01")
-    assert Ledger(path, None, "plan").books() == added_up(path)
+    assert TaskLedger(path, None, "plan").books() == added_up(path)
 
 
 def test_it_is_written_again_as_the_ledger_grows(path: Path) -> None:
-    long_lived = Ledger(path, None, "plan")
+    long_lived = TaskLedger(path, None, "plan")
     long_lived.books()
     size = path.with_suffix(".books").stat().st_size
     with path.open("a") as file:
         file.write(rows(500, 1000))
     assert len(long_lived.books().completed["plan"]) == 999
     assert path.with_suffix(".books").stat().st_size > size
-    assert Ledger(path, None, "plan").books() == long_lived.books()
+    assert TaskLedger(path, None, "plan").books() == long_lived.books()
