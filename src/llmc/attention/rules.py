@@ -28,7 +28,8 @@ HELD_S = 3600.0
 #: reasons of a worker whose client asks; its status file says so too, if it has one
 ASKS = ("question", "permission")
 #: reasons of a worker whose conflicts need the user (sessions/rules/decide.py)
-GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
+CONFLICTS_LEFT, VALIDATION_FAILS = "conflicts not resolved", "validation fails after the rebase"
+GAVE_UP = (CONFLICTS_LEFT, VALIDATION_FAILS)
 #: reason of a worker that aborted the rebase it was told to finish; its commits are unchanged
 ABORTED = "rebase aborted by the worker"
 #: why a queued message was not delivered

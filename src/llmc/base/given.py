@@ -18,7 +18,7 @@ MOST_LINE = 8 << 20
 #: the UTF-8 byte order mark; Python's codec for it is another module to import
 _BOM = b"\xef\xbb\xbf"
 #: control characters, without tabs and line ends
-_CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: a number that may not fit into 64 bits
 _LONG = pattern(r"[0-9]{19}")
 
@@ -68,7 +68,7 @@ def text(value: object) -> str:
 
 def written_out(text: str) -> str:
     """The same with control characters, which a terminal would obey and no program can take, as escapes."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def _is_suspect(text: str) -> bool:

@@ -366,7 +366,8 @@ def _entry(about: str, text: str) -> bytes:
 def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:
     """Run an interactive program in this terminal (a pager, an editor); returns its exit code."""
     args = list(argv)
-    with _keys_are_the_programs():
+    # Ctrl-C and Ctrl-\\ reach us too: the program decides, a pager continues. It does not inherit a handler of ours.
+    with handling(lambda *_: None, signal.SIGINT, signal.SIGQUIT):
         try:
             process = subprocess.Popen(
                 args, env=dict(env), stdin=subprocess.PIPE if input is not None else None
@@ -378,14 +379,17 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
 
 
 @contextlib.contextmanager
-def _keys_are_the_programs() -> Iterator[None]:
-    """Ctrl-C and Ctrl-\\ reach us too: the program decides, a pager continues. It does not inherit a handler of ours."""
-    before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGINT, signal.SIGQUIT)}
+def handling(handler: Callable[[int, Any], object], *numbers: int) -> Iterator[None]:
+    """Handle these signals in the meantime; outside the main thread, where Python cannot, they stay as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:

@@ -19,6 +19,7 @@ from llmc.cli.arguments import (
     worker_argument,
 )
 from llmc.cli.output import (
+    columns,
     json_option,
     note,
     plain,
@@ -27,7 +28,6 @@ from llmc.cli.output import (
     say,
     say_lines,
     say_or_json,
-    screen_width,
 )
 from llmc.config.options import is_auto_name
 
@@ -278,7 +278,7 @@ def peek(project: Project, worker: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, **plain(screen)})
         return
-    say_lines("\n".join(fitted(line, screen_width()) for line in screen.lines))
+    say_lines("\n".join(fitted(line, columns()) for line in screen.lines))
 
 
 @click.command("console")

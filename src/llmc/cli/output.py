@@ -117,16 +117,6 @@ def is_terminal(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
 
 
-def screen_width() -> int:
-    """The width of the terminal in cells; without one, $COLUMNS or 80."""
-    try:
-        found = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        found = 0
-    said = os.environ.get("COLUMNS", "")
-    return found or (int(said) if said.isdecimal() else 0) or 80
-
-
 def columns() -> int:
     """$COLUMNS, the width of the terminal, or 80; like `shutil.get_terminal_size`, which is slow to import."""
     said = os.environ.get("COLUMNS", "")

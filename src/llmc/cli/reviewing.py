@@ -20,6 +20,7 @@ from llmc.base.text import in_line, indented, printable, some_files, visible
 from llmc.cli.arguments import WORKER, Row, complete_file, pass_project, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
+    columns,
     has_colours,
     is_terminal,
     json_option,
@@ -234,7 +235,7 @@ def _difftastic(project: Project, review: Review, colour: str) -> str:
     env = {
         "GIT_EXTERNAL_DIFF": "difft",
         "DFT_COLOR": colour,
-        "DFT_WIDTH": str(shutil.get_terminal_size().columns),
+        "DFT_WIDTH": str(columns()),
         "LC_ALL": "C.UTF-8",
     }
     return reviews.diff(project, review, "--ext-diff", env=env)

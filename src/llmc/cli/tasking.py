@@ -17,6 +17,7 @@ from llmc.base.text import cells, padded, printable, wrap
 from llmc.cli.app import refuse_agents
 from llmc.cli.arguments import Complete, Group, Row, complete_list, on_each, pass_project, project_of
 from llmc.cli.output import (
+    columns,
     completion,
     is_terminal,
     json_option,
@@ -27,7 +28,6 @@ from llmc.cli.output import (
     say,
     say_lines,
     say_or_json,
-    screen_width,
 )
 
 #: the reason of a waiting task: maximum lines and minimum width
@@ -125,17 +125,17 @@ def list_(project: Project, state: str | None, every: bool, as_json: bool) -> in
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
     about = {task.id: [f"p{task.priority}", *_marks(task)] for task in rows}
-    columns = [max(map(cells, column)) for column in zip_longest(*about.values(), fillvalue="")]
+    widths = [max(map(cells, column)) for column in zip_longest(*about.values(), fillvalue="")]
     for task in rows:
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
         marks = " ".join(
-            padded(text, room) for text, room in zip(about[task.id], columns, strict=True) if room
+            padded(text, room) for text, room in zip(about[task.id], widths, strict=True) if room
         )
         why = board.why(task)
         say(f"{task.id:>{width}}  {word} {marks}  {printable(task.subject)}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
             indent = width + 2 + 11 + 1
-            room = max(LEAST_WHY, screen_width() - indent)
+            room = max(LEAST_WHY, columns() - indent)
             for line in wrap(printable(why), room, WHY_LINES) if is_terminal() else [why]:
                 say(" " * indent + line)
     if not rows:

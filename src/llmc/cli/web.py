@@ -16,6 +16,7 @@ from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.arguments import project_of
 from llmc.cli.commands import COMMANDS
 from llmc.cli.output import (
+    columns,
     has_colours,
     is_terminal,
     is_utf8,
@@ -23,7 +24,6 @@ from llmc.cli.output import (
     print_json,
     say,
     say_lines,
-    screen_width,
     write_cleaned,
 )
 
@@ -174,7 +174,7 @@ def _print_code(link: str) -> None:
     segno.make(link, error="l").terminal(out=drawn, compact=True)
     lines = drawn.getvalue().splitlines()
     begin, end = ("\033[97;40m", "\033[0m") if has_colours() else ("", "")
-    if len(lines[0]) <= screen_width() and is_utf8():
+    if len(lines[0]) <= columns() and is_utf8():
         write_cleaned("".join(f"{begin}{line}{end}\n" for line in lines).encode())
 
 

@@ -6,10 +6,9 @@ and it touches nothing of the fleet.
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,8 @@ def tmux_version() -> str:
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     """Run every probe in a scratch session, and write the verdict to disk."""
     lock = project.root.lock("canary")
-    with locks.claim(lock) as ours, _signals_end_it_in_order():
+    # As Ctrl-C does: no agent is left behind.
+    with locks.claim(lock) as ours, proc.handling(_interrupt, signal.SIGTERM, signal.SIGHUP):
         if not ours:
             raise Refused(
                 f"cannot run the canary: another canary is running ({locks.holder(lock)})",
@@ -160,22 +160,8 @@ def _folders(root: Root) -> list[Path]:
         return []
 
 
-@contextmanager
-def _signals_end_it_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP stop the canary as Ctrl-C does, so that no agent is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _scratch(project: Project) -> Project:

@@ -17,7 +17,7 @@ from llmc.repo.user_commands import CommandFailed
 
 #: the item of the attention list
 ITEM = "base"
-#: the same commit is checked again after this many times as long as the check took, but not before the second
+#: what failed is tried again after this many times as long as it took, the same commit not before the second
 PATIENCE = 10.0
 LEAST_S = 60.0
 
@@ -37,10 +37,15 @@ def known(project: Project, base: str, checks: str) -> bool:
     return found is not None and not is_due(found, base, checks, now_unix())
 
 
+def is_too_soon(at_unix: float, took_s: float, now: float, least_s: float = LEAST_S) -> bool:
+    """Whether what failed then need not be tried again yet; a clock that was set back does not count."""
+    return 0 <= now - at_unix < max(least_s, PATIENCE * took_s)
+
+
 def is_due(found: FailingBase, base: str, checks: str, now: float) -> bool:
     """Whether to check the default branch again."""
     same = found.commit == base and found.checks == checks
-    return not same or not 0 <= now - found.at_unix < max(LEAST_S, PATIENCE * found.took_s)
+    return not same or not is_too_soon(found.at_unix, found.took_s, now)
 
 
 def note(project: Project, base: str, checks: str, took_s: float) -> None:

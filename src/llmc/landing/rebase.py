@@ -136,10 +136,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
     at_rest.wait(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(
-            f"cannot read {name}'s worktree",
-            hint="Run the command again. If that fails too, run `llmc doctor`.",
-        )
+        raise intake.unreadable(name)
     # A new turn has started: its end decides. Files left by a validation do not matter.
     if facts.rebasing or facts.marked or not facts.on_base:
         with project.store.transaction() as tx:
@@ -444,10 +441,7 @@ def tell(project: Project, name: str) -> LlmcError:
         elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
             if facts is None:
-                return LlmcError(
-                    f"cannot read {name}'s worktree",
-                    hint="Run the command again. If that fails too, run `llmc doctor`.",
-                )
+                return intake.unreadable(name)
             if not facts.rebasing and _has_ended(project, record, facts):
                 return LlmcError(
                     f"the rebase of {name} has already ended",

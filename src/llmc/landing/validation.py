@@ -29,8 +29,6 @@ from llmc.repo.user_commands import CommandFailed
 
 #: the key of the attention item about validation
 ITEM = "validation"
-#: if no slot passes the check on the base, the next try waits this many times as long as that try took
-PATIENCE = 10.0
 #: how many passed trees a slot remembers
 REMEMBERED = 50
 
@@ -81,7 +79,7 @@ def in_slot(project: Project) -> bool:
 
 def _may_try_again(memory: Memory, now: float) -> bool:
     """Whether to retry now: an incomplete setup costs a tenth of the time at most, and is noticed once fixed."""
-    return not 0 <= now - memory.failed_unix < PATIENCE * memory.took_s
+    return not failing_base.is_too_soon(memory.failed_unix, memory.took_s, now, least_s=0.0)
 
 
 def check_commit(
@@ -249,10 +247,8 @@ class _Check:
     def _base_passes(self, base: str) -> bool:
         """Try from scratch: a broken cache must not look like a broken base. A failure holds for a while."""
         tree = git.tree_of(self.project.root.path, base)
-        age_s = now_unix() - self.memory.failed_unix
-        if self.memory.failed == tree and 0 <= age_s < max(
-            failing_base.LEAST_S, PATIENCE * self.memory.took_s
-        ):
+        memory = self.memory
+        if memory.failed == tree and failing_base.is_too_soon(memory.failed_unix, memory.took_s, now_unix()):
             return False
         began = time.monotonic()
         if self.passes(base, self.repo.validate, "validation", from_scratch=True) is None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from llmc.base import proc
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.base.log_reader import LogReader
@@ -76,7 +77,7 @@ class Machine(Show):
 def run(count: int) -> None:
     """Land `count` tasks on three machines; nothing is left behind, also after Ctrl-C."""
     driver()
-    with _interruptible(), _server() as server, _directory() as directory:
+    with proc.handling(_interrupt, *WAYS), _server() as server, _directory() as directory:
         machines = [Machine(directory, name) for name in MACHINES]
         with _stopped_at_the_end(machines):
             _tell(machines, server, directory, count)
@@ -162,17 +163,6 @@ def _stopped_at_the_end(machines: Sequence[Machine]) -> Iterator[None]:
         _stop_undisturbed()
         with ThreadPoolExecutor(len(machines)) as threads:
             list(threads.map(Machine.stop, machines))
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """A signal to end is a Ctrl-C."""
-    before = {way: signal.signal(way, _interrupt) for way in WAYS}
-    try:
-        yield
-    finally:
-        for way, handler in before.items():
-            signal.signal(way, handler)
 
 
 @contextmanager

@@ -118,6 +118,13 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
         return None
 
 
+def unreadable(name: str) -> LlmcError:
+    return LlmcError(
+        f"cannot read {name}'s worktree",
+        hint="Run the command again. If that fails too, run `llmc doctor`.",
+    )
+
+
 def _ahead(project: Project, worktree: Path, head: str) -> int:
     """How many commits it is ahead of the base; usually none, which needs no git call."""
     if git.same_commit(worktree, head, project.base):

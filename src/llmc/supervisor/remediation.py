@@ -22,6 +22,7 @@ from llmc.base import processes
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, NotFound, StateError
 from llmc.base.files import append_line, explain, private_dir
+from llmc.base.given import written_out
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
@@ -217,7 +218,7 @@ def remediate(
         log.section("prompt", prompt)
         with own_session(project) as own:
             with _hooks(own) as hooks:
-                end = _Turn(own, log, limit_s, stopping, say, hooks).run(remedy.printable(prompt))
+                end = _Turn(own, log, limit_s, stopping, say, hooks).run(written_out(prompt))
             with contextlib.suppress(LlmcError):  # accounting must not hide how it ended
                 record_usage(own, OVERSEER)
     except LlmcError as error:

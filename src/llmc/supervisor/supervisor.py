@@ -5,13 +5,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.base import locks
+from llmc.base import locks, proc
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, Refused, UsageError
 from llmc.daemon import control
@@ -69,7 +68,7 @@ class Supervisor:
                     f"a supervisor is already running for this root: {locks.holder(lock)}",
                     hint="Run `llmc status` to see its state, or press Ctrl-C in its terminal to stop it.",
                 )
-            with self._signals():
+            with proc.handling(self._told, *_SIGNALS):
                 return self._run()
 
     def _run(self) -> int:
@@ -330,15 +329,6 @@ class Supervisor:
         """A failed notification must not keep the daemon from being restarted."""
         with contextlib.suppress(Exception):
             notify(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._told) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _told(self, number: int, _: object) -> None:
         """The first signal stops the daemon and us; the second kills us immediately."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from llmc.base import inside, proc
 from llmc.base.clock import age_s, now_unix
-from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, json_row, remove_tree, unique, write_atomic
 from llmc.base.text import did_you_mean
@@ -257,10 +257,7 @@ def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     at_rest.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(
-            f"cannot read {name}'s worktree",
-            hint="Run the command again. If that fails too, run `llmc doctor`.",
-        )
+        raise intake.unreadable(name)
     if facts.ahead or facts.dirty or facts.rebasing:
         raise Refused(f"cannot restore to {name}: it has other work in its worktree", hint=hint)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from llmc.attention.rules import ABORTED
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Cause, SelfReview, Status, WorkerRecord
-from llmc.sessions.rules.decide import ABORTED, ABORTED_BY_HAND, INTERRUPTED, GitFacts, unresolved
+from llmc.sessions.rules.decide import ABORTED_BY_HAND, INTERRUPTED, GitFacts, unresolved
 
 #: commits without a Stop count as the end of the turn after this time
 NO_STOP_S = 300.0

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as with_
 
+from llmc.attention.rules import ABORTED
 from llmc.base.rotation import Limit, rotate
 from llmc.base.tmux import Tmux
 from llmc.config.load import load_config
@@ -31,7 +32,6 @@ from llmc.records.store import Store
 from llmc.records.transitions import step
 from llmc.records.worker import Status
 from llmc.repo.project import Project, bare_project
-from llmc.sessions.rules import decide
 from tests.support.records import worker
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 from tests.support.webhook import SECRET, Webhook
@@ -318,7 +318,7 @@ def test_the_next_rebase_that_a_worker_aborts_is_told_also_when_nobody_looked_be
     project: Project, hook: Webhook
 ) -> None:
     """Break: know an item by its key alone: what was told of the first stays open, and swallows the second."""
-    aborted = step(Status.NEEDS_REVIEW, decide.ABORTED, commit_sha="c" * 40)
+    aborted = step(Status.NEEDS_REVIEW, ABORTED, commit_sha="c" * 40)
     with project.store.transaction() as tx:
         tx.put(worker(Status.REBASING))
         tx.move("w1", aborted)

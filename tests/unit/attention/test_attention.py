@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llmc.api.status_view import status_view
-from llmc.attention.rules import attention, next_command, without_auto, worker_view
+from llmc.attention.rules import ABORTED, attention, next_command, without_auto, worker_view
 from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen
@@ -14,7 +14,6 @@ from llmc.reports.rules import digest_parts as digest_waits
 from llmc.reports.rules.digest_parts import digest
 from llmc.reports.rules.digest_text import ended_notice
 from llmc.reports.rules.digest_text import render as render_digest
-from llmc.sessions.rules import decide
 
 
 def plain(text: str, style: str) -> str:
@@ -154,7 +153,7 @@ def found(
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "llmc claude auth login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
-        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve the conflicts there), or llmc reject adam"),
+        ({"status": "needs_review", "reason": ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve the conflicts there), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.attention.rules import ABORTED
 from llmc.auto.landing import a_command_comes_first
 from llmc.auto.rules import steps
 from llmc.auto.rules.steps import (
@@ -35,7 +36,7 @@ from llmc.records.worker import (
     Status,
     WorkerRecord,
 )
-from llmc.sessions.rules.decide import ABORTED, ANOTHER_MODEL, FOUND_COMMITS
+from llmc.sessions.rules.decide import ANOTHER_MODEL, FOUND_COMMITS
 from tests.support.records import worker
 
 S = Status

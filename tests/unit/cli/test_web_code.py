@@ -24,7 +24,7 @@ class Draw(Protocol):
 def drawn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Draw:
     def draw(columns: int, link: str = LINK, *, colours: bool = True, utf8: bool = True) -> list[str]:
         monkeypatch.setattr(web, "has_colours", lambda: colours)
-        monkeypatch.setattr(web, "screen_width", lambda: columns)
+        monkeypatch.setattr(web, "columns", lambda: columns)
         monkeypatch.setattr(web, "is_utf8", lambda: utf8)
         web._print_code(link)
         return capsys.readouterr().out.splitlines()

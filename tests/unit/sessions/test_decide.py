@@ -8,6 +8,7 @@ from msgspec.structs import fields, replace
 
 from llmc.agents.agent_events import AgentEvent
 from llmc.agents.inbox_events import event_of
+from llmc.attention.rules import CONFLICTS_LEFT
 from llmc.base.names import PromptId, TaskId
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import (
@@ -22,7 +23,6 @@ from llmc.records.worker import (
 )
 from llmc.sessions.rules.decide import (
     ABORTED_BY_HAND,
-    CONFLICTS_LEFT,
     Facts,
     GitFacts,
     after_validation,

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from llmc.agents.claude.transcripts import readable
 from llmc.agents.inbox_events import event_of
+from llmc.base.given import written_out
 from llmc.config.paths import OverseerRoot, Root
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import apply
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.sessions.rules import decide, prompt_text
 from llmc.sessions.rules.decide import Facts, judge
-from llmc.supervisor.rules.remedy import End, Outcome, ended, printable
+from llmc.supervisor.rules.remedy import End, Outcome, ended
 from llmc.supervisor.rules.remedy import judge as judge_turn
 from llmc.workers import rules
 from tests.support.records import worker
@@ -85,7 +86,7 @@ def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
 @given(st.text())
 def test_every_log_can_be_part_of_a_prompt(text: str) -> None:
     """Break that fails it: send the prompt as it is; control characters are refused."""
-    prompt_text.normalise(f"The log:\n{printable(text)}")
+    prompt_text.normalise(f"The log:\n{written_out(text)}")
 
 
 def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> None:

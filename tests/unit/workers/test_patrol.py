@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.attention.rules import ABORTED
 from llmc.base.names import PromptId, TaskId
 from llmc.daemon.watches import Watch
 from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, SelfReview, Status, WorkerRecord
-from llmc.sessions.rules.decide import ABORTED, INTERRUPTED, GitFacts
+from llmc.sessions.rules.decide import INTERRUPTED, GitFacts
 from llmc.workers.rules import (
     NO_STOP_S,
     STALLED_S,

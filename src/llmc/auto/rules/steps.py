@@ -4,6 +4,7 @@ from enum import StrEnum, auto
 
 from msgspec import Struct
 
+from llmc.attention.rules import ABORTED
 from llmc.auto.rules.costs import Level, Verdict
 from llmc.records.worker import (
     Assignment,
@@ -223,7 +224,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _not_begun(record, task)
         case Status.NO_CHANGES:
             return Do.COMPLETE_UNCHANGED
-        case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
+        case Status.NEEDS_REVIEW if record.reason == ABORTED:
             # Landing would only repeat the same conflicts, so the task starts over on the latest default branch.
             return GiveUp(
                 Cause.TASK, "the agent aborted the rebase, but its commits conflict with the default branch"

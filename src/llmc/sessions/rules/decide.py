@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, What
+from llmc.attention.rules import ABORTED, CONFLICTS_LEFT, VALIDATION_FAILS
 from llmc.base.names import carries, header_id
 from llmc.base.text import some_files
 from llmc.records.transitions import Step, is_allowed, step
@@ -106,11 +107,8 @@ DIALOG = "dialog"
 ANOTHER_MODEL = "restarting with another model"
 #: why a worker is in review that was started with commits in its worktree
 FOUND_COMMITS = "commits found"
-#: why a worker is in review although its rebase did not finish
-ABORTED = "rebase aborted by the worker"
+#: why a worker is in review although its rebase did not finish, as with ABORTED
 ABORTED_BY_HAND = "rebase aborted by hand"
-#: why a worker with unresolved conflicts is in error
-CONFLICTS_LEFT = "conflicts not resolved"
 #: prefixes of the prompt ids that are about a rebase
 ABOUT_A_REBASE = ("conflict-", "validation-")
 
@@ -412,7 +410,7 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
     text = f"validation still fails after {rounds} rounds: {output.strip()[-400:]}"
     failed = step(
         Status.ERROR,
-        "validation fails after the rebase",
+        VALIDATION_FAILS,
         error_reason=text,
         cause=Cause.COMMAND,
         failed_sha=head,

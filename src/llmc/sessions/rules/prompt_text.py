@@ -4,13 +4,13 @@ import re
 import unicodedata
 
 from llmc.base.errors import UsageError
+from llmc.base.given import CONTROL
 from llmc.base.names import PromptId, header_line
 from llmc.base.text import pattern
 
 #: longer prompts go into a file that the agent is told to read
 MAX_TYPED_BYTES = 100_000
 
-_CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: invisible characters, which the client drops (2.1.325): soft hyphens, zero-width and direction marks, fillers
 _INVISIBLE = pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
@@ -28,7 +28,7 @@ def normalise(text: str) -> str:
     """
     text = re.sub("\r\n|[\r\u2028\u2029]", "\n", text).replace("\t", "    ")
     text = _JOINER_AFTER_ASCII.sub("", _INVISIBLE.sub("", text))
-    bad = _CONTROL.search(text)
+    bad = CONTROL.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         raise UsageError(

@@ -1,6 +1,5 @@
 """How the turn of the supervisor's own agent ended, from its record. Pure."""
 
-import re
 from enum import StrEnum
 from typing import assert_never
 
@@ -12,8 +11,6 @@ from llmc.sessions.rules.decide import INTERRUPTED
 
 #: a session that crashes is restarted once; after that the remediation has failed
 TRIES = 2
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Outcome(StrEnum):
@@ -94,8 +91,3 @@ def _why(record: WorkerRecord) -> str:
 def _too_long(record: WorkerRecord, limit_s: float) -> str:
     waits = f"; it is waiting for an answer ({record.reason})" if record.reason in ASKS else ""
     return f"the agent did not finish within {limit_s:g} s{waits}"
-
-
-def printable(text: str) -> str:
-    """Show control characters from logs as escapes."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
