@@ -70,8 +70,7 @@ def next_to_accept(project: Project) -> str:
     from llmc.workers.patrol import catch_up
     from llmc.workers.start import reviewed_last
 
-    if not project.daemon_runs():
-        catch_up(str(project.root.path))
+    catch_up(project)
     state = project.store.read()
     last = reviewed_last(state)
     if last is not None and last.status is Status.NEEDS_REVIEW:

@@ -18,8 +18,7 @@ from llmc.workers.patrol import catch_up
 
 def choose(project: Project, name: str | None) -> str:
     """The given worker, else the one that has waited longest for review."""
-    if not project.daemon_runs():
-        catch_up(str(project.root.path))
+    catch_up(project)
     return name or review.longest_waiting(project.store.read()).name
 
 

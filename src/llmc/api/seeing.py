@@ -115,9 +115,10 @@ def current(root: str) -> tuple[Raw, Facts]:
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
     elif any(map(_may_be_resolved, state.get("workers", {}).values())):
+        from llmc.repo.project import open_project
         from llmc.workers.patrol import see_what_was_resolved
 
-        see_what_was_resolved(root)
+        see_what_was_resolved(open_project(root))
         state = read_state(root)
     if _lists_changed(root) and not daemon_runs(root):
         from llmc.daemon.chores import list_again
@@ -181,9 +182,10 @@ def pending(root: str, worker: str) -> bool:
 
 def catch_up(root: str) -> None:
     """Apply pending hook events, because no daemon is running."""
+    from llmc.repo.project import open_project
     from llmc.workers.patrol import catch_up as apply
 
-    apply(root)
+    apply(open_project(root))
 
 
 def _lists_changed(root: str) -> bool:

@@ -100,8 +100,7 @@ def start(
 ) -> Receipt:
     """Start a task on the given worker, else on an idle one; with `new`, add one if none is idle."""
     normalise(text)  # refuse text that cannot be sent, whatever the status of the worker
-    if not project.daemon_runs():
-        catch_up(str(project.root.path))
+    catch_up(project)
     if worker is not None:
         starting.refuse_auto(project.store.worker(worker))
     with ExitStack() as held:

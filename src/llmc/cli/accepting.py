@@ -6,13 +6,29 @@ from llmc.api import acceptance
 from llmc.api.roots import Project
 from llmc.base.text import some_files
 from llmc.cli.accept_work import land
-from llmc.cli.arguments import WORKER, confirm, pass_project, worker_argument, yes_option
+from llmc.cli.arguments import (
+    confirm,
+    optional_worker,
+    pass_project,
+    worker_argument,
+    yes_option,
+)
 from llmc.cli.elapsed import Elapsed
-from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines, say_or_json
+from llmc.cli.output import (
+    json_option,
+    note,
+    paint,
+    plain,
+    print_json,
+    say,
+    say_lines,
+    say_or_json,
+    warn,
+)
 
 
 @click.command("accept")
-@click.argument("worker", required=False, type=WORKER)
+@optional_worker
 @click.option(
     "--yes",
     "-y",
@@ -91,7 +107,7 @@ def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> No
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
     say(paint(f"picked {many} from {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
-        note(f"warning: uncommitted files were not included: {some_files(done.dirty)}")
+        warn(f"uncommitted files were not included: {some_files(done.dirty)}")
 
 
 @click.command("undo")

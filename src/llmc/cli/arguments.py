@@ -80,8 +80,15 @@ class WorkerName(click.types.StringParamType):
 _WITH_NODE = re.compile(r"[\w.-]+/[a-z][a-z0-9-]*")
 WORKER = WorkerName()
 worker_argument = click.argument("worker", type=WORKER)
+optional_worker = click.argument("worker", required=False, type=WORKER)
 since_option = click.option(
     "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
+)
+output_option = click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output",
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
 
@@ -120,6 +127,14 @@ def complete_list(names: Iterable[str]) -> Complete:
 
 #: by the shell itself
 complete_file = click.Path().shell_complete
+message_file_option = click.option(
+    "--file",
+    "-f",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Read the message from FILE (- for standard input)",
+)
 complete_directory = click.Path(file_okay=False).shell_complete
 
 

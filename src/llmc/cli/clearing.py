@@ -20,6 +20,7 @@ from llmc.cli.arguments import (
     complete_with,
     confirm,
     on_each,
+    optional_worker,
     pass_project,
     project_of,
     yes_option,
@@ -29,7 +30,7 @@ from llmc.config.durations import format_duration
 
 
 @click.command("reset")
-@click.argument("worker", required=False, type=WORKER)
+@optional_worker
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
 @click.option("--yes", "-y", is_flag=True, help="With --all, do not ask for confirmation")
 @json_option
@@ -64,7 +65,7 @@ def _say_reset(row: Row) -> None:
 
 
 @click.command("nuke")
-@click.argument("worker", required=False, type=WORKER)
+@optional_worker
 @click.option("--all", "every", is_flag=True, help="Remove every worker")
 @yes_option
 @json_option

@@ -9,7 +9,14 @@ import click
 from llmc.api.roots import Project, Root, name_old_tasks, new_source_problem
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import Group, complete_with, root_of
-from llmc.cli.output import json_option, note, paint, plain, print_json, say, say_lines
+from llmc.cli.output import (
+    json_option,
+    plain,
+    print_json,
+    say,
+    say_lines,
+    warn,
+)
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
 from llmc.config.model import Config
 
@@ -90,7 +97,7 @@ _OF_SOURCE = ("repo.source", "repo.default_branch")
 
 def _look_at_source(root: Root) -> None:
     if problem := new_source_problem(root):
-        note(paint("warning: ", "yellow", err=True) + problem)
+        warn(problem)
 
 
 @config.command("unset")
@@ -158,7 +165,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
     else:
         say_lines("\n".join(str(p) for p in problems) or f"{path} is valid")
         for text in warnings:
-            note(paint("warning: ", "yellow", err=True) + text)
+            warn(text)
     return Exit.FAILED if problems else Exit.DONE
 
 

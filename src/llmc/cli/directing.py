@@ -13,6 +13,7 @@ from llmc.base.text import fitted
 from llmc.cli.arguments import (
     WORKER,
     complete_file,
+    message_file_option,
     pass_project,
     show_receipt,
     text_to_send,
@@ -76,14 +77,7 @@ def start(
 @click.command("message")
 @worker_argument
 @click.argument("text", required=False)
-@click.option(
-    "--file",
-    "-f",
-    "file",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Read the message from FILE (- for standard input)",
-)
+@message_file_option
 @json_option
 @pass_project
 def message(project: Project, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
@@ -153,10 +147,14 @@ def answer(project: Project, asker: str, text: str | None, goal_id: str, as_json
         say(asked.text)
         for number, label in enumerate(asked.options, 1):
             say(f"  {number}. {label}")
-        if not sys.stdin.isatty():
-            raise UsageError("an answer is required", hint=f'Run: llmc answer {asker} "..."')
-        text = read_line("Answer")
+        text = _typed_answer(asker)
     return show_receipt(workers.answer(project, asker, text), as_json)
+
+
+def _typed_answer(asker: str) -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("an answer is required", hint=f'Run: llmc answer {asker} "..."')
+    return read_line("Answer")
 
 
 def _is_here(project: Project, node: str) -> bool:
@@ -171,9 +169,7 @@ def _answer_elsewhere(project: Project, node: str, worker: str, text: str | None
     asked = fleet_nodes.question(project, node, worker)
     if text is None:
         say(asked)
-        if not sys.stdin.isatty():
-            raise UsageError("an answer is required", hint=f'Run: llmc answer {node}/{worker} "..."')
-        text = read_line("Answer")
+        text = _typed_answer(f"{node}/{worker}")
     return show_receipt(fleet_nodes.answer(project, node, worker, text, asked), as_json)
 
 

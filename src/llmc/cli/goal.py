@@ -18,7 +18,7 @@ from llmc.cli.arguments import (
     Group,
     project_of,
 )
-from llmc.cli.goal_show import draw, goal_argument, goal_line, note_settled, note_undriven, warn
+from llmc.cli.goal_show import draw, goal_argument, goal_line, note_settled, note_troubles, note_undriven
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.durations import format_duration
 
@@ -140,7 +140,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
             note(f"planning ... (up to {limit} per attempt)")
 
     made = goal_orders.create(project, given, planned=planned, file=file, kept=kept)
-    warn(goal_views.troubles(project))
+    note_troubles(goal_views.troubles(project))
     if as_json:
         print_json(
             {
@@ -224,7 +224,7 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     """
     project = project_of(ctx)
     found = goal_views.goals(project)
-    warn(found.troubles)
+    note_troubles(found.troubles)
     note_undriven(project, (view.goal for view in found.views))
     shown = [view for view in found.views if every or view.goal.status != "archived"]
     if as_json:

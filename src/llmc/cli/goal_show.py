@@ -12,7 +12,11 @@ from llmc.api.goal_orders import settle, undriven
 from llmc.api.goal_views import Asking, Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
 from llmc.api.roots import Project
 from llmc.base.files import write_atomic
-from llmc.cli.arguments import complete_with, project_of
+from llmc.cli.arguments import (
+    complete_with,
+    output_option,
+    project_of,
+)
 from llmc.cli.fast import sheet
 from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.config.durations import format_duration
@@ -56,7 +60,7 @@ def _known(ctx: click.Context) -> list[GoalView]:
     return goal_views.known((ctx.find_root().params or {}).get("root"))
 
 
-def warn(found: Troubles) -> None:
+def note_troubles(found: Troubles) -> None:
     """Warn of a damaged store, of safe mode, and of goals that could not be read."""
     mode = found.safe_mode
     if found.damage:
@@ -194,7 +198,7 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
     """
     project = project_of(ctx)
     view = goal_views.goal(project, goal_views.the_goal(project, goal_id))
-    warn(goal_views.troubles(project))
+    note_troubles(goal_views.troubles(project))
     if mermaid:
         say_lines(goal_views.mermaid(view), nl=False)
         return
@@ -210,12 +214,7 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
 
 @click.command("handoff")
 @_optional_goal
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output",
-)
+@output_option
 @json_option
 @click.pass_context
 def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
@@ -230,7 +229,7 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
     project = project_of(ctx)
     goal_id = goal_views.the_goal(project, goal_id)
     view = goal_views.goal(project, goal_id)
-    warn(goal_views.troubles(project))
+    note_troubles(goal_views.troubles(project))
     text = goal_views.handoff_text(project, view)
     if output is not None:
         write_atomic(output, text.encode())

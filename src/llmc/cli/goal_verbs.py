@@ -13,7 +13,12 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import Exit
 from llmc.base.files import write_atomic
 from llmc.base.text import json_text
-from llmc.cli.arguments import parse_since, project_of
+from llmc.cli.arguments import (
+    output_option,
+    parse_since,
+    project_of,
+    since_option,
+)
 from llmc.cli.goal_show import (
     assignment_line,
     complete_goal,
@@ -21,9 +26,9 @@ from llmc.cli.goal_show import (
     complete_question,
     goal_line,
     note_settled,
+    note_troubles,
     question_lines,
     question_row,
-    warn,
 )
 from llmc.cli.output import json_option, note, paint, print_json, say
 
@@ -59,7 +64,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
             }
         )
         return
-    warn(troubles)
+    note_troubles(troubles)
     if found.undriven and (views or not found.enabled):
         say(found.undriven)
     for view in views:
@@ -75,9 +80,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
 @click.option(
     "--goal", "goal_id", default="", shell_complete=complete_goal, help="Show only this goal's events"
 )
-@click.option(
-    "--since", metavar="T", default="0", help="Start time: Unix seconds, ISO 8601, or an age such as 12h"
-)
+@since_option
 @click.option("--last", metavar="N", type=click.IntRange(1), help="Show only the latest N events")
 @json_option
 @click.pass_context
@@ -92,7 +95,7 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
     """
     project = project_of(ctx)
     rows = goal_views.events(project, goal_id, parse_since(since, time.time()), last)
-    warn(goal_views.troubles(project))
+    note_troubles(goal_views.troubles(project))
     for number, event in rows:
         if as_json:
             print_json({"seq": number, **goal_views.event_row(event)})
@@ -120,7 +123,7 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json({"questions": [question_row(one) for one in found]})
         return
-    warn(goal_views.troubles(project))
+    note_troubles(goal_views.troubles(project))
     for one in found:
         for line in question_lines(one, now):
             say(line)
@@ -158,12 +161,7 @@ def answer_question(project: Project, question_id: str, text: str, goal_id: str,
 
 
 @click.command("export")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output",
-)
+@output_option
 @json_option
 @click.pass_context
 def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
@@ -174,7 +172,7 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
       llmc goal export --output goals.json
     """
     everything, found = goal_views.export(project_of(ctx))
-    warn(found.troubles)
+    note_troubles(found.troubles)
     if output is None:
         print_json(everything, indent=1)
         return

@@ -52,6 +52,10 @@ def note(text: str) -> None:
     say(text, err=True)
 
 
+def warn(text: str) -> None:
+    note(paint("warning: ", "yellow", err=True) + text)
+
+
 def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> None:
     _write(json_text(value, indent=indent, ascii_only=not is_utf8()) + "\n", False, flush)
 

@@ -17,7 +17,15 @@ from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Refused, UnknownWorker, UsageError
 from llmc.base.text import in_line, indented, printable, some_files, visible
-from llmc.cli.arguments import WORKER, Row, complete_file, pass_project, show_receipt, text_to_send
+from llmc.cli.arguments import (
+    WORKER,
+    Row,
+    message_file_option,
+    optional_worker,
+    pass_project,
+    show_receipt,
+    text_to_send,
+)
 from llmc.cli.output import (
     cleaned,
     columns,
@@ -38,7 +46,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
 
 
 @click.command("review")
-@click.argument("worker", required=False, type=WORKER)
+@optional_worker
 @click.option(
     "--interface",
     "-i",
@@ -284,7 +292,7 @@ _ONE_WORD = re.compile(r"([\w.-]+/)?[a-z][a-z0-9-]{0,30}")
 
 
 @click.command("reject")
-@click.argument("worker", required=False, type=WORKER)
+@optional_worker
 @click.argument("message", required=False)
 @click.option(
     "--worker",
@@ -294,14 +302,7 @@ _ONE_WORD = re.compile(r"([\w.-]+/)?[a-z][a-z0-9-]{0,30}")
     type=WORKER,
     help="Worker to send the message to",
 )
-@click.option(
-    "--file",
-    "-f",
-    "file",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Read the message from FILE (- for standard input)",
-)
+@message_file_option
 @click.option(
     "--comments",
     "comments",

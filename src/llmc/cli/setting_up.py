@@ -16,7 +16,17 @@ from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.arguments import complete_directory, confirm, pass_project, project_of, teller
-from llmc.cli.output import ask, is_terminal, json_option, note, paint, plain, print_json, say, say_lines
+from llmc.cli.output import (
+    ask,
+    is_terminal,
+    json_option,
+    note,
+    plain,
+    print_json,
+    say,
+    say_lines,
+    warn,
+)
 from llmc.config.model import AgentName
 
 _SET = "llmc config set repo.validate"
@@ -90,7 +100,7 @@ def init(
         note(_replaced(project, made.replaced))
     _tell(made.lacks)
     if trusted is False:
-        note("warning: Claude Code does not trust the root yet; run `llmc init --trust`")
+        warn("Claude Code does not trust the root yet; run `llmc init --trust`")
     if check:
         note(check)
     if count := 0 if made.existed else new_roots.open_tasks(project):
@@ -120,7 +130,7 @@ def _replaced(project: Project, before: Path) -> str:
 def _tell(lacks: list[Lack]) -> None:
     for lack in lacks:
         if not lack.optional:
-            note(paint("warning: ", "yellow", err=True) + f"{lack.problem}. {lack.fix}")
+            warn(f"{lack.problem}. {lack.fix}")
     extras = [f"{lack.problem}. {lack.fix}" for lack in lacks if lack.optional]
     if extras:
         note("optional: " + " ".join(extras))

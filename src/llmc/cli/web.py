@@ -13,17 +13,20 @@ from llmc.api import roots, web_process
 from llmc.api.roots import Project
 from llmc.api.sign_ins import SignIns
 from llmc.base.errors import LlmcError, UsageError
-from llmc.cli.arguments import project_of
+from llmc.cli.arguments import (
+    project_of,
+)
 from llmc.cli.commands import COMMANDS
 from llmc.cli.output import (
     columns,
     has_colours,
     is_terminal,
     is_utf8,
-    note,
+    json_option,
     print_json,
     say,
     say_lines,
+    warn,
     write_cleaned,
 )
 
@@ -58,7 +61,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option(
     "--no-link", is_flag=True, hidden=True, help="Do not print a sign-in link, to keep it out of logs"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+@json_option
 @click.pass_context
 def web(
     ctx: click.Context,
@@ -101,8 +104,7 @@ def web(
     if new_link:
         _print_link(project, sign_ins, as_json)
         return 0
-    if not is_installed():
-        raise UsageError("the web server requires starlette, uvicorn and websockets", hint=f"Run: {GET_IT}")
+    _require_installed()
     if detach:
         argv = ["--port", str(port), "--address", address, *(["--read-only"] if read_only else [])]
         argv += [word for name in allowed for word in ("--allow-host", name)]
@@ -136,9 +138,7 @@ def _serve(
         say_link()
 
     if address not in LOOPBACK:
-        note(
-            f"warning: other machines may be able to connect to {address}, and connections are not encrypted"
-        )
+        warn(f"other machines may be able to connect to {address}, and connections are not encrypted")
     with web_process.serving(project):
         return serving.serve(
             project, sign_ins, address, port, allowed, ready, commands=COMMANDS, read_only=read_only
@@ -178,10 +178,14 @@ def _print_code(link: str) -> None:
         write_cleaned("".join(f"{begin}{line}{end}\n" for line in lines).encode())
 
 
-def start_beside(project: Project) -> None:
-    """Start the server in the background with its default settings, unless it runs, and print a link."""
+def _require_installed() -> None:
     if not is_installed():
         raise UsageError("the web server requires starlette, uvicorn and websockets", hint=f"Run: {GET_IT}")
+
+
+def start_beside(project: Project) -> None:
+    """Start the server in the background with its default settings, unless it runs, and print a link."""
+    _require_installed()
     if web_process.pid_of(project) is None:
         web_process.start(project, [])
     _print_link(project, SignIns(project.root), as_json=False)

@@ -14,7 +14,7 @@ from llmc.landing import accept, accept_journal, rebase
 from llmc.records.statuses import UNDER_WAY
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision
-from llmc.repo.project import Project, open_project
+from llmc.repo.project import Project
 from llmc.sessions import intake, leftovers, sessions, submit
 from llmc.sessions.persons import is_person_there
 from llmc.sessions.rules import decide
@@ -63,7 +63,6 @@ CONCERNED = (*UNDER_WAY, Status.NEEDS_REVIEW)
 class Patrolled(Struct, frozen=True):
     """What patrol did with a worker, and whether the user had it."""
 
-    decision: rules.Decision | None = None
     taken: bool = False
     #: why a rebase was not started
     rebase_problem: LlmcError | None = None
@@ -92,8 +91,8 @@ def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: flo
         case rules.EndTurn():
             _end_turn(project, record)
         case rules.Rebase():
-            return Patrolled(decision, rebase_problem=_rebase(project, name))
-    return Patrolled(decision, taken=seen.taken)
+            return Patrolled(rebase_problem=_rebase(project, name))
+    return Patrolled(taken=seen.taken)
 
 
 def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
@@ -195,9 +194,10 @@ def _end_turn(project: Project, record: WorkerRecord) -> None:
             tx.move(name, verdict.change)
 
 
-def catch_up(root: str) -> None:
-    """Apply pending events to every worker. A worker whose lock is busy is updated by the holder."""
-    project = open_project(root)
+def catch_up(project: Project) -> None:
+    """Apply pending events to every worker, unless a daemon does. A worker whose lock is busy is updated by the holder."""
+    if project.daemon_runs():
+        return
     for name in project.store.read().workers:
         # Another process may have the worker, or may have just removed it.
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
@@ -207,9 +207,8 @@ def catch_up(root: str) -> None:
                 self_review.attend(project, project.store.worker(name))
 
 
-def see_what_was_resolved(root: str) -> None:
+def see_what_was_resolved(project: Project) -> None:
     """Wake the daemon, which would otherwise see it only at its next patrol."""
-    project = open_project(root)
     for name in project.store.read().workers:
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
             rebase.resolved_by_hand(project, project.store.worker(name))

@@ -139,7 +139,7 @@ def test_commands_at_the_same_time_apply_each_event_once(still: Still) -> None:
 
     def apply() -> None:
         start.wait(20)
-        catch_up(str(still.fleet.root))
+        catch_up(open_project(str(still.fleet.root)))
 
     ids = []
     for _ in range(5):
