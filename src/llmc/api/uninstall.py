@@ -16,6 +16,7 @@ from llmc.agents.protocol import Trust
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree, unique
+from llmc.base.text import counted
 from llmc.base.tmux import answered
 from llmc.config import trust
 from llmc.daemon import control
@@ -78,8 +79,7 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
         changed = (*state.tracked, *state.untracked)
     elif worktree.exists():
         changed = (str(worktree),)
-    noun = "file" if len(changed) == 1 else "files"
-    parts = [f"{len(changed)} uncommitted {noun}"] if changed else []
+    parts = [counted(len(changed), "uncommitted file")] if changed else []
     if any(tip and _is_unlanded(project, tip) for tip in tips):
         parts.append("unlanded commits")
     if record.assignment is not None or record.accept is not None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.given import number, text
+from llmc.base.text import counted
 from llmc.landing.accept_journal import STEPS
 from llmc.records.items import UP, UP_AUTO, Raw, counts
 from llmc.records.statuses import AT_WORK, FREE
@@ -329,7 +330,7 @@ def _fact(worker: Raw, item: Item | None) -> str:
         return "attached"
     if worker["status"] == "rebasing":
         count = len(worker["conflicted_files"])
-        return f"resolving conflicts in {count} {'file' if count == 1 else 'files'}"
+        return f"resolving conflicts in {counted(count, 'file')}"
     if item is None and worker["status"] in ("reviewing", "rejected"):
         return {"reviewing": "reviewing its own work", "rejected": "working on your comments"}[
             worker["status"]

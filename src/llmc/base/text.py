@@ -134,6 +134,10 @@ def _cells(char: str) -> int:
     return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") and char != "\ufe0f" else 1
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def shortened(text: str, width: int) -> str:
     """At most `width` cells; truncation is marked with an ellipsis."""
     if cells(text) <= width:

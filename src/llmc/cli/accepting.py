@@ -4,7 +4,7 @@ import click
 
 from llmc.api import acceptance
 from llmc.api.roots import Project
-from llmc.base.text import some_files
+from llmc.base.text import counted, some_files
 from llmc.cli.accept_work import land
 from llmc.cli.arguments import (
     confirm,
@@ -104,7 +104,7 @@ def pick(project: Project, worker: str, branch: str | None, as_json: bool) -> No
     if as_json:
         print_json(plain(done))
         return
-    many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
+    many = counted(done.commits, "commit")
     say(paint(f"picked {many} from {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
         warn(f"uncommitted files were not included: {some_files(done.dirty)}")

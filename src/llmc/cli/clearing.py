@@ -12,7 +12,7 @@ from llmc.api import removals, roots
 from llmc.api.removals import Entry, RestoredToWorker
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
-from llmc.base.text import cells, padded
+from llmc.base.text import cells, counted, padded
 from llmc.cli.arguments import (
     WORKER,
     Group,
@@ -209,8 +209,7 @@ def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_js
     if as_json:
         print_json({"name": entry.name, **plain(done)})
         return
-    noun = "file" if len(done.dirty) == 1 else "files"
-    files = f", with {len(done.dirty)} uncommitted {noun}" if done.dirty else ""
+    files = f", with {counted(len(done.dirty), 'uncommitted file')}" if done.dirty else ""
     say(f"restored {entry.name} to {name}: {done.commit[:12]}{files}; {name} is {done.status}")
     if entry.directory:
         say(f"  to copy the trashed directory: llmc trash restore {entry.name} --to PATH")
@@ -267,7 +266,7 @@ def prune(project: Project, older_than: int | None, yes: bool, as_json: bool) ->
             f"kept {entry.name}: {plan.doubts[entry.name]}; to delete it, run `llmc trash prune` without --yes"
         )
     if not plan.old:
-        say(f"nothing in the trash is older than {days} {'day' if days == 1 else 'days'}")
+        say(f"nothing in the trash is older than {counted(days, 'day')}")
 
 
 def _lines(entries: Sequence[Entry], now: float) -> list[str]:

@@ -6,6 +6,7 @@ from llmc.api import health
 from llmc.api.health import GROUPS, Facts, Finding, Health, summary
 from llmc.api.roots import Root
 from llmc.base.errors import Exit, UsageError
+from llmc.base.text import counted
 from llmc.cli.arguments import Row, confirm, root_of, yes_option
 from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
@@ -143,8 +144,7 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         ]
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
         return Exit.DONE
-    noun = "worker" if len(done.workers) == 1 else "workers"
-    say(f"rebuilt {root.state.name} with {len(done.workers)} {noun}")
+    say(f"rebuilt {root.state.name} with {counted(len(done.workers), 'worker')}")
     for worker in done.workers:
         task = " ".join((worker.current_subject or worker.current_prompt).split())[:60]
         claimed = f" on task {worker.assignment.task_id}" if worker.assignment else ""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from llmc.api.status_view import AT_WORK, UP, UP_AUTO, Page, Raw, counts
 from llmc.api.status_view import WORDS as _WORDS
 from llmc.base.text import age as age
-from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
+from llmc.base.text import cells, counted, padded, printable, shortened, shortened_at_start, wrap
 
 #: width of output to a pipe or a file
 PLAIN_WIDTH = 80
@@ -148,16 +148,12 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     return lines
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
-    done = f"{_many(auto['workers'], 'worker')}, {_many(auto['tasks_completed'], 'task')} completed"
+    done = f"{counted(auto['workers'], 'worker')}, {counted(auto['tasks_completed'], 'task')} completed"
     if not auto["running"]:
         return f"Auto Mode: not running (to start it: {UP_AUTO}); {done}"
-    counts = f"{done}, {_many(auto['errors'], 'error')}"
+    counts = f"{done}, {counted(auto['errors'], 'error')}"
     until = auto["parked_until_unix"]
     if until is None:
         return f"Auto Mode: {counts}"
@@ -285,13 +281,13 @@ def _goals(page: Page) -> str:
     seen = page.goals
     if seen is None:
         return "Goals: not checked yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
-    counted = {"active": seen["active"], "paused": seen["paused"], "completed": seen["completed"]}
-    parts = [", ".join(f"{count} {word}" for word, count in counted.items() if count) or "none"]
+    by_state = {"active": seen["active"], "paused": seen["paused"], "completed": seen["completed"]}
+    parts = [", ".join(f"{count} {word}" for word, count in by_state.items() if count) or "none"]
     if seen["total"]:
         parts.append(f"{seen['done']} of {seen['total']} plan items done ({seen['percent']}%)")
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
     if questions:
-        parts.append(f"{_many(questions, 'open question')} (llmc inbox)")
+        parts.append(f"{counted(questions, 'open question')} (llmc inbox)")
     if not seen["ok"]:
         parts.append(f"the last check failed: {seen['problem']}")
     when = "" if page.daemon_runs else f" (as of {age(page.now - seen['ended_at'])} ago; daemon not running)"

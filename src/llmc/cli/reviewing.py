@@ -16,7 +16,7 @@ from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
 from llmc.base.errors import Refused, UnknownWorker, UsageError
-from llmc.base.text import in_line, indented, printable, some_files, visible
+from llmc.base.text import counted, in_line, indented, printable, some_files, visible
 from llmc.cli.arguments import (
     WORKER,
     Row,
@@ -165,7 +165,9 @@ def _head(review: Review, now: float, branch: str) -> str:
         lines.append(paint("  no changes", "red"))
     if review.behind:
         lines.append(
-            paint(f"note: {branch} is {_commits(review.behind)} ahead; {_why_behind(review)}", "yellow")
+            paint(
+                f"note: {branch} is {counted(review.behind, 'commit')} ahead; {_why_behind(review)}", "yellow"
+            )
         )
     lines += [paint(f"warning: {in_line(text)}", "red") for text in review.warnings]
     if review.stale:
@@ -202,10 +204,6 @@ def _why_behind(review: Review) -> str:
     if review.conflicts:
         return f"{why}the commits conflict in {some_files(review.conflicts)}, so the diff is against the merge base"
     return f"{why or '`llmc accept` rebases the commits first; '}the diff shows what would land"
-
-
-def _commits(count: int) -> str:
-    return f"{count} commit{'' if count == 1 else 's'}"
 
 
 def _stat(file: FileChange) -> str:

@@ -15,6 +15,7 @@ from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
+from llmc.base.text import counted
 from llmc.cli.arguments import complete_directory, confirm, pass_project, project_of, teller
 from llmc.cli.output import (
     ask,
@@ -104,8 +105,7 @@ def init(
     if check:
         note(check)
     if count := 0 if made.existed else new_roots.open_tasks(project):
-        plural = "" if count == 1 else "s"
-        note(f"the task list has {count} open task{plural} from an earlier root; see `llmc tasks list`")
+        note(f"the task list has {counted(count, 'open task')} from an earlier root; see `llmc tasks list`")
     first = "" if roots.worker_names(project) else "llmc add adam && "
     say(f"next: {first}llmc up --detach")
 

@@ -11,6 +11,7 @@ import msgspec
 from llmc.api import reports
 from llmc.api.reports import KEYS, NO_TASK, Price, PriceList, Prices, Spent
 from llmc.api.roots import Project
+from llmc.base.text import counted
 from llmc.cli.arguments import Group, Row, parse_since, pass_project, project_of, since_option
 from llmc.cli.output import json_option, note, plain, print_json, say
 from llmc.config.toml_text import join_key
@@ -175,8 +176,7 @@ def update(project: Project, source: str, as_json: bool) -> None:
     for name in names:
         old = before.prices.get(name)
         say(f"{name}: {_pair(old) if old else 'no price'} -> {_pair(now.prices[name])}")
-    noun = "model" if len(now.prices) == 1 else "models"
-    say(f"prices as of {now.as_of}: {len(now.prices)} {noun}, {len(names)} changed")
+    say(f"prices as of {now.as_of}: {counted(len(now.prices), 'model')}, {len(names)} changed")
 
 
 def _pair(price: Price) -> str:

@@ -13,7 +13,7 @@ from llmc.api.roots import Project, open_project
 from llmc.api.tasks import PRIORITIES, Overview, Task, TaskBoard
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.names import TaskId
-from llmc.base.text import cells, padded, printable, wrap
+from llmc.base.text import cells, counted, padded, printable, wrap
 from llmc.cli.app import refuse_agents
 from llmc.cli.arguments import Complete, Group, Row, complete_list, on_each, pass_project, project_of
 from llmc.cli.output import (
@@ -141,8 +141,7 @@ def list_(project: Project, state: str | None, every: bool, as_json: bool) -> in
     if not rows:
         say("no tasks" if not found.tasks else f"no tasks in state {state}")
     if found.earlier:
-        noun = "task" if found.earlier == 1 else "tasks"
-        say(f"{found.earlier} older completed {noun} not shown; to see all: llmc tasks list --all")
+        say(f"{counted(found.earlier, 'older completed task')} not shown; to see all: llmc tasks list --all")
     return _say_problems(found)
 
 
@@ -288,9 +287,7 @@ def export(project: Project, directory: Path, as_json: bool) -> None:
     """
     tasks = service.export(project, directory)
     body = {"directory": str(directory), "tasks": len(tasks)}
-    say_or_json(
-        f"exported {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} to {directory}", body, as_json
-    )
+    say_or_json(f"exported {counted(len(tasks), 'task')} to {directory}", body, as_json)
 
 
 @tasks.command("show")

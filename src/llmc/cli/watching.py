@@ -13,7 +13,7 @@ from llmc.api.roots import Project
 from llmc.base import given
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, NotFound, UsageError
-from llmc.base.text import uncoloured
+from llmc.base.text import counted, uncoloured
 from llmc.cli import fast
 from llmc.cli.arguments import (
     WORKER,
@@ -178,7 +178,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
         if not left.open or left.stuck or over or now - ran >= RESTART_S:
             break
         time.sleep(TASKS_POLL_S)
-    many = f"{len(left.open)} {'task' if len(left.open) == 1 else 'tasks'}"
+    many = counted(len(left.open), "task")
     problem, hint = "", ""
     if left.stuck:
         problem, hint = f"{many} left, but none can start", "Run `llmc tasks list` to see why."

@@ -13,6 +13,7 @@ from llmc.api import roots, web_process
 from llmc.api.roots import Project
 from llmc.api.sign_ins import SignIns
 from llmc.base.errors import LlmcError, UsageError
+from llmc.base.text import counted
 from llmc.cli.arguments import (
     project_of,
 )
@@ -92,9 +93,7 @@ def web(
     sign_ins = SignIns(project.root)
     if sign_out:
         count = sign_ins.sign_out()
-        print_json({"signed_out": count}) if as_json else say(
-            f"signed out {count} {'browser' if count == 1 else 'browsers'}"
-        )
+        print_json({"signed_out": count}) if as_json else say(f"signed out {counted(count, 'browser')}")
         return 0
     if stop:
         stopped = web_process.stop(project)

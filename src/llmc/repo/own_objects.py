@@ -14,6 +14,7 @@ from llmc.base import inside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, unique
+from llmc.base.text import counted
 from llmc.repo import git
 from llmc.repo.project import Project
 
@@ -103,7 +104,7 @@ def make_own(project: Project) -> str:
         take_in(clone)
         count = unshare(clone)
     return (
-        f"copied {count} {'file' if count == 1 else 'files'} into the root"
+        f"copied {counted(count, 'file')} into the root"
         if count
         else "copied all borrowed objects into the root"
     )

@@ -17,6 +17,7 @@ from llmc.base.files import append_line, private_dir, read_text
 from llmc.base.given import written_out
 from llmc.base.names import TaskKey
 from llmc.base.panes import Pane
+from llmc.base.text import counted
 from llmc.base.tmux import Unknown
 from llmc.records import inbox
 from llmc.records.hook_events import Malformed
@@ -64,7 +65,7 @@ def _look_for_others(project: Project, record: WorkerRecord) -> None:
     if found and _forged_key(record.name) not in project.store.read().attention:
         some = ", ".join(written_out(name)[:40] for name in sorted(found)[:3])
         with project.store.transaction() as tx:
-            _tell_forged(tx, record.name, f"{len(found)} {'file' if len(found) == 1 else 'files'} ({some})")
+            _tell_forged(tx, record.name, f"{counted(len(found), 'file')} ({some})")
 
 
 def _tell_forged(tx: Transaction, name: str, what: str) -> None:

@@ -10,6 +10,7 @@ from rich.text import Text
 from llmc.api.said import PLAIN, Act, Said, Show, failed
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
+from llmc.base.text import counted
 from llmc.tui import later
 from llmc.tui.frame import SAVE_S
 from llmc.tui.moving import Moving
@@ -274,7 +275,7 @@ class Reviewing(Moving):
             self.do_diff()
             return
         drafts = self.diff.page.drafts if self.diff is not None else []
-        many = "1 comment" if len(drafts) == 1 else f"{len(drafts)} comments"
+        many = counted(len(drafts), "comment")
         title = (
             f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"
         )

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from llmc.api.commenting import Comment, DiffFile, DiffRow, Kind, Page, Placed, gap_before, row_of
-from llmc.base.text import in_line, indented, visible
+from llmc.base.text import counted, in_line, indented, visible
 from llmc.tui.drawing import Brush, clock
 
 NUMBER_CELLS = 5
@@ -176,16 +176,16 @@ class DiffView(Struct):
         if review.author and not review.so_far:
             found += [f"Author: {in_line(review.author)}", *indented(review.message).split("\n")]
         if review.conflicts:
-            found.append(f"conflicts with the default branch in {_files(len(review.conflicts))}")
+            found.append(f"conflicts with the default branch in {counted(len(review.conflicts), 'file')}")
         if review.so_far:
-            dirty = f"; uncommitted changes in {_files(len(review.dirty))}" if review.dirty else ""
+            dirty = f"; uncommitted changes in {counted(len(review.dirty), 'file')}" if review.dirty else ""
             is_free = review.so_far in ("idle", "no_changes")
             what = "nothing to review" if is_free else "unfinished work"
             found.append(f"{what} (status: {review.so_far}){dirty}")
         elif review.dirty:
-            found.append(f"uncommitted changes in {_files(len(review.dirty))} will not land")
+            found.append(f"uncommitted changes in {counted(len(review.dirty), 'file')} will not land")
         if page.by_rebase:
-            found.append(f"not shown: {_files(len(page.by_rebase))} changed only by the rebase")
+            found.append(f"not shown: {counted(len(page.by_rebase), 'file')} changed only by the rebase")
         if not page.files and not review.too_large:
             found.append("no changes" if not page.since else f"nothing changed since round {page.since}")
         return found
@@ -291,14 +291,14 @@ class DiffView(Struct):
         page, dot = self.page, f" {brush.dot} "
         added = sum(file.added or 0 for file in page.files)
         deleted = sum(file.deleted or 0 for file in page.files)
-        files = "1 file" if len(page.files) == 1 else f"{len(page.files)} files"
+        files = counted(len(page.files), "file")
         parts = [page.worker, f"{files} +{added} -{deleted}", f"round {page.round}"]
         if page.since:
             parts.append(f"since round {page.since}")
         if page.viewed:
             parts.append(f"{len(page.viewed)} viewed")
         if page.drafts:
-            parts.append("1 draft" if len(page.drafts) == 1 else f"{len(page.drafts)} drafts")
+            parts.append(counted(len(page.drafts), "draft"))
         return dot.join(parts)
 
     def row_text(self, row: int, brush: Brush) -> Text:
@@ -364,7 +364,7 @@ class DiffView(Struct):
 
     def _hunk(self, line: DiffLine, brush: Brush) -> Text:
         row, hidden = self.page.files[line.file].rows[line.row], self._hidden(line)
-        lines = "1 unchanged line" if hidden == 1 else f"{hidden} unchanged lines"
+        lines = counted(hidden, "unchanged line")
         told = (
             f"{'..':>{2 * NUMBER_CELLS}}  {lines} (f unfolds)"
             if hidden
@@ -420,10 +420,6 @@ def _starts(text: str, width: int, indent: int) -> list[int]:
             used = indent
         used += cells
     return starts
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
 
 
 def _drawn(text: str) -> str:

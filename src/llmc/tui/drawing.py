@@ -13,7 +13,7 @@ from rich.text import Text
 
 from llmc.api.views import LOOKS, Fleet, Landed, OtherNode, Others, Row, There
 from llmc.base.text import age as age_of
-from llmc.base.text import cells, printable, shortened
+from llmc.base.text import cells, counted, printable, shortened
 from llmc.tui.list_store import IDLE, LANDED, NEEDS, NODES, SECTIONS, TITLES, Entry, Spot, Store
 from llmc.tui.theme import Theme, glyph_of
 
@@ -89,7 +89,7 @@ def header(
     else:
         left.append("daemon not running", style=f"bold {theme.error}")
     if health.auto:
-        many = "1 worker" if health.auto_workers == 1 else f"{health.auto_workers} workers"
+        many = counted(health.auto_workers, "worker")
         word = f"auto mode, {many}" if health.auto == "running" else "auto mode stopped"
         left.append(f"{dot}{word}", style=theme.text if health.auto == "running" else theme.error)
     if health.parked_until_unix:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from llmc.api.other_roots import RootSeen
 from llmc.base.text import printable, shortened
-from llmc.tui.drawing import Brush, marked
+from llmc.tui.drawing import Brush, marked, needs_you
 
 
 class RootList(Struct):
@@ -75,7 +75,7 @@ class RootList(Struct):
             text.append(f"{printable(seen.problem)}  ", style=theme.error)
         elif seen is not None and seen.counts is not None:
             counts = seen.counts
-            need = "1 needs you" if counts.need == 1 else f"{counts.need} need you"
+            need = needs_you(counts.need)
             text.append(f"{need:<12}", style=brush.look("asks") if counts.need else theme.muted)
             text.append(f"{counts.working:>3} working {counts.idle:>3} idle  ", style=theme.muted)
         else:

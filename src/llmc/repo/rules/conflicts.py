@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from llmc.base.text import pattern
+from llmc.base.text import counted, pattern
 
 CONTEXT_LINES = 5
 #: maximum lines of one region, and of all regions in a prompt
@@ -147,18 +147,14 @@ def printable(text: str) -> str:
 
 def summary(markers: Sequence[int]) -> str:
     """A summary; one marker count per file."""
-    return f"{len(markers)} file{'' if len(markers) == 1 else 's'} with {_regions(sum(markers))}"
-
-
-def _regions(count: int) -> str:
-    return "1 conflict region" if count == 1 else f"{count} conflict regions"
+    return f"{counted(len(markers), 'file')} with {counted(sum(markers), 'conflict region')}"
 
 
 def describe(conflict: Conflict, markers: int, branch: str) -> str:
     """One line about a file, by its kind."""
     match conflict.kind:
         case Kind.CONTENT:
-            return _regions(markers)
+            return counted(markers, "conflict region")
         case Kind.MODIFY_DELETE if conflict.in_main is None:
             return f"modified by you, deleted in {branch}"
         case Kind.MODIFY_DELETE:

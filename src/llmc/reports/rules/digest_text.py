@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from llmc.base.text import cells, gist, padded, printable, shortened, wrap
+from llmc.base.text import cells, counted, gist, padded, printable, shortened, wrap
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
@@ -61,10 +61,6 @@ def tokens(count: int) -> str:
 
 def money(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 0.01 or amount == 0 else "less than a cent"
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(names: list[str]) -> str:
