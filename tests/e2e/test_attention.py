@@ -139,7 +139,7 @@ def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
 def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     """Quarantined and proposed tasks, a park, budgets, a source in use; a daemon that was killed, and a plain one in its place.
 
-    Break: no `update_auto(run=...)` in AutoMode.begin, or one that a plain daemon clears; no `_held` in task_concerns.
+    Break: no `update_auto(run=...)` in AutoMode.begin, or one that a plain daemon clears; no `_held` in tasks/task_list.py.
     """
     fleet = set_up(
         scripted,

@@ -154,7 +154,7 @@ def _check_post_accept(fleet: Fleet) -> None:
 @pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")
 @pytest.mark.soak
 def test_several_workers(scripted: Fleet) -> None:
-    """Break: leave `_taking` out of _assign (two workers, one label), or hand a conflict to give_up."""
+    """Break: leave `run.taking` out of _assign (two workers, one label), or hand a conflict to give_up."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "2")
     auto.wait_for(fleet, lambda: "auto mode started with 2 workers" in daemon.said)

@@ -150,7 +150,7 @@ def _a_file_breaks_after_it_was_taken(fleet: Fleet) -> None:
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is.
 
-    Or begin a task whose agent crashed again at once: leave `_without_waiting` out of take_next.
+    Or begin a task whose agent crashed again at once: leave `waits_s` out of `_startable`.
     """
     fleet = set_up(scripted, **{"auto.crash_backoff_secs": "1.5"})
     out = fleet.marks

@@ -36,7 +36,7 @@ def run(fleet: Fleet, seed: int, tasks: int, kills: int, workers: int) -> None:
 
 @pytest.mark.soak
 def test_random_kills_of_the_daemon(scripted: Fleet) -> None:
-    """Break: write the ledger after the file in claims.take, or complete the task after the worker's reset."""
+    """Break: write the ledger after the file in ClaudeTasks.claim, or complete the task after the worker's reset."""
     run(scripted, seed=1, tasks=6, kills=2, workers=2)
 
 

@@ -83,7 +83,7 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
 @pytest.mark.req("0-054")
 @pytest.mark.soak
 def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(scripted: Fleet) -> None:
-    """Break: count tasks in `_differ`, or leave `task.part` out of `take_next`; `str` in place of `_in_a_line`."""
+    """Break: count tasks in `_pieces`, or leave `task.part` out of `take_next`; `str` in place of `in_a_line`."""
     fleet = goals.set_up(scripted, **{"auto.concurrency": "1", "overseer.goals.max_retries": "1"})
     made = fleet.dir / "plan.json"
     made.write_text(json.dumps(plan([[leaf(1, "@say nothing to commit")]], [[leaf(2)]])))

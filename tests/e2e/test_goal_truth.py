@@ -38,7 +38,7 @@ def types(fleet: Fleet, goal_id: str) -> list[str]:
 
 @pytest.mark.req("3-063", "3-082", "3-084", "3-085", "3-088", "3-099")
 def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fleet) -> None:
-    """Break: leave `repo_context` out of `create`, or `asks` out of `unplanned.failed`."""
+    """Break: leave `repo_context` out of `create`, or `asks` out of `failed` in goals/drive/goal_end.py."""
     prompt, good = scripted.dir / "prompt", scripted.dir / "good.json"
     fleet = goals.set_up(
         scripted,

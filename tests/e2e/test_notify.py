@@ -132,7 +132,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
 @pytest.mark.req("7-030", "7-032", "7-033", "7-034")
 @pytest.mark.soak
 def test_logs_rotate_while_everything_goes_on(scripted: Fleet, follow: Follow) -> None:
-    """What follows sees every line; sums and undo read rotated events. Break: no `_rotate_logs` in the daemon."""
+    """What follows sees every line; sums and undo read rotated events. Break: no `rotate_logs` in the daemon."""
     record = scripted.root / "logs/remediation_20261115T000000.txt"
     scripted.set_up("adam", config={"logs.max_mb": "0.001", "logs.keep": "2"})
     logs = scripted.root / "logs"

@@ -64,7 +64,7 @@ def backdate(fleet: Fleet, worker: str, *fields: str, by_s: float = 400) -> None
 
 @pytest.mark.req("1-084", "2-014")
 def test_work_that_waits_stays_on_the_newest_base(scripted: Fleet) -> None:
-    """Break: no rules.Rebase in decide, no fetch in _begin_patrol, no check of `taken`, or no remember_patrol."""
+    """Break: no rules.Rebase in decide, no fetch in begin_patrol, no check of `taken`, or no remember_patrol."""
     scripted.set_up("adam", "baker", config=OFTEN)
     scripted.up()
     work(scripted, "adam", "echo a > a.txt")

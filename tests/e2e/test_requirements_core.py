@@ -105,7 +105,7 @@ def test_up_makes_what_is_missing_and_everybody_is_idle(running: Fleet) -> None:
 
 @pytest.mark.req("1-031", "1-032", "1-036", "1-051", "1-052", "1-053", "1-060", "2-005", "2-006", "2-032")
 def test_how_an_agent_is_launched(running: Fleet) -> None:
-    """Break: a flag left out in ClaudeCode.argv, a mark in sessions._environment, the size in Tmux.new_session."""
+    """Break: a flag left out in ClaudeCode.argv, a mark in sessions._environment, the size in Tmux._launch."""
     for name, model in (("adam", "opus"), ("baker", "sonnet")):
         process = Path("/proc", pane(running, name, "#{pane_pid}"))
         argv = (process / "cmdline").read_text().split("\0")
@@ -170,7 +170,7 @@ def test_a_message_goes_into_the_running_conversation(running: Fleet) -> None:
 
 @pytest.mark.req("1-038", "1-099")
 def test_an_excluded_worker_gets_tasks_by_name_only(running: Fleet) -> None:
-    """Break: leave `excluded` out of pick_idle; aaron comes before adam."""
+    """Break: leave `excluded` out of `_is_free`; aaron comes before adam."""
     started = running.llmc("start", "--json", "--prompt", task("Picked")).json
     assert started["worker"] == "adam"
     accepted(running)
@@ -401,7 +401,7 @@ def test_a_prompt_or_a_dialog_on_the_screen_is_no_sign_of_readiness(scripted: Fl
 @pytest.mark.req("1-094", "1-142", "2-015")
 @pytest.mark.soak
 def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
-    """Break: no leftovers in sessions.end, no SIGKILL in daemon_control.stop, or a bell that cannot be switched off.
+    """Break: no leftovers in sessions.end, no SIGKILL in daemon/control.py, or a bell that cannot be switched off.
 
     Or no Escape in sessions.end: the transcript would not say that the turn was cut short.
     """

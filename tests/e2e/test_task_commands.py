@@ -64,7 +64,7 @@ def test_a_shell_completes_what_is_known(scripted: Fleet) -> None:
 @pytest.mark.req("4-063")
 @pytest.mark.soak
 def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -> None:
-    """Break: leave out `books.failures.pop` for "requeued" in books.fold; or release_task in workers/reset.py."""
+    """Break: leave out `books.failures.pop` for "requeued" in books._enter; or release_task_of in workers/reset.py."""
     scripted.set_up(config=auto_config(scripted))
     mended = scripted.dir / "mended"
     script = f"test -e {mended} && (echo made > made; git add made; {COMMIT} 'Made') || llmc report blocked 'no key'"

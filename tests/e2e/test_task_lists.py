@@ -83,7 +83,7 @@ def test_a_ledger_of_an_older_llmc_is_about_the_list_of_that_time(scripted: Flee
 
 
 def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
-    """Break: leave `_name_old_tasks` out of `config set`: the old rows would become the new list's."""
+    """Break: leave `name_old_tasks` out of `config set`: the old rows would become the new list's."""
     fleet = set_up(scripted)
     row = {
         "ts": 2.0,

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,17 @@ from llmc.attention.rules import worker_view
 from llmc.cli.commands import COMMANDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCE, TESTS = REPOSITORY / "src" / "llmc", REPOSITORY / "tests"
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _FILE = re.compile(r"`([\w/.-]+\.py)`")
+_DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+_WORD = re.compile(r"\w+")
+_MODULE = re.compile(r"[\w/]+\.py\b")
+#: they tell of files as they were
+_HISTORY = ("CHANGELOG.md", "docs/texts.md")
 
 
 def name_of(path: Path) -> str:
@@ -58,14 +66,37 @@ def test_no_relative_link_is_dead(path: Path) -> None:
         assert not fragment or fragment in anchors(place), f"{name_of(path)}: {target} has no such heading"
 
 
-@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_every_file_a_guide_names_is_there(document: str) -> None:
+@cache
+def modules() -> set[str]:
+    """Each module as texts name it: by its path below src/llmc or tests, or by its name alone."""
+    found = (
+        (path.name, str(path.relative_to(place))) for place in (SOURCE, TESTS) for path in place.rglob("*.py")
+    )
+    return {name for names in found for name in names}
+
+
+def gone(files: Iterable[str]) -> list[str]:
+    return [file for file in files if file not in modules() and not (REPOSITORY / file).is_file()]
+
+
+def test_every_file_a_document_names_is_there() -> None:
     """Break: move a module and leave the map as it was."""
-    named = _FILE.findall((REPOSITORY / document).read_text())
-    assert named, "the map names files"
-    places = (REPOSITORY, REPOSITORY / "src" / "llmc")
-    gone = [file for file in named if not any((place / file).is_file() for place in places)]
-    assert gone == [], f"{document} names files that are gone"
+    texts = {name_of(path): path.read_text() for path in DOCUMENTS if name_of(path) not in _HISTORY}
+    named = {document: _FILE.findall(text) for document, text in texts.items()}
+    assert named["docs/architecture.md"], "the map names files"
+    assert {document: lost for document, files in named.items() if (lost := gone(files))} == {}
+
+
+def test_what_a_test_says_to_break_is_there() -> None:
+    """Break: rename `_of_groups` in goals/plan/plan_check.py, and leave the tests as they are."""
+    known = {word for path in SOURCE.rglob("*.py") for word in _WORD.findall(path.read_text())}
+    wrong = {}
+    for path in TESTS.rglob("*.py"):
+        told = " ".join(text.partition("Break:")[2] for text in _DOCSTRING.findall(path.read_text()))
+        names = {word for word in _WORD.findall(_MODULE.sub("", told)) if "_" in word}
+        if lost := [*gone(_MODULE.findall(told)), *sorted(names - known)]:
+            wrong[name_of(path)] = lost
+    assert wrong == {}
 
 
 def test_the_first_page_and_each_chapter_are_short() -> None:

@@ -186,7 +186,7 @@ def padded(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, most: int) -> list[str]:
-    """Wrap to at most `lines` lines of `width` cells."""
+    """Wrap to at most `most` lines of `width` cells."""
     lines: list[str] = []
     rest = text.split()
     while rest and len(lines) < most - 1:

@@ -36,6 +36,17 @@ def scrub(text: str) -> str:
     return _USERINFO.sub(_without_password, text)
 
 
+def scrub_all(value: Any) -> Any:
+    """`scrub` for plain data."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, dict):
+        return {key: scrub_all(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [scrub_all(item) for item in value]
+    return value
+
+
 def database_address(url: str) -> str:
     """A PostgreSQL URL without its password and its options: user, host and database."""
     scheme, between, rest = url.partition("://")
@@ -59,17 +70,6 @@ def database_secrets(url: str) -> list[str]:
 def _options(query: str) -> dict[str, str]:
     found = (part.partition("=") for part in query.split("&") if part)
     return {name: value for name, _, value in found}
-
-
-def scrub_all(value: Any) -> Any:
-    """The same for plain data."""
-    if isinstance(value, str):
-        return scrub(value)
-    if isinstance(value, dict):
-        return {key: scrub_all(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [scrub_all(item) for item in value]
-    return value
 
 
 def _without_password(found: re.Match[str]) -> str:

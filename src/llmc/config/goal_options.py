@@ -1,4 +1,4 @@
-"""The options of goals in config.toml: the table `[goals]` and the tables in it."""
+"""The options of goals in config.toml: the table `[overseer.goals]` and the tables in it."""
 
 from typing import Annotated
 

@@ -251,7 +251,7 @@ def check_text(text: str, file: str, root: Path | None = None) -> tuple[Config |
         return None, _problems(found, text, file)
     try:
         config = _fitted(msgspec.convert(checked, Config), data)
-    except msgspec.ValidationError as error:  # a constraint that problems.py does not know
+    except msgspec.ValidationError as error:  # a constraint that `check` does not know
         return None, [Problem(file=file, key="", line=None, message=str(error))]
     opened = [] if root is None else opened_places(config, root)
     return (None, _problems(opened, text, file)) if opened else (config, [])

@@ -71,7 +71,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 def _padded(values: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """The last `n` entries."""
+    """The last `count` entries; empty ones in front, where an older llmc wrote none."""
     return (("",) * count + values)[len(values) :]
 
 

@@ -163,7 +163,7 @@ class Store:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        #: called after each write with the number of workers
+        #: called after each write with a line for the log
         self.trace: Callable[[str], None] | None = None
         self._last: tuple[tuple[int, int, int], State, dict[str, Any]] | None = None
 

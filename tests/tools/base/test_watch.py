@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 
 
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
-    """Break: leave IN_MOVED_TO out; a file written by rename, as all are here, is not seen."""
+    """Break: leave _MOVED_TO out; a file written by rename, as all are here, is not seen."""
     (tmp_path / "old").touch()
     watch = open_watch(tmp_path)
     assert watch.changed() == set()
@@ -32,7 +32,7 @@ def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
 
 
 def test_more_than_the_kernel_keeps_is_unknown(tmp_path: Path) -> None:
-    """Break: ignore IN_Q_OVERFLOW; what was dropped would never be read."""
+    """Break: ignore _OVERFLOW; what was dropped would never be read."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     watch = open_watch(tmp_path)
     for _ in range(

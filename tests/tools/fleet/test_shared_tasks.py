@@ -129,7 +129,7 @@ def test_the_order_is_label_then_priority_then_number(open_shared: OpenShared) -
 def test_after_a_crash_a_task_waits(
     open_shared: OpenShared, database: str, wrong_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave out `not_before`; or measure with the clock of the node, which is wrong by `wrong_s`."""
+    """Break: leave out `not_before`; or measure with the clock of the node, which may be wrong."""
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + wrong_s)
     source = open_shared(backoff_s=30.0)

@@ -390,7 +390,7 @@ def test_an_outcome_is_written_once(shop: Workshop, clock: Clock, monkeypatch: p
 def test_what_fails_waits_and_is_tried_again(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave the backoff out of intents._settled."""
+    """Break: leave the backoff out of intents.outcome."""
     with monkeypatch.context() as patched:
         patched.setattr(goal_dispatch, "add", _raise(goal_dispatch.LlmcError("the disk is full")))
         shop.tick()

@@ -74,7 +74,7 @@ class AtWork:
 def test_a_stall_is_found_within_the_limit_and_one_tick(
     tmp_path: Path, clock: Clock, own_limit_s: float | None
 ) -> None:
-    """Break: take the configured limit for an assignment that has its own, in goal_signals._of_worker."""
+    """Break: take the configured limit for an assignment that has its own, in signals._of_worker."""
     work = AtWork(tmp_path, clock)
     if own_limit_s is not None:
         work.shop.store.apply(
@@ -117,7 +117,7 @@ def _at(when: float) -> Callable[..., float]:
 
 @pytest.mark.req("3-X2")
 def test_our_own_prompt_is_no_sign_of_life(tmp_path: Path, clock: Clock) -> None:
-    """Break: leave is_echo out of goal_signals._of_worker."""
+    """Break: leave is_echo out of signals._of_worker."""
     work = AtWork(tmp_path, clock)
     last = clock.now
     work.shop.pass_time(clock, IDLE_S - 100)
@@ -178,7 +178,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
     """Once the rules are at their end, and once: what it wants said is said, then its question is asked. Anything but
     nudges and questions is refused, and then a person is asked as without it.
 
-    Break: leave `_advised` out of `_step`; take `advice.question` out of `stalled_reason`; no DIAGNOSE in `_PLANNING`.
+    Break: leave `_advised` out of `_step`; take `advice.question` out of `stalled_reason`; no DIAGNOSE in `_act`.
     """
     told, sent = tmp_path / "told", []
     said: dict[str, Any] = {

@@ -130,7 +130,7 @@ def test_work_is_given_to_somebody_else_without_a_change_of_the_plan(store: AnyG
 
 @pytest.mark.req("3-074", "3-017")
 def test_histories_are_only_added_to(store: AnyGoalStore) -> None:
-    """Break: take a trigger out of goal_schema._SECOND, or the comparison out of `_put_assignment`."""
+    """Break: take a trigger out of rows._SECOND, or the comparison out of `_put_assignment`."""
     filled(store)
     one = store.view(GOAL).assignments["A_1"]
     first, second = one.dispatch_history

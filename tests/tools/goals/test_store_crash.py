@@ -209,7 +209,7 @@ def test_a_kill_while_a_damaged_file_is_set_aside_forgets_no_safe_mode(
 
 @pytest.mark.req("3-006")
 def test_two_who_find_the_damage_set_it_aside_once(store: GoalStore) -> None:
-    """Break: do not compare the file's identity under the lock in `_set_aside`."""
+    """Break: do not compare the file's identity under the lock in `set_aside`."""
     set_up(store)
     store.path.write_bytes(b"no database " * 1000)
     finders = [start(lambda: store.apply(Change(goal=goal()))) for _ in range(6)]

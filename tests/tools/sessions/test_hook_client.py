@@ -94,7 +94,7 @@ def test_names_sort_by_time(inbox: Path) -> None:
 
 
 def test_an_event_name_needs_no_standard_input(inbox: Path) -> None:
-    """tmux says that a pane died, with nothing to read. Break: read_payload() in any case."""
+    """tmux says that a pane died, with nothing to read. Break: read_all(0) in any case."""
     reader, writer = os.pipe()
     try:
         argv = [*SENDER, str(inbox), "/none", "PaneDied"]
@@ -200,7 +200,7 @@ def test_a_standard_input_that_never_ends_is_bounded(inbox: Path) -> None:
 
 
 def test_three_megabytes_are_kept(inbox: Path) -> None:
-    """Break: one read() instead of the loop in read_payload."""
+    """Break: one read() instead of the loop in read_all."""
     payload = json.dumps({"hook_event_name": "Stop", "text": "x" * 3_000_000}).encode()
     send(inbox, payload)
     (event,) = events(inbox)

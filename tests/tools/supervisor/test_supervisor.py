@@ -416,7 +416,7 @@ _VAGUE = {
 
 @pytest.mark.req("0-246")
 def test_files_are_small_and_say_what_they_are_about() -> None:
-    """Break: add supervisor/utils.py, an auto_mode.py beside the rooms, or a file of the supervisor with 401 lines."""
+    """Break: add a `utils` to the supervisor, or a file with 401 lines; or a file `auto...` beside the rooms."""
     source = Path(llmc.__file__).parent
     rooms = ("auto/**/*.py", "supervisor/**/*.py", "daemon/*auto*.py")
     found = [path for room in rooms for path in source.glob(room) if path.stem != "__init__"]

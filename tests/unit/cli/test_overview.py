@@ -119,7 +119,7 @@ def test_every_outcome_of_a_delivery_was_thought_of() -> None:
 
 @pytest.mark.parametrize("status", list(Status))
 def test_every_status_is_in_a_group(status: Status) -> None:
-    """Break: leave a status out of _GROUPS; it would rest, whatever it does."""
+    """Break: leave a status out of AT_WORK; it would rest, whatever it does."""
     (worker,) = with_items(fleet(row(status=str(status))))["workers"]
     group = group_of(worker)
     assert (group == "Active") == (status in AT_WORK)

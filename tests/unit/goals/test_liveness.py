@@ -55,7 +55,7 @@ def test_a_session_that_stirs_is_alive() -> None:
 def test_our_own_prompt_is_no_sign_of_life() -> None:
     """A session stirs when our text arrives; that is us. What the agent writes itself counts at any time.
 
-    Break: leave out `_is_echo`.
+    Break: leave out `is_echo`.
     """
     one = given_to()
     echo = seen(session_updated_at=START + 100, prompted_at=(START + 99,))

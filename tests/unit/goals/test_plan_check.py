@@ -200,7 +200,7 @@ def test_the_version_is_one(version: object) -> None:
 
 
 def test_only_a_leaf_is_verified() -> None:
-    """Break: leave `_verify_of_groups` out: the command would never run."""
+    """Break: leave `_of_groups` out: the command would never run."""
     value = small_plan()
     value["phases"][0]["tasks"][0]["verify"] = "make"
     assert problems_of(value) == [

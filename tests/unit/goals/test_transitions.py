@@ -116,7 +116,7 @@ def test_the_tables_hold_what_the_document_lists_and_nothing_leaves_cancelled() 
 @pytest.mark.req("3-053")
 @pytest.mark.parametrize("proof", [None, Evidence(), crystallization(summary=" ")])
 def test_done_needs_a_proof(proof: object) -> None:
-    """Break: `_shown_proof` returns {} instead of raising."""
+    """Break: `_shown` returns {} instead of raising without evidence."""
     for move in (
         lambda: move_node(node("S1.1.1", N.IN_PROGRESS), N.DONE, 5.0, proof=proof),  # type: ignore[arg-type]
         lambda: move_assignment(assignment(A.ACTIVE), A.DONE, 5.0, proof=proof),  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_done_needs_a_proof(proof: object) -> None:
     "reason", [None, BlockedReason(kind="human", text=""), BlockedReason(kind=" ", text="why")]
 )
 def test_blocked_needs_a_reason(reason: BlockedReason | None) -> None:
-    """Break: `_check_reason` returns at once. So nothing is blocked because it is merely silent."""
+    """Break: `_shown` does not look at the reason. So nothing is blocked because it is merely silent."""
     with pytest.raises(IllegalMove, match=r"cannot block .* without a reason"):
         move_assignment(assignment(A.STALLED), A.BLOCKED, 5.0, blocked=reason)
     with pytest.raises(IllegalMove, match=r"cannot block .* without a reason"):

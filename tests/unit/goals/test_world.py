@@ -72,7 +72,7 @@ def awful(seed: int) -> World:
 def test_everybody_well_but_nothing_else() -> None:
     """Workers who finish; deliveries that get lost, late, refused and doubled; kills between any two steps.
 
-    Each leaf is done exactly once. Break: in `_settle` (attend.py) send a new intent instead of `send_again`.
+    Each leaf is done exactly once. Break: in `_settle` (assignment_steps.py) send a new intent instead of `send_again`.
     """
     worlds = [unreliable(seed) for seed in EASY_SEEDS]
     assert sum(found.kills for found in worlds) > 100
@@ -101,7 +101,7 @@ def test_everything_goes_wrong() -> None:
 def test_killed_once_at_every_point() -> None:
     """Wherever one kill strikes, every leaf is done exactly once, and nothing is owed.
 
-    Break: in `decide` (decide.py) return the actions without the intents in the change.
+    Break: in `decide` (goals/drive/decide.py) return the actions without the intents in the change.
     """
     whole = world(1, Habits())
     whole.run(100)

@@ -235,7 +235,7 @@ def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
 
 @pytest.mark.req("0-054")
 def test_a_part_of_a_goal_that_is_tried_again_as_another_task_is_one_piece_of_work() -> None:
-    """Break: count tasks in `_differ`; one bad part of a goal would end auto mode before anybody is asked."""
+    """Break: count tasks in `_pieces`; one bad part of a goal would end auto mode before anybody is asked."""
 
     def tried(number: int, task: str, worker: str, part: str) -> list[dict[str, object]]:
         claimed, lost = failed(number, task, worker)

@@ -325,7 +325,7 @@ def test_events_lost_in_a_crash_are_copied_by_the_next_transaction(
 
 @pytest.mark.parametrize("cut", [1, 2, 20])
 def test_a_torn_last_line_is_written_again_whole(store: Store, cut: int) -> None:
-    """Break: `_ends_torn` always False: the next event is glued to the torn one."""
+    """Break: `ends_torn` always False: the next event is glued to the torn one."""
     put(store, record())
     hold(store)
     release(store)

@@ -77,7 +77,7 @@ def names(found: Digest) -> dict[str, list[str]]:
 
 
 def test_the_actions_it_reads_exist() -> None:
-    """Break: misspell an action in the table of digest_reader."""
+    """Break: misspell an action in ACTIONS of reports/rules/history.py."""
     assert KNOWN.keys() >= ACTIONS
 
 

@@ -134,7 +134,7 @@ def test_what_is_left_to_do(record: WorkerRecord, what: Todo | None) -> None:
 def test_the_hot_commands_know_it_too(
     status: Status, stage: SelfReview, held: bool, accept: AcceptJournal | None
 ) -> None:
-    """Break: let views.self_review_waits and the rule drift apart."""
+    """Break: let self_review_waits (attention/rules.py) and the rule drift apart."""
     record = at(status, stage, held=held, accept=accept)
     raw = {"status": str(status), "self_review": str(stage), "held": held, "accept": accept and {}}
     assert self_review_waits(raw) == (todo(record) is not None and not held)
