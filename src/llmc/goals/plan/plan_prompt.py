@@ -7,7 +7,6 @@ every plan.
 import hashlib
 import json
 import re
-import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from llmc.config.suggest import json_table, toml_table
 from llmc.goals.drive.clean import redact
 from llmc.goals.drive.words import fit
 from llmc.goals.model import (
@@ -124,9 +124,9 @@ def _commands(manifests: Mapping[str, str]) -> list[str]:
     for name, text in manifests.items():
         match name:
             case "package.json":
-                found += [f"npm run {script}" for script in _keys(_json(text), "scripts")]
+                found += [f"npm run {script}" for script in _keys(json_table(text), "scripts")]
             case "pyproject.toml":
-                found += _of_pyproject(_toml(text))
+                found += _of_pyproject(toml_table(text))
             case "Cargo.toml":
                 found += ["cargo build", "cargo test"]
             case "go.mod":
@@ -152,21 +152,6 @@ def _of_pyproject(table: dict[str, Any]) -> list[str]:
 def _keys(holder: Any, key: str) -> list[str]:
     found = holder.get(key) if isinstance(holder, dict) else None
     return [str(name) for name in found][:MAX_COMMANDS] if isinstance(found, dict) else []
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        return {}
 
 
 #: limits of the prompt's inputs
