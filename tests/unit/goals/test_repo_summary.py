@@ -3,7 +3,7 @@
 import pytest
 
 from llmc.goals.drive.clean import CAPS, check_typed
-from llmc.goals.plan.plan_prompt import (
+from llmc.goals.plan.repo_summary import (
     MAX_BYTES,
     MAX_DIRECTORIES,
     MAX_FILES,
