@@ -8,6 +8,7 @@ from llmc.auto.usage import next_midnight
 from llmc.base.clock import now_unix
 from llmc.base.names import WorkerName
 from llmc.landing import rebase
+from llmc.records.store import Transaction
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import submit
@@ -39,18 +40,11 @@ def park(run: Run, project: Project, record: WorkerRecord, cause: Cause, reason:
 
 def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason: str) -> None:
     """Park the fleet for the day's budget, unless it is parked already."""
-    cause = Cause.BUDGET
     with project.store.transaction() as tx:
         if waiting.is_parked(tx.state.auto):
             return
         until = next_midnight(tx.now, tx.state.auto.ahead_s or 0.0)
-        tx.update_auto(
-            parked_until_unix=until,
-            parked_cause=cause.value,
-            parked_reason=reason[:300],
-            parked_since_unix=tx.now,
-        )
-        tx.emit("fleet_parked", worker=record.name, reason=reason[:300], cause=cause, until_unix=until)
+        _park_until(tx, until, Cause.BUDGET, reason, worker=record.name)
     run.say(f"parked until midnight: {reason[:200]}")
 
 
@@ -71,15 +65,22 @@ def follow(run: Run, project: Project, node: str, cause: Cause, reason: str, unt
             return
         reason = f"node {node}: {reason}"
         until = until_unix + (tx.state.auto.ahead_s or 0.0)
-        tx.update_auto(
-            parked_until_unix=until,
-            parked_cause=cause.value,
-            parked_reason=reason[:300],
-            parked_since_unix=tx.now,
-            parked_by=node,
-        )
-        tx.emit("fleet_parked", reason=reason[:300], cause=cause, until_unix=until)
+        _park_until(tx, until, cause, reason, node=node)
     run.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {reason[:100]}")
+
+
+def _park_until(
+    tx: Transaction, until: float, cause: Cause, reason: str, *, worker: str | None = None, node: str = ""
+) -> None:
+    reason = reason[:300]
+    tx.update_auto(
+        parked_until_unix=until,
+        parked_cause=cause.value,
+        parked_reason=reason,
+        parked_since_unix=tx.now,
+        parked_by=node,
+    )
+    tx.emit("fleet_parked", worker=worker, reason=reason, cause=cause, until_unix=until)
 
 
 def end_budget_park(run: Run, project: Project) -> bool:

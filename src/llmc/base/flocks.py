@@ -1,7 +1,16 @@
-"""Who holds a lock file, for base/locks.py and the hot commands. Light; never waits."""
+"""Tries a file lock, and says who holds one; for base/locks.py and the hot commands. Light; never waits."""
 
 import fcntl
 import os
+
+
+def try_lock(fd: int) -> bool:
+    """Take the lock of an open file, for as long as it is open; False if it is taken."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:

@@ -15,7 +15,7 @@ from llmc.base import clock
 from llmc.base.errors import LockTimeout
 from llmc.base.files import explain, private_dir
 from llmc.base.flocks import is_locked as is_locked
-from llmc.base.flocks import signature
+from llmc.base.flocks import signature, try_lock
 from llmc.base.flocks import signer as signer
 from llmc.base.processes import command_of, is_alive, wait_until
 from llmc.base.urls import scrub
@@ -91,7 +91,7 @@ def attempt(path: Path, rank: Rank) -> Iterator[bool]:
         yield True
         return
     fd = _open(path)
-    if not wait_until(lambda: _try(fd), LOOK_S, interval_s=0.005):
+    if not wait_until(lambda: try_lock(fd), LOOK_S, interval_s=0.005):
         os.close(fd)
         yield False
         return
@@ -243,7 +243,7 @@ def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
     """Try until one of the locks is ours or the time is up; returns which."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
-    while (ours := next(filter(_try, fds), None)) is None:
+    while (ours := next(filter(try_lock, fds), None)) is None:
         if time.monotonic() >= deadline:
             return None
         time.sleep(pause_s)
@@ -257,14 +257,6 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise explain(error, f"cannot open the lock file {path}") from error
-
-
-def _try(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _sign(fd: int) -> None:

@@ -58,7 +58,7 @@ def _of_make(files: Mapping[str, str]) -> Suggestion | None:
 
 
 def _of_node(files: Mapping[str, str]) -> Suggestion | None:
-    script = _table(_json(files.get("package.json", "")), "scripts").get("test")
+    script = _table(json_table(files.get("package.json", "")), "scripts").get("test")
     if not isinstance(script, str) or not script.strip() or _NO_TESTS in script:
         return None
     runners = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test"}
@@ -68,7 +68,7 @@ def _of_node(files: Mapping[str, str]) -> Suggestion | None:
 
 
 def _of_python(files: Mapping[str, str]) -> Suggestion | None:
-    project = _toml(files.get("pyproject.toml", ""))
+    project = toml_table(files.get("pyproject.toml", ""))
     tools = _table(project, "tool")
     if "tox.ini" in files or "tox" in tools or "[tox:tox]" in files.get("setup.cfg", ""):
         return Suggestion("tox", "the project uses tox")
@@ -99,7 +99,8 @@ def _mentions_pytest(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"pytest\s*([<>=!~;\[@ ].*)?", value) is not None
 
 
-def _json(text: str) -> Mapping[str, Any]:
+def json_table(text: str) -> dict[str, Any]:
+    """The object in a JSON file of the repository, which may begin with a byte order mark; {} for anything else."""
     try:
         found = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -107,7 +108,8 @@ def _json(text: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _toml(text: str) -> Mapping[str, Any]:
+def toml_table(text: str) -> dict[str, Any]:
+    """The same for TOML."""
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):

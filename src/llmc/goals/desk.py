@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from llmc.base.errors import StateError
 from llmc.goals.dispatch import Done, in_words
-from llmc.goals.drive.decide import Decided, at_work, has_business, workset
+from llmc.goals.drive.decide import Decided, at_work, has_business, watched
 from llmc.goals.drive.intents import Action, Room
 from llmc.goals.drive.moves import Progress, whole_progress
 from llmc.goals.goals import Concerns, of_goal
@@ -184,7 +184,7 @@ def _kept(view: GoalView, crystals: Crystals) -> _Kept:
         at_work(view),
         newest,
         times.count(newest),
-        workset(view, 0.0).assignments if business else (),
+        watched(view) if business else (),
     )
 
 

@@ -289,11 +289,9 @@ def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str,
 
 def over_budget(project: Project, goal: Goal, text: str) -> None:
     """List a goal that was paused over its budget, for as long as it stays paused."""
-    more = (
-        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
-    )
+    item = _item("budget", "waiting", goal.goal_id, text, goal_end.budget_raise(goal))
     with project.store.transaction() as tx:
-        tx.raise_item(f"{_BUDGET}{goal.goal_id}", **_item("budget", "waiting", goal.goal_id, text, more))
+        tx.raise_item(f"{_BUDGET}{goal.goal_id}", **item)
 
 
 def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView]) -> None:

@@ -19,19 +19,11 @@ from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.goals.model import GoalView, PlannerRef
 from llmc.goals.plan import plan_prompt as prompts
+from llmc.goals.plan.diagnosis import Diagnosis, check_diagnosis, diagnosis_schema
 from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
 from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
-from llmc.goals.plan.plan_prompt import (
-    MANIFESTS,
-    READMES,
-    Diagnosis,
-    PromptTemplate,
-    RepoFacts,
-    check_diagnosis,
-    diagnosis_schema,
-    snapshot,
-)
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf
+from llmc.goals.plan.repo_summary import MANIFESTS, READMES, RepoFacts, snapshot
 from llmc.records.items import LOG_IN
 from llmc.records.worker import Spent
 from llmc.repo import git, provision
@@ -249,7 +241,7 @@ class _Request(Struct, Generic[T], frozen=True):
     goal_id: str
     #: plan, replan, split or diagnose
     kind: str
-    template: PromptTemplate
+    template: prompts.PromptTemplate
     inputs: Mapping[str, str]
     schema: Mapping[str, Any]
     check: Callable[[str], T | Problems]

@@ -21,8 +21,8 @@ from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.moves import HUMAN, settled
 from llmc.goals.goals import after_change, new_id, open_store, session_key
 from llmc.goals.model import Change, Goal, GoalView, PlannerRef, PlanRevision, Result
+from llmc.goals.plan.diagnosis import advice_of, seen_of
 from llmc.goals.plan.plan import Limits, Plan, Provenance
-from llmc.goals.plan.plan_prompt import advice_of, seen_of
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import merge_plan, replan_wait_s, split_leaf
 from llmc.goals.planner import PlanFailed, Planned, PlannerSetup

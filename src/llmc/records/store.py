@@ -5,7 +5,6 @@ crash, the next transaction copies what is missing. So each event is there exact
 """
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, StateError, UnknownWorker
 from llmc.base.faults import step as fault_step
-from llmc.base.files import append_line, explain, private_dir, read_given, write_atomic
+from llmc.base.files import append_line, explain, private_dir, read_given, second_name, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.base.names import WorkerName
 from llmc.base.text import did_you_mean
@@ -252,7 +251,7 @@ class Store:
         """A new state.json with these workers; an old file is renamed to `kept`."""
         with lock(self.root.lock("state"), Rank.STATE):
             if kept is not None:
-                _second_name(self.root.state, kept)
+                second_name(self.root.state, kept)
             tx = Transaction(State(workers={record.name: record for record in records}))
             tx.emit(
                 "state_rebuilt", workers=[record.name for record in records], kept=str(kept) if kept else None
@@ -315,24 +314,12 @@ class Store:
         temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.tmp")
         try:
             temp.unlink(missing_ok=True)
-            _second_name(self.root.state, temp)
+            second_name(self.root.state, temp)
             os.replace(temp, self.root.state_backup)
             # After a crash both names may be the same file; then rename() does nothing and leaves `temp`.
             temp.unlink(missing_ok=True)
         except OSError as error:
             raise explain(error, f"cannot write {self.root.state_backup}") from error
-
-
-def _second_name(path: Path, other: Path) -> None:
-    import shutil  # saves 2 ms in most commands
-
-    try:
-        os.link(path, other)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
-            raise
-        shutil.copyfile(path, other)  # a file system without hard links
-        other.chmod(0o600)
 
 
 def encode(state: State, raw: dict[str, Any]) -> bytes:

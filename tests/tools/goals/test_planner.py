@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from llmc.agents.claude.client import ClaudeCode
 from llmc.base import proc
 from llmc.goals.model import Change, Goal, GoalView
+from llmc.goals.plan.diagnosis import Diagnosis, Nudge
 from llmc.goals.plan.plan import Limits, Plan, Split
 from llmc.goals.plan.plan_check import check_plan
-from llmc.goals.plan.plan_prompt import PLAN, Diagnosis, Nudge
+from llmc.goals.plan.plan_prompt import PLAN
 from llmc.goals.plan.replan import merge_plan
 from llmc.goals.planner import (
     Failure,

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.files import second_name
 from llmc.goals.model import Change, Event
 from llmc.goals.store import goal_store
 from llmc.goals.store import rows as goal_rows
@@ -41,12 +42,11 @@ def test_an_empty_file_is_damage_and_never_a_new_store(
 ) -> None:
     """Break: take version 0 for "no goals", or make the file before its tables."""
     seen: list[int] = []
-    real = goal_store.second_name
 
     def named(fresh: Path, path: Path) -> None:
         assert not path.exists()
         seen.append(fresh.stat().st_size)
-        real(fresh, path)
+        second_name(fresh, path)
 
     monkeypatch.setattr(goal_store, "second_name", named)
     filled(store)

@@ -15,6 +15,7 @@ from llmc.agents.claude import task_files
 from llmc.agents.claude.layout import list_name
 from llmc.agents.claude.task_files import TaskFiles, file_name
 from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.flocks import try_lock
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
 
@@ -70,10 +71,9 @@ def test_two_llmc_exclude_each_other_without_the_clients_lock(
     put(files, "1")
     inside, go, blocked = threading.Event(), threading.Event(), threading.Event()
     order: list[str] = []
-    flock = task_files._flock
 
     def watched(fd: int) -> bool:
-        got = flock(fd)
+        got = try_lock(fd)
         if not got:
             blocked.set()
         return got
@@ -89,7 +89,7 @@ def test_two_llmc_exclude_each_other_without_the_clients_lock(
         blocked.set()
         return task
 
-    monkeypatch.setattr(task_files, "_flock", watched)
+    monkeypatch.setattr(task_files, "try_lock", watched)
     threads = [threading.Thread(target=files.change, args=("1", edit)) for edit in (slow, quick)]
     threads[0].start()
     assert inside.wait(10)
@@ -316,7 +316,7 @@ def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
 def test_two_processes_of_llmc_are_never_in_at_once(
     files: TaskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client's lock of a task can be taken over when it is old. Break: a shared lock in `_flock`."""
+    """The client's lock of a task can be taken over when it is old. Break: a shared lock in `try_lock`."""
     put(files, "1")
     put(files, "2")
     monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.2)

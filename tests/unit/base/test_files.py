@@ -14,7 +14,7 @@ import pytest
 import llmc
 from llmc.base import files
 from llmc.base.errors import LlmcError
-from llmc.base.files import DiskFull, append_line, private_dir, write_atomic
+from llmc.base.files import DiskFull, append_line, private_dir, second_name, write_atomic
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -160,6 +160,34 @@ def test_directories_are_private_all_the_way(tmp_path: Path) -> None:
     for part in (".llmc", ".llmc/inbox", ".llmc/inbox/adam"):
         assert (tmp_path / part).stat().st_mode & 0o777 == 0o700, part
     private_dir(tmp_path / ".llmc/inbox/adam")
+
+
+def test_a_second_name_is_a_copy_only_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: copy after every error of `os.link`, and so replace a file that is there."""
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("x")
+    path.chmod(0o644)
+    second_name(path, other)
+    assert other.samefile(path)
+    with pytest.raises(FileExistsError):
+        second_name(path, other)
+
+    def fails(code: int) -> None:
+        def link(*_: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(files.os, "link", link)
+
+    for code in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV):
+        other.unlink()
+        fails(code)
+        second_name(path, other)
+        assert (other.samefile(path), other.read_text(), other.stat().st_mode & 0o777) == (False, "x", 0o600)
+    fails(errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        second_name(path, other)
 
 
 def test_explain_names_permissions(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
 from llmc.goals.drive.by_hand import sent_again
-from llmc.goals.drive.decide import Decided, decide, full_room, in_order, orphans, workset
+from llmc.goals.drive.decide import Decided, decide, full_room, in_order, orphans, watched
 from llmc.goals.drive.intents import outcome
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
@@ -376,16 +376,25 @@ def test_a_person_who_blocks_or_unblocks_is_heard() -> None:
 
 @pytest.mark.req("3-024")
 def test_what_is_looked_at() -> None:
-    """Break: include closed assignments in `workset`."""
+    """Break: watch closed assignments in `watched`, or leave `self.due(at)` out of `is_early`."""
+    statuses = (N.QUEUED, N.IN_PROGRESS, N.DONE, N.CANCELLED, N.BLOCKED)
+    view = GoalView(goal(), plan(1, 1, len(statuses), chained=False))
+    for number, wanted in enumerate(statuses, 1):
+        view = with_node(view, f"S1.1.{number}", status=wanted)
+    assert sent(decided(view, Policy(max_in_progress=9))) == ["S1.1.1", "S1.1.2"]
     leaf = OneLeaf().begin()
-    nodes = {**leaf.view.nodes, "S2": replace(leaf.node, node_id="S2", status=N.DONE)}
-    done = replace(leaf.one, assignment_id="A_9", status=S.DONE)
-    view = replaced(leaf.view, nodes=nodes, assignments={**leaf.view.assignments, "A_9": done})
-    found = workset(view, START + IDLE - 1)
-    assert (found.nodes, found.assignments, found.due) == (("S1.1.1",), (leaf.one.assignment_id,), ())
-    assert workset(view, START + IDLE).due == (leaf.one.assignment_id,)
+    mine, done = (
+        leaf.one,
+        replace(leaf.one, assignment_id="A_9", status=S.DONE, expected_next_update_at=START),
+    )
+    leaf.view = replaced(leaf.view, assignments={mine.assignment_id: mine, "A_9": done})
+    assert watched(leaf.view) == (mine.assignment_id,)
+    assert leaf.look(seen(), after=IDLE - 1) == []
+    assert leaf.decided.next_due == START + IDLE
+    assert leaf.look(seen(), after=1) == ["nudge"]
     status(leaf, GoalStatus.COMPLETED)
-    assert workset(leaf.view, START + IDLE).assignments == ()
+    leaf.ended()
+    assert watched(leaf.view) == ()
 
 
 @pytest.mark.req("3-028")

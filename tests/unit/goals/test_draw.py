@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from llmc.base.text import cells, printable
 from llmc.goals.drive.words import of_parts
 from llmc.goals.model import GoalView
-from llmc.goals.plan.plan_prompt import RepoFacts, snapshot
+from llmc.goals.plan.repo_summary import RepoFacts, snapshot
 from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, Line, mermaid, plan_tree
 from llmc.goals.report.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
 from tests.support.goal_views import PERCENT, crystallizations, half_done

@@ -9,7 +9,7 @@ from msgspec.structs import replace as replaced
 from llmc.base.errors import Refused
 from llmc.goals.drive import by_hand, ladder
 from llmc.goals.drive.by_hand import sent_again
-from llmc.goals.drive.decide import workset
+from llmc.goals.drive.decide import watched
 from llmc.goals.drive.intents import outcome
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Run, Signals
@@ -397,7 +397,7 @@ def test_an_answer_goes_to_the_session_that_asked() -> None:
     leaf.ended()
     leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "A", leaf.now))
     assert leaf.one.status is S.QUEUED
-    assert workset(leaf.view, leaf.now).assignments == (leaf.one.assignment_id,)
+    assert watched(leaf.view) == (leaf.one.assignment_id,)
     leaf.look(seen(**here), after=1000)
     (action,) = leaf.decided.actions
     assert (action.purpose, action.mode, action.session_key) == ("answer", Mode.SEND, here["session_key"])

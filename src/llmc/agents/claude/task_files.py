@@ -5,11 +5,9 @@ ten seconds counts as left behind, and is taken over. That protocol alone lets t
 keep each other out with a file lock first.
 """
 
-import fcntl
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,10 +16,12 @@ from typing import Any
 from msgspec import Struct
 
 from llmc.agents.claude.layout import list_name
-from llmc.base.clock import monotonic, now_unix
+from llmc.base.clock import now_unix
 from llmc.base.errors import LockTimeout, NotFound
 from llmc.base.files import explain, private_dir, read_given, read_json, unique, write_atomic
+from llmc.base.flocks import try_lock
 from llmc.base.names import TaskId, TaskKey
+from llmc.base.processes import wait_until
 from llmc.records.task import (
     LABEL_WORDS,
     Changes,
@@ -354,7 +354,7 @@ class TaskFiles:
         except OSError as error:
             raise explain(error, f"cannot lock the task list {self.directory}") from error
         try:
-            _wait(lambda: _flock(fd), "the task list has been locked by another llmc process")
+            _wait(lambda: try_lock(fd), "the task list has been locked by another llmc process")
             yield
         finally:
             os.close(fd)
@@ -384,19 +384,8 @@ def _in_words(error: Exception) -> str:
 
 
 def _wait(attempt: Callable[[], bool], problem: str) -> None:
-    deadline = monotonic() + LOCK_WAIT_S
-    while not attempt():
-        if monotonic() > deadline:
-            raise LockTimeout(f"{problem} for over {LOCK_WAIT_S:g} s", hint="Run the command again.")
-        time.sleep(0.005)
-
-
-def _flock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    if not wait_until(attempt, LOCK_WAIT_S, interval_s=0.005):
+        raise LockTimeout(f"{problem} for over {LOCK_WAIT_S:g} s", hint="Run the command again.")
 
 
 def _make(path: Path) -> bool:

@@ -31,14 +31,6 @@ from llmc.goals.model import (
 from llmc.goals.plan.plan import Shape, ready_among
 
 
-class Workset(Struct, frozen=True):
-    """What a tick looks at: open nodes, observed assignments, and assignments that are due."""
-
-    nodes: tuple[str, ...]
-    assignments: tuple[str, ...]
-    due: tuple[str, ...]
-
-
 class Decided(Struct, frozen=True):
     """The change, the actions once it is stored, assignments to sample, and the next due time."""
 
@@ -50,24 +42,15 @@ class Decided(Struct, frozen=True):
     room: Room = NO_ROOM
 
 
-def workset(view: GoalView, now: float) -> Workset:
+def watched(view: GoalView) -> tuple[str, ...]:
+    """The assignments whose activity can change at any time."""
     if not view.goal.status.goes_on:
-        owed = tuple(a.assignment_id for a in view.assignments.values() if a.pending)
-        return Workset((), owed, ())
-    nodes = tuple(
-        n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
-    )
-    observed = [
-        a
+        return tuple(a.assignment_id for a in view.assignments.values() if a.pending)
+    return tuple(
+        a.assignment_id
         for a in view.assignments.values()
         if a.status.at_work or a.status is AssignmentStatus.BLOCKED or a.pending or _is_answered(a)
-    ]
-    due = tuple(
-        a.assignment_id
-        for a in observed
-        if a.expected_next_update_at is not None and a.expected_next_update_at <= now
     )
-    return Workset(nodes, tuple(a.assignment_id for a in observed), due)
 
 
 def _is_answered(assignment: Assignment) -> bool:

@@ -50,11 +50,15 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
 
 def budget_notice(goal: Goal, why: str) -> tuple[str, str]:
     """The notification, with an id that is unique per budget."""
-    go_on = (
+    text = f"{goal.title} is paused: {why}. To resume: {budget_raise(goal)}"
+    return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
+
+
+def budget_raise(goal: Goal) -> str:
+    """The command that doubles the budget and resumes the goal."""
+    return (
         f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
     )
-    text = f"{goal.title} is paused: {why}. To resume: {go_on}"
-    return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
 
 
 #: kinds of question

@@ -164,13 +164,13 @@ def override_node(
     return moved, replace(event, type="work.overridden")
 
 
-def release_node(node: Node, now: float, *, reason: str, actor: str = HUMAN) -> tuple[Node, Event]:
+def release_node(node: Node, now: float, *, reason: str) -> tuple[Node, Event]:
     if not node.overridden:
         raise IllegalMove(
             f"cannot clear the override of {node.kind} {node.node_id}: its status is not overridden",
             hint="Run `llmc goal show` to see the plan; overrides are marked `(set by the user)`.",
         )
-    event = node.event("work.released", now, {"reason": reason, "actor": actor})
+    event = node.event("work.released", now, {"reason": reason, "actor": HUMAN})
     return replace(node, overridden=False, updated_at=now), event
 
 

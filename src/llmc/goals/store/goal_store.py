@@ -5,7 +5,6 @@ file is set aside by the next writer; readers leave it alone.
 """
 
 import os
-import shutil
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.base.faults import step as fault_step
-from llmc.base.files import DiskFull, explain, private_dir, unique
+from llmc.base.files import DiskFull, explain, private_dir, second_name, unique
 from llmc.base.locks import Rank, lock, writer_of
 from llmc.base.text import did_you_mean
 from llmc.goals.model import Change, Event, GoalView
@@ -139,17 +138,6 @@ def _kept_name(path: Path, now: float) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     names = (f"store.corrupt-{stamp}{more}.db" for more in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(other for name in names if not (other := path.with_name(name)).exists())
-
-
-def second_name(path: Path, other: Path) -> None:
-    """Link the file under a free name."""
-    try:
-        os.link(path, other)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        shutil.copyfile(path, other)
-        other.chmod(0o600)
 
 
 FILE = "store.db"

@@ -3,7 +3,7 @@
 import pytest
 
 from llmc.goals.drive.clean import CAPS, check_typed
-from llmc.goals.plan.plan_prompt import (
+from llmc.goals.plan.repo_summary import (
     MAX_BYTES,
     MAX_DIRECTORIES,
     MAX_FILES,
@@ -90,3 +90,16 @@ def test_only_so_many_names_are_listed() -> None:
         MAX_DIRECTORIES,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("package.json", '{"scripts": {"dev": "vite"}}', "npm run dev"),
+        ("pyproject.toml", "[tool.tox]\n", "tox (configured)"),
+    ],
+)
+def test_a_byte_order_mark_hides_no_command(name: str, text: str, command: str) -> None:
+    """Break: parse the text of a manifest with its byte order mark."""
+    facts = RepoFacts(commit="1" * 40, branch="main", manifests={name: f"\ufeff{text}"})
+    assert f"Commands: {command}" in snapshot(facts)
