@@ -91,7 +91,7 @@ def test_a_root_of_another_repository_is_refused(scripted: Fleet, database: str)
         assert f"llmc init --source {shared} --target DIR" in refused.err
         stranger.configure({"fleet.remote": str(shared)})
         refused = stranger.llmc("fleet", "join", code=3)
-        assert f"{shared} cannot be shared: it is another repository" in refused.err
+        assert f"{shared} cannot be shared: it is a different repository" in refused.err
         assert "llmc config set fleet.remote URL" in refused.err
     finally:
         stranger.close()

@@ -269,7 +269,7 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
       llmc logs auto --lines 200
     """
     if as_json and name != DAEMON:
-        raise UsageError(f"--json works only for the {DAEMON} log", hint=f"Run: llmc logs {name}")
+        raise UsageError(f"--json is supported only for the {DAEMON} log", hint=f"Run: llmc logs {name}")
     log = Log(root_of(ctx), name, lines)
     if not follow and not log.exists():
         raise NotFound(

@@ -55,7 +55,7 @@ check_database = _must_match(
 )
 check_node = _must_match(
     r"([a-z0-9][a-z0-9.-]{0,62})?",
-    "a node name must start with a lowercase letter or a digit, contain only lowercase letters, digits, dots and dashes, and have at most 63 characters",
+    "a node name must start with a lowercase letter or a digit, contain only lowercase letters, digits, dots and dashes, and be at most 63 characters long",
 )
 check_remote = _must_match(
     r"(?!-)(?!https?://[^/]*@)[^\x00-\x20\x7f]*",

@@ -50,7 +50,7 @@ def first_commits(root: Path, remote: Remote, base: str) -> list[str]:
     if git.merge_base(root, base, tip) is None:
         raise NotUsable(
             remote,
-            "it is another repository",
+            "it is a different repository",
             f"its branch {remote.branch} has no history in common with this root",
             hint=f"To land there, create a root for it: llmc init --source {shlex.quote(remote.address)} --target DIR. "
             "Or set another remote: llmc config set fleet.remote URL",

@@ -181,7 +181,7 @@ def edit_task(project: Project, form: Form) -> Order:
     if priority not in map(str, tasks.PRIORITIES):
         raise UsageError(
             f"{priority[:20]!r} is not a priority",
-            hint=f"Choose {tasks.PRIORITIES.start} (highest) to {tasks.PRIORITIES.stop - 1}.",
+            hint=f"Choose a priority from {tasks.PRIORITIES.start} (highest) to {tasks.PRIORITIES.stop - 1}.",
         )
     words = ("tasks", "edit", task_id, "--priority", priority)
     return _simple(

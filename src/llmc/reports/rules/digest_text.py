@@ -223,7 +223,7 @@ class _Page:
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions
         earlier = len(rows) - MOST_INTERRUPTIONS
-        lines = [f"  {earlier} earlier; to see them: llmc events"] if earlier > 0 else []
+        lines = [f"  {counted(earlier, 'earlier event')}; to see all: llmc events"] if earlier > 0 else []
         for row in rows[-MOST_INTERRUPTIONS:]:
             lines += self._plain(f"{self.when(row.at_unix)}  {row.text}")
         return self._section(f"Interruptions ({len(rows)})", lines)

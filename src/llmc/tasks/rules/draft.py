@@ -131,7 +131,7 @@ def _head(text: str) -> tuple[Mapping[str, str], str]:
             key, colon, value = line.partition(":")
             if not colon or key.strip() not in _KEYS:
                 raise BadDraft(
-                    f"line {number}: invalid {line.strip()!r}; expected `key: value` where key is one of {', '.join(_KEYS)}"
+                    f"line {number}: expected `key: value`, got {line.strip()!r}; known keys: {', '.join(_KEYS)}"
                 )
             said[key.strip()] = value.strip()
     raise BadDraft("the front matter is not closed with `---`")
