@@ -20,7 +20,7 @@ import pytest
 
 from llmc.base.locks import Rank, lock
 from llmc.config.paths import Root
-from llmc.web import serving
+from llmc.web.serving import QUIET_S
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
@@ -29,7 +29,7 @@ COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
 IMPATIENT = """
 import runpy, sys
 from llmc.web import guard, serving
-run.QUIET_S = guard.BODY_S = {quiet}
+serving.QUIET_S = guard.BODY_S = {quiet}
 sys.argv[0] = "llmc"
 runpy.run_module("llmc", run_name="__main__")
 """
@@ -38,7 +38,7 @@ runpy.run_module("llmc", run_name="__main__")
 class Server:
     """The process, and one browser that signed in."""
 
-    def __init__(self, fleet: Fleet, *args: str, quiet: float = serving.QUIET_S) -> None:
+    def __init__(self, fleet: Fleet, *args: str, quiet: float = QUIET_S) -> None:
         self.fleet = fleet
         self.errors = (fleet.dir / "web.err").open("w+")
         argv = [
@@ -126,7 +126,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(fleet: Fleet, *args: str, quiet: float = serving.QUIET_S) -> Iterator[Server]:
+def serving(fleet: Fleet, *args: str, quiet: float = QUIET_S) -> Iterator[Server]:
     server = Server(fleet, *args, quiet=quiet)
     try:
         yield server
