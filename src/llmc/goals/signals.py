@@ -26,7 +26,7 @@ from llmc.records.books import QUARANTINED, Books
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
 from llmc.records.task import Task
-from llmc.records.worker import Status, WorkerRecord
+from llmc.records.worker import Outcome, Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
@@ -34,6 +34,7 @@ from llmc.tasks.source import source_of
 from llmc.tasks.task_list import believed_tasks
 
 MAX_REPORTS = 50
+_ARRIVED = tuple(one.value for one in Outcome if one.arrived)
 _ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
@@ -45,13 +46,17 @@ class _Log(Struct):
     accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     #: by worker: times of prompts, before and after
     prompted: dict[str, list[float]] = field(default_factory=dict)
+    #: by worker: when llmc began to send the prompts that arrived. Their receipts may be newer than what the agent said meanwhile
+    told: dict[str, list[float]] = field(default_factory=dict)
+    #: by prompt id: when llmc began to send it
+    _began: dict[str, float] = field(default_factory=dict)
     _reader: LogReader | None = None
     _since: float = 0.0
 
     def read(self, project: Project, since: float) -> None:
         """`since`: creation time of the oldest observed assignment."""
         if self._reader is None or since < self._since:
-            self.reports, self.accepted, self.prompted = {}, {}, {}
+            self.reports, self.accepted, self.prompted, self.told, self._began = {}, {}, {}, {}, {}
             self._reader, self._since = EventLog(str(project.root.events)).reader(since), since
         for line in self._reader.lines():
             row = json_row(line) if any(mark in line for mark in _ABOUT) else None
@@ -69,8 +74,13 @@ class _Log(Struct):
             case "undone":
                 landed = self.accepted.get(worker, [])
                 self.accepted[worker] = [one for one in landed if one[1] != row.get("commit")]
-            case "prompt_pending" | "prompt_delivered":
+            case "prompt_pending":
                 _keep(self.prompted, worker, ts)
+                self._began[text(row.get("prompt_id"))] = ts
+            case "prompt_delivered":
+                _keep(self.prompted, worker, ts)
+                if row.get("outcome") in _ARRIVED:
+                    _keep(self.told, worker, self._began.pop(text(row.get("prompt_id")), ts))
 
 
 def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
@@ -204,6 +214,7 @@ def _of_worker(
         agent_wrote_at=wrote,
         committed_at=committed,
         prompted_at=prompted,
+        told_at=tuple(facts.log.told.get(record.name, ())),
         reports=tuple(one for one in facts.log.reports.get(record.name, ()) if one.at > since),
     )
 

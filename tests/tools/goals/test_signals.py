@@ -13,6 +13,7 @@ from llmc.goals.drive.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus, NodeStatus
 from llmc.goals.signals import Observer, _Log
 from llmc.records.books import Claim
+from llmc.records.event_log import EventLog
 from tests.support import on_postgres
 from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at
 from tests.support.repos import Repo
@@ -141,6 +142,29 @@ def test_of_whoever_has_the_work_the_session_and_its_last_deed_are_known(
     with shop.project.store.transaction() as tx:
         tx.update(name, held=True)
     assert not look(shop).reachable, "a person has it"
+
+
+@pytest.mark.parametrize("outcome", ["acknowledged", "refused"])
+def test_only_what_was_sent_after_a_question_and_arrived_is_an_answer(
+    shop: Workshop, clock: Clock, outcome: str
+) -> None:
+    """A receipt may come after the question that the agent asks meanwhile. Break: count the time of the receipt, or a refused prompt."""
+    name = worker_at(shop, taken(shop), since=clock.now)
+
+    def tell(action: str, prompt: str, **more: str) -> float:
+        with shop.project.store.transaction() as tx:
+            tx.emit(action, worker=name, prompt_id=prompt, **more)
+        return float(list(EventLog(str(shop.project.root.events)).all())[-1]["ts"])
+
+    before = tell("prompt_pending", "message-1")
+    asked = tell("agent_reported", "", kind="blocked", text="A or B?")
+    tell("prompt_delivered", "message-1", outcome="acknowledged")
+    assert look(shop).told_at == (before,)
+    assert before < asked
+    after = tell("prompt_pending", "message-2")
+    tell("prompt_delivered", "message-2", outcome=outcome)
+    assert look(shop).told_at == ((before, after) if outcome == "acknowledged" else (before,))
+    assert len(look(shop).prompted_at) == 4, "each may show in the transcript"
 
 
 def test_work_that_was_undone_before_anybody_looked_is_not_merged() -> None:

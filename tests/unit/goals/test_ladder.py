@@ -382,9 +382,9 @@ def test_a_word_to_the_worker_itself_unblocks() -> None:
     leaf = OneLeaf().begin()
     leaf.look(seen(waiting=BlockedReason(kind="question", text="A or B?"), waiting_since=START + 5), after=10)
     leaf.ended()
-    leaf.look(seen(prompted_at=(START,)), after=10)
+    leaf.look(seen(told_at=(START,)), after=10)
     assert leaf.one.status is S.BLOCKED, "of before the question"
-    leaf.look(seen(prompted_at=(START, leaf.now + 8)), after=10)
+    leaf.look(seen(told_at=(START, leaf.now + 8)), after=10)
     assert (leaf.one.status, leaf.node.status) == (S.ACTIVE, N.IN_PROGRESS)
 
 

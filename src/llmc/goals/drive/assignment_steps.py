@@ -296,7 +296,7 @@ def _unblock_by_progress(
 ) -> Assignment:
     """A commit after the question, or a message to the worker: the user has helped directly."""
     asked = assignment.last_question
-    told = [at for at in signals.prompted_at if asked is not None and at > asked.ts]
+    told = [at for at in signals.told_at if asked is not None and at > asked.ts]
     helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
     if not helped and not told:
         return assignment

@@ -82,6 +82,8 @@ class Signals(Struct, frozen=True):
     committed_at: float | None = None
     #: times of our own prompts
     prompted_at: tuple[float, ...] = ()
+    #: when llmc began to send the prompts that arrived
+    told_at: tuple[float, ...] = ()
     #: the session waits for the user, by its own report or a hook
     waiting: BlockedReason | None = None
     waiting_since: float | None = None
