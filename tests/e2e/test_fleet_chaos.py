@@ -102,7 +102,10 @@ def assert_nothing_is_left(fleet: dict[str, Fleet], database: str) -> None:
         assert db.execute("select id from llmc.task where claim is not null or owner <> ''").fetchall() == []
         often = "select task from llmc.entry where action = 'completed' group by task having count(*) <> 1"
         assert db.execute(often).fetchall() == []
+    # Each node withdraws at its next patrol what it offered; that a push removed it from the remote does not say that they did.
+    kept = ("for-each-ref", "refs/llmc/unsent", "refs/llmc/offered")
+    for node in fleet.values():
+        wait_until(lambda node=node: node.git(*kept, cwd=node.root) == "", 30, lambda node=node: said(node))
     wait_until(lambda: first.git("for-each-ref", "refs/llmc/work") == "", 30)
     for node in fleet.values():
         in_root(node, "down")
-        assert node.git("for-each-ref", "refs/llmc/unsent", "refs/llmc/offered", cwd=node.root) == ""

@@ -78,15 +78,21 @@ class Database:
             return self._once(work, alone)
 
     def _once(self, work: Callable[["Rows"], T], alone: bool) -> T:
-        import psycopg
-
-        db = self._connection()
-        try:
+        with self._in_words():
+            db = self._connection()
             with db.cursor() as cursor:
                 if alone:
                     return work(cursor)
                 with db.transaction():
                     return work(cursor)
+
+    @contextmanager
+    def _in_words(self) -> "Iterator[None]":
+        """Errors of the driver as llmc's own; also of the look at the schema, which may meet a server that goes away."""
+        import psycopg
+
+        try:
+            yield
         except psycopg.errors.TransactionRollback as error:
             raise _Met(
                 f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {error.sqlstate})"
@@ -114,7 +120,8 @@ class Database:
                 assert read_only, f"nested transaction on {self.address}"
                 yield self._session
                 return
-            sql = Sql(self._connection(), self._gone)
+            with self._in_words():
+                sql = Sql(self._connection(), self._gone)
             sql.execute("begin" + (" isolation level repeatable read, read only" if read_only else ""))
             try:
                 sql.execute(f"set local search_path to {schema}")
@@ -259,6 +266,8 @@ class Database:
                     f"the user in {self.address} cannot create tables: {error.diag.message_primary}",
                     hint="Run `llmc fleet init` once as the database owner.",
                 ) from None
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                raise self._no_answer(error) from None
             finally:
                 db.close()
             return VERSION - found

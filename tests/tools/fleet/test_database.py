@@ -41,6 +41,22 @@ def test_migrations_are_applied_once_and_in_order(database: str) -> None:
     db.close()
 
 
+def test_a_server_that_goes_away_at_any_statement_is_gone(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: leave the look at the schema out of `_in_words`: a daemon that meets a restart there ends with a bug."""
+    Database(database).migrate()
+    monkeypatch.setattr(statements, "MIGRATED", "select pg_terminate_backend(pg_backend_pid())")
+
+    def in_a_session() -> None:
+        with Database(database).session("llmc"):
+            pass
+
+    for ask in (lambda: Database(database).rows("select 1"), in_a_session, Database(database).migrate):
+        with pytest.raises(DatabaseGone, match="is not responding"):
+            ask()
+
+
 def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
     """Break: compare with `<` only, and an old llmc writes into tables that it does not know."""
     first = Database(database)
