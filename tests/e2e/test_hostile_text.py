@@ -147,7 +147,7 @@ SHOWN = (
 def only_our_colours(fleet: Fleet, line: list[str]) -> None:
     shown = fleet.on_terminal(*line).replace("\r\n", "\n")
     ours = re.sub(r"\x1b\[(0|1|2|3[0-7]|9[0-7])(;1)?m", "", shown)
-    ours = re.sub(r"\r((?:  )?[a-z ]+ \.\.\.( \d+s)?|)\x1b\[K", "", ours)  # a step that counts its seconds
+    ours = re.sub(r"\r((?:  )?[a-z0-9 ]+ \.\.\.( \d+s)?|)\x1b\[K", "", ours)  # a step that counts its seconds
     assert not acts_on_a_terminal(ours), (line, ours[-2000:])
     assert "bug in llmc" not in shown, shown
     assert line[0] != "logs" or ("hidden" in shown and "[8m" not in shown)  # colours of programs are dropped
