@@ -213,6 +213,28 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
 
 
 @pytest.mark.soak
+def test_a_node_whose_watch_was_cut_hears_of_changes_again(server: Postgres) -> None:
+    """Break: listen again only after a heartbeat that failed; a short outage may hit the watch alone."""
+    database = server.new()
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    watches = "from pg_stat_activity where query like 'listen %'"
+    with fleet_of(("one",), database, **{"fleet.lease_secs": "3"}) as nodes:
+        (one,) = nodes.values()
+        up(one, "--concurrency", "1")
+        with psycopg.connect(server.address("postgres"), autocommit=True) as db:
+            assert len(db.execute(f"select pid {watches}").fetchall()) == 1
+            db.execute(f"alter database {name} allow_connections false")
+            db.execute(f"select pg_terminate_backend(pid) {watches}")
+            refused = "is not currently accepting connections"
+            wait_until(
+                lambda: refused in (server.dir / "log").read_text(), 10, (server.dir / "log").read_text
+            )
+            db.execute(f"alter database {name} allow_connections true")
+            wait_until(lambda: len(db.execute(f"select pid {watches}").fetchall()) == 1, 10)
+        in_root(one, "down")
+
+
+@pytest.mark.soak
 def test_a_wait_for_tasks_goes_on_while_another_node_is_up(database: str) -> None:
     """Break: ask only whether auto mode runs on this node."""
     with fleet_of(("one", "two"), database) as nodes:

@@ -1,6 +1,7 @@
 """Faults of a fleet, some of them at the same time: nodes, their clocks, the database and the remote."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -92,8 +93,10 @@ class Storm:
         self.start(node)
 
     def start(self, node: Fleet) -> None:
-        """Once the database answers; without it no node starts."""
-        wait_until(lambda: self.try_start(node) and node.has_daemon(), 60, lambda: said(node))
+        """Once the database answers; without it no node starts, and a daemon that just began ends again."""
+        wait_until(
+            lambda: self.try_start(node) and node.has_daemon() and is_ready(node), 60, lambda: said(node)
+        )
 
     def try_start(self, node: Fleet) -> str:
         return up(node, "--concurrency", str(self.workers), code=None)
@@ -197,6 +200,11 @@ def is_awake(node: Fleet) -> bool:
         return process_state(node.daemon_pid()) not in "TZ"
     except OSError:
         return False
+
+
+def is_ready(node: Fleet) -> bool:
+    registration = node.root / ".llmc/daemon.json"
+    return registration.exists() and json.loads(registration.read_text())["ready"]
 
 
 def says_database_is_gone(node: Fleet) -> bool:

@@ -239,6 +239,7 @@ class AutoMode:
         if self._watch is not None:
             loop.remove_reader(self._watch.fileno())
             self._watch.close()
+            self._watch = None  # its file numbers may be of other files soon
 
     def _list_changed(self) -> None:
         assert self._watch is not None

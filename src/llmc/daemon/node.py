@@ -258,9 +258,10 @@ class Node:
             raising.sync(self._project, (DATABASE,), {DATABASE: {**about, "next": "llmc fleet status"}})
 
     def _answers(self) -> None:
-        if self._is_gone:
-            self._is_gone = False
+        was_gone, self._is_gone = self._is_gone, False
+        if was_gone:
             self._run.say("the fleet's database is reachable again")
+        if was_gone or self._tasks.is_deaf:  # a short outage may hit the watch alone
             self._heard_again()
         raising.sync(self._project, (DATABASE,), {})
 

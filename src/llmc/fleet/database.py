@@ -7,7 +7,8 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,7 +79,7 @@ class Database:
             return self._once(work, alone)
 
     def _once(self, work: Callable[["Rows"], T], alone: bool) -> T:
-        with self._in_words():
+        with self.in_words(self._gone):
             db = self._connection()
             with db.cursor() as cursor:
                 if alone:
@@ -87,8 +88,11 @@ class Database:
                     return work(cursor)
 
     @contextmanager
-    def _in_words(self) -> "Iterator[None]":
-        """Errors of the driver as llmc's own; also of the look at the schema, which may meet a server that goes away."""
+    def in_words(self, gone: Callable[[Exception], DatabaseGone] | None = None) -> "Iterator[None]":
+        """Errors of the driver as llmc's own, for whatever is done with a connection: a server may go away between any two statements.
+
+        `gone`: what else a broken connection means; none for a connection of the caller's own.
+        """
         import psycopg
 
         try:
@@ -107,7 +111,7 @@ class Database:
                 hint="Grant that user select, insert, update and delete on all tables in schema llmc, then run the command again.",
             ) from None
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise self._gone(error) from None
+            raise (gone or self._no_answer)(error) from None
 
     @contextmanager
     def session(self, schema: str, *, read_only: bool = False) -> "Iterator[Sql]":
@@ -120,8 +124,8 @@ class Database:
                 assert read_only, f"nested transaction on {self.address}"
                 yield self._session
                 return
-            with self._in_words():
-                sql = Sql(self._connection(), self._gone)
+            with self.in_words(self._gone):
+                sql = Sql(self._connection(), partial(self.in_words, self._gone))
             sql.execute("begin" + (" isolation level repeatable read, read only" if read_only else ""))
             try:
                 sql.execute(f"set local search_path to {schema}")
@@ -135,17 +139,15 @@ class Database:
     def hearing(self, statement: str) -> "Iterator[Callable[[float], None]]":
         """Run a statement that listens, on a connection of its own. The function waits for a note, at most that many seconds."""
         db = self.connect()
-        import psycopg
 
         def wait(most_s: float) -> None:
             for _ in db.notifies(timeout=most_s, stop_after=1):
                 return
 
         try:
-            db.execute(statement)
-            yield wait
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise self._no_answer(error) from None
+            with self.in_words():
+                db.execute(statement)
+                yield wait
         finally:
             db.close()
 
@@ -250,7 +252,7 @@ class Database:
         """Bring the schema up to date; how many migrations ran. Two at once wait for each other."""
         import psycopg
 
-        with self._turn:
+        with self._turn, self.in_words():
             db = self.connect()
             try:
                 if self._version(db) > VERSION:
@@ -266,8 +268,6 @@ class Database:
                     f"the user in {self.address} cannot create tables: {error.diag.message_primary}",
                     hint="Run `llmc fleet init` once as the database owner.",
                 ) from None
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                raise self._no_answer(error) from None
             finally:
                 db.close()
             return VERSION - found
@@ -276,21 +276,23 @@ class Database:
 class Sql:
     """A transaction that takes statements with `?`, as SQLite has them."""
 
-    def __init__(self, db: "Connection[dict[str, Any]]", gone: Callable[[Exception], DatabaseGone]) -> None:
+    def __init__(
+        self, db: "Connection[dict[str, Any]]", in_words: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._db = db
-        self._gone = gone
+        self._in_words = in_words
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> "Cursor[tuple[Any, ...]]":
         import psycopg
         from psycopg.rows import tuple_row
 
-        try:
-            cursor = self._db.cursor(row_factory=tuple_row)
-            return cursor.execute(statement.replace("?", "%s"), values or None)
-        except psycopg.IntegrityError as error:
-            raise StateError(f"the fleet's database refused a change: {error.diag.message_primary}") from None
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise self._gone(error) from None
+        with self._in_words():
+            try:
+                cursor = self._db.cursor(row_factory=tuple_row)
+                return cursor.execute(statement.replace("?", "%s"), values or None)
+            except psycopg.IntegrityError as error:
+                text = f"the fleet's database refused a change: {error.diag.message_primary}"
+                raise StateError(text) from None
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         for values in rows:
@@ -315,14 +317,23 @@ class Listening:
         self._on_call = on_call
         self._db: Connection[dict[str, Any]] | None = None
         self._fds: tuple[int, ...]
+        self._own = statements.channel_of(node)
         try:
-            self._db = database.connect()
-            self._own = statements.channel_of(node)
-            self._db.execute(f'listen {statements.CHANNEL}; listen "{self._own}"')
-            # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
-            self._fds = (os.dup(self._db.fileno()),)
+            with database.in_words():
+                self._db = database.connect()
+                self._db.execute(f'listen {statements.CHANNEL}; listen "{self._own}"')
+                # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
+                self._fds = (os.dup(self._db.fileno()),)
         except DatabaseGone:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
             self._fds = os.pipe()  # into which nothing is written
+
+    @property
+    def is_deaf(self) -> bool:
+        """The database was gone at its start: another one is needed, once it answers."""
+        return self._db is None
 
     def fileno(self) -> int:
         return self._fds[0]
@@ -347,8 +358,10 @@ class Listening:
             self._db.close()
 
 
-class _Met(LlmcError):
+class _Met(LockTimeout):
     """Two transactions met; one of them starts over."""
+
+    exit_code = Exit.FAILED
 
 
 def fetched(rows: "Cursor[dict[str, Any]]") -> list[dict[str, Any]]:

@@ -91,6 +91,7 @@ class SharedTasks(TaskSource):
         self._written: dict[str, float] = {}
         #: gets the reason when another node calls this one
         self.on_call: Callable[[str], None] = lambda reason: None
+        self._listening: Listening | None = None
 
     @property
     def list_name(self) -> str:
@@ -172,7 +173,13 @@ class SharedTasks(TaskSource):
         self._db.rows("select")
 
     def watch(self) -> Listening:
-        return Listening(self._db, self._own.node, self.on_call)
+        self._listening = Listening(self._db, self._own.node, self.on_call)
+        return self._listening
+
+    @property
+    def is_deaf(self) -> bool:
+        """The newest watch hears nothing."""
+        return self._listening is not None and self._listening.is_deaf
 
     # Change
 

@@ -44,9 +44,18 @@ def test_migrations_are_applied_once_and_in_order(database: str) -> None:
 def test_a_server_that_goes_away_at_any_statement_is_gone(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave the look at the schema out of `_in_words`: a daemon that meets a restart there ends with a bug."""
+    """Break: leave a statement out of `in_words`: a daemon that meets a restart there ends with a bug."""
     Database(database).migrate()
-    monkeypatch.setattr(statements, "MIGRATED", "select pg_terminate_backend(pg_backend_pid())")
+    ends = "select pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(DatabaseGone), Database(database).hearing(ends):
+        pass
+    with pytest.raises(DatabaseGone), Database(database).session("llmc") as sql:
+        sql.execute(ends)
+    monkeypatch.setattr(statements, "CHANNEL", f"x; {ends}")
+    listening = Listening(Database(database), "one", [].append)
+    assert listening.is_deaf
+    listening.close()
+    monkeypatch.setattr(statements, "MIGRATED", ends)
 
     def in_a_session() -> None:
         with Database(database).session("llmc"):
@@ -104,6 +113,8 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
     wait_until(lambda: not listening.heard())  # it may have missed something
     os.fstat(listening.fileno())  # still open, for who waits for it
     deaf = Listening(db, "one", called.append)
+    assert deaf.is_deaf
+    assert not listening.is_deaf
     assert deaf.heard()
     own_server.start()
     assert db.rows("select 1 as one") == [{"one": 1}]
