@@ -169,6 +169,41 @@ def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fl
     assert fleet.log()[0] == 'Revert "Two"'
 
 
+@pytest.mark.soak
+def test_an_undo_waits_for_its_landing_as_an_accept_does(scripted: Fleet) -> None:
+    """Break: begin again instead of asking; ask with the landing ticket held; keep the journal of a revert that was sent back."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    fleet.kill_daemon()
+    side = OtherSide(fleet)
+    work(fleet, "One")
+    fleet.llmc("accept", "adam")
+    for _ in range(2):
+        code, said = side.run("undo", "--yes")
+        assert (code, "it is waiting for a reviewer" in said) == (1, True), said
+    assert (side.times("begun"), side.times("asked")) == (1, 1)
+
+    side.answers(HANG)
+    asking = side.start("undo", "--yes")
+    wait_until(lambda: side.times("asked") == 2)
+    assert is_free(fleet)
+    asking.send_signal(signal.SIGKILL)
+    asking.communicate(timeout=30)
+
+    side.answers("we need it")
+    code, said = side.run("undo", "--yes")
+    assert (code, "was not accepted: we need it" in said) == (3, True), said
+    assert fleet.log()[0] == "One"
+    assert fleet.events("undo_failed")[0]["reason"].endswith("we need it")
+
+    assert side.run("undo", "--yes")[0] == 1  # another one, handed over again
+    side.answers(MERGE)
+    code, said = side.run("undo", "--yes")
+    assert code == 0, said
+    assert 'Revert "One"' in fleet.log()
+    assert side.times("begun") == 2
+
+
 @pytest.mark.parametrize("answer", [MERGE, "not like this"])
 @pytest.mark.soak
 def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fleet, answer: str) -> None:

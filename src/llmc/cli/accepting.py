@@ -127,7 +127,7 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
     what = acceptance.undo_target(project)
     which = f"{what.commit[:12]} from {what.worker}"
     if what.begun:
-        note(f"resuming the interrupted undo of {which}")
+        note(f"resuming the undo of {which}")
     else:
         confirm(f"Revert {which}?", f"this would revert {which}", yes)
     with Elapsed(f"reverting {what.commit[:12]}"):

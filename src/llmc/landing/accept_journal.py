@@ -64,11 +64,11 @@ class NotAsked(Refused):
 
 
 class Waiting(LlmcError):
-    """The landing is pending; the next accept polls it."""
+    """The landing is pending; the next accept or undo polls it."""
 
 
 class LandingRejected(Refused):
-    """The landing was rejected; nothing landed, the accept has ended, and the worker gets the reason."""
+    """The landing was rejected; nothing landed, and the accept or undo has ended. A worker gets the reason."""
 
 
 class Cancelled(Refused):

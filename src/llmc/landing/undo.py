@@ -19,6 +19,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
 from llmc.landing import default_branch, merging, rebase, remote, validation, ways
+from llmc.landing.accept_journal import LandingRejected, Waiting
 from llmc.records.event_log import EventLog
 from llmc.records.state import State, UndoJournal
 from llmc.records.worker import WorkerRecord
@@ -49,6 +50,9 @@ class Undone(Struct, frozen=True):
     prompt: str
     #: what can be run again, as text; "" if the work had no task
     returned: str
+
+
+Answer = ways.Landed | ways.Waits | ways.SentBack
 
 
 class Target(Struct, frozen=True):
@@ -126,6 +130,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
+    answer = _ask(project)
     with default_branch.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
@@ -135,24 +140,33 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
-        _Steps(project, journal, reopen).land()
+        _Steps(project, journal, reopen, answer).land()
     return _give_back(project, reopen, default_branch.ticket(project), keep=False)
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
-    """Finish an undo whose process was killed; None: there is none, or it is still running."""
+    """Finish an undo whose process was killed or whose landing takes long; None: there is none, or it goes on."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE:
         return None
     try:
+        answer = _ask(project)
         with default_branch.ticket(project, RESUME_S):
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
-            _Steps(project, journal, reopen).land()
+            _Steps(project, journal, reopen, answer).land()
         return _give_back(project, reopen, default_branch.ticket(project, RESUME_S), keep=True)
-    except LockTimeout:
+    except (LockTimeout, Waiting):
         return None
+
+
+def _ask(project: Project) -> Answer | None:
+    """The outcome of a revert that waits to land, asked without a lock: it may take long. None: no revert waits."""
+    journal = project.store.read().undo
+    if journal is None or journal.step != "land" or not journal.receipt:
+        return None
+    return ways.way_of(project).poll(project, _offer(journal), journal.receipt)
 
 
 def stopped(project: Project) -> str:
@@ -172,7 +186,7 @@ def _give_back(
         journal = project.store.read().undo
         if journal is None:  # another process has finished it
             raise NotFound("the undo has already finished", hint="Run `llmc events` to see what happened.")
-        steps = _Steps(project, journal, reopen)
+        steps = _Steps(project, journal, reopen, None)
         steps.give_back()
         if not keep:
             with project.store.transaction() as tx:
@@ -197,10 +211,11 @@ def _begin(project: Project, wanted: Target) -> UndoJournal:
 
 
 class _Steps:
-    """The caller holds the ticket."""
+    """The caller holds the ticket. `answer`: the outcome of a landing that the journal waits for."""
 
-    def __init__(self, project: Project, journal: UndoJournal, reopen: Reopen) -> None:
+    def __init__(self, project: Project, journal: UndoJournal, reopen: Reopen, answer: Answer | None) -> None:
         self.project = project
+        self.answer = answer
         self.root = project.root.path
         self.journal = journal
         self.reopen = reopen
@@ -231,9 +246,12 @@ class _Steps:
         if current != "finish":
             ahead = after.step if after.step != current else STEPS[STEPS.index(current) + 1]
             after = replace(after, step=ahead)
-            with self.project.store.transaction() as tx:
-                tx.journal_undo(after)
+            self._write(after)
         self.journal = after
+
+    def _write(self, journal: UndoJournal) -> None:
+        with self.project.store.transaction() as tx:
+            tx.journal_undo(journal)
 
     def _again(self) -> UndoJournal:
         """The branch moved: make another revert, on its current state."""
@@ -244,11 +262,12 @@ class _Steps:
             )
             self._give_up("revert", error)
             raise error
-        return replace(self.journal, step="revert", revert="", attempt=self.journal.attempt + 1)
+        fresh = {"revert": "", "receipt": "", "waits_for": ""}
+        return replace(self.journal, step="revert", **fresh, attempt=self.journal.attempt + 1)
 
     def _give_up(self, at: str, error: LlmcError) -> None:
         """A failure before landing ends the undo. If it may have landed, the next undo finds out."""
-        landed_perhaps = at == "land" and not isinstance(error, default_branch.SourceBusy)
+        landed_perhaps = at == "land" and not isinstance(error, (default_branch.SourceBusy, LandingRejected))
         if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
             return
         with self.project.store.transaction() as tx:
@@ -292,17 +311,26 @@ class _Steps:
     def _land(self) -> UndoJournal:
         if self.way.verify(self.project, self.journal.revert):  # before a crash
             return self.journal
-        with default_branch.merge_lock(self.project):
-            answer = self.way.begin(self.project, self._offer())
+        answer = self._landing()
         if isinstance(answer, ways.Waits):
-            raise LlmcError(
+            self._write(replace(self.journal, receipt=answer.receipt, waits_for=answer.about))
+            raise Waiting(
                 f"the revert {self.journal.revert[:12]} has not landed yet: it is waiting for {answer.about}",
-                hint="The daemon will try again. To try now: llmc undo",
+                hint="The daemon checks again from time to time. To check now: llmc undo",
+            )
+        if isinstance(answer, ways.SentBack):
+            raise LandingRejected(
+                f"the revert {self.journal.revert[:12]} was not accepted: {gist(answer.reason)}",
+                hint="Nothing was undone. To try again, run `llmc undo`.",
             )
         return self.journal
 
-    def _offer(self) -> ways.Offer:
-        return ways.Offer(NAME, self.journal.revert, self.journal.base, reverts=self.journal.commit)
+    def _landing(self) -> Answer:
+        if not self.journal.receipt:
+            with default_branch.merge_lock(self.project):
+                return self.way.begin(self.project, _offer(self.journal))
+        # Without an answer another process has just handed the revert over.
+        return self.answer or ways.Waits(self.journal.receipt, self.journal.waits_for)
 
     def _verify(self) -> UndoJournal:
         if not self.way.verify(self.project, self.journal.revert):
@@ -312,7 +340,7 @@ class _Steps:
                 f"`git reflog {shlex.quote(self.project.config.repo.default_branch)}` in the source repository. "
                 f"To revert the work again, run `git revert {self.journal.commit[:12]}` there.",
             )
-        problem = self.way.spread(self.project, self._offer())
+        problem = self.way.spread(self.project, _offer(self.journal))
         if problem:
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.journal.worker, reason=problem)
@@ -337,6 +365,10 @@ class _Steps:
             rebase.queue_others(tx, NAME)
             tx.journal_undo(done)
         return done
+
+
+def _offer(journal: UndoJournal) -> ways.Offer:
+    return ways.Offer(NAME, journal.revert, journal.base, reverts=journal.commit)
 
 
 _ACTIONS: dict[str, Callable[[_Steps], UndoJournal]] = {name: getattr(_Steps, f"_{name}") for name in STEPS}

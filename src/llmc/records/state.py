@@ -133,6 +133,9 @@ class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     #: the commit that lands; stored before it lands
     revert: str = ""
+    #: of a landing that takes long: all that is needed to ask for its outcome; and what it waits for, for people
+    receipt: str = ""
+    waits_for: str = ""
     attempt: int = 1
     #: what can be run again, as text, and the task
     returned: str = ""
