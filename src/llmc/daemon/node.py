@@ -261,7 +261,8 @@ class Node:
         was_gone, self._is_gone = self._is_gone, False
         if was_gone:
             self._run.say("the fleet's database is reachable again")
-        if was_gone or self._tasks.is_deaf:  # a short outage may hit the watch alone
+        watch = self._tasks.newest_watch
+        if was_gone or (watch is not None and watch.is_deaf):  # a short outage may hit the watch alone
             self._heard_again()
         raising.sync(self._project, (DATABASE,), {})
 

@@ -91,7 +91,7 @@ class SharedTasks(TaskSource):
         self._written: dict[str, float] = {}
         #: gets the reason when another node calls this one
         self.on_call: Callable[[str], None] = lambda reason: None
-        self._listening: Listening | None = None
+        self.newest_watch: Listening | None = None
 
     @property
     def list_name(self) -> str:
@@ -173,13 +173,8 @@ class SharedTasks(TaskSource):
         self._db.rows("select")
 
     def watch(self) -> Listening:
-        self._listening = Listening(self._db, self._own.node, self.on_call)
-        return self._listening
-
-    @property
-    def is_deaf(self) -> bool:
-        """The newest watch hears nothing."""
-        return self._listening is not None and self._listening.is_deaf
+        self.newest_watch = Listening(self._db, self._own.node, self.on_call)
+        return self.newest_watch
 
     # Change
 
