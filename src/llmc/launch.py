@@ -190,17 +190,25 @@ class HeldNetwork:
 
         now = time.monotonic()
         if self._proxy and os.waitpid(self._proxy, os.WNOHANG)[0]:
-            has_worked = now - self._since >= LIVED_S
-            longer_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), MOST_PAUSE_S)
-            self._proxy, self._pause_s = 0, 0.0 if has_worked else longer_s
-            self._due = now + self._pause_s
+            self._proxy = 0
+            self._put_off(now, has_worked=now - self._since >= LIVED_S)
         if self._proxy or not self._listeners:
             return None
         if now < self._due:
             return self._due - now
         self._since = now
-        self._start()
+        try:
+            self._start()
+        except OSError:  # no process to be had; the agent must not end for it
+            self._put_off(now, has_worked=False)
+            return self._due - now
         return None
+
+    def _put_off(self, now: float, *, has_worked: bool) -> None:
+        """When to start the next one: at once if the last one had worked, else later each time."""
+        longer_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), MOST_PAUSE_S)
+        self._pause_s = 0.0 if has_worked else longer_s
+        self._due = now + self._pause_s
 
     def close(self) -> None:
         import signal

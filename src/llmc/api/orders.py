@@ -18,6 +18,8 @@ def guarded(command: str, act: Act) -> Act:
             return act(show)
         except LlmcError as error:
             return failed(command, error, now_unix())
+        except Exception as error:
+            return Said(command, f"unexpected error: {type(error).__name__}: {error}", now_unix(), BAD)
 
     return run
 

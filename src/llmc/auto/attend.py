@@ -265,11 +265,11 @@ def _budget_item(severity: str, text: str, by: str) -> dict[str, str]:
 
 def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
-        run.drain(words)
         with project.store.transaction() as tx:
             said = f"auto mode is not starting new tasks because of the budget for this run: {words}"
             tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
             tx.emit("budget_reached", reason=words)
+        run.drain(words)
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:

@@ -7,7 +7,7 @@ program or lock it waits for has a time limit.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic, Self, TypeVar
 
 from msgspec import Struct
@@ -97,7 +97,8 @@ class Aside(Generic[Found]):
         self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        with suppress(RuntimeError):  # no thread to be had: `wait` runs it
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -43,6 +43,10 @@ class LlmcError(Exception):
         self.details: dict[str, Any] = {}
 
 
+#: what can fail at any time, and must not end a process that runs for days: see base/files.explain for the second
+TROUBLE = (LlmcError, OSError)
+
+
 class UsageError(LlmcError):
     exit_code = Exit.USAGE
 

@@ -22,8 +22,16 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV
 _BLOCK = 1 << 16
 
 
+#: the process or the system has used up its files, memory or processes; that passes
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
+
+
 class DiskFull(LlmcError):
     """The disk is full; nothing was changed."""
+
+
+class Shortage(LlmcError):
+    """No file, memory or process could be had; nothing was changed, and the same may work in a moment."""
 
 
 def private_dir(path: Path) -> Path:
@@ -232,7 +240,13 @@ def explain(error: OSError, what: str) -> LlmcError:
             f"{what}: {error.strerror}",
             hint="Check the owner and permissions of that path, then run the command again.",
         )
-    return LlmcError(f"{what}: {error.strerror or error}")
+    kind = Shortage if is_shortage(error) else LlmcError
+    return kind(f"{what}: {error.strerror or error}")
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether an error says nothing about the file in question."""
+    return isinstance(error, Shortage) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
 
 def remove_tree(path: Path) -> None:

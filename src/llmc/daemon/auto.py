@@ -20,8 +20,8 @@ from llmc.auto.rules import waiting
 from llmc.auto.rules.steps import is_free, waits_for_answer
 from llmc.auto.usage import Spending
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import ConfigError, LlmcError
-from llmc.base.files import DiskFull
+from llmc.base.errors import TROUBLE, ConfigError, LlmcError
+from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
 from llmc.base.wake import inode
@@ -98,6 +98,8 @@ PULSE_S = 1.0
 BASE_S = 1.0
 #: how long a config file may stay invalid while it is edited
 CONFIG_SETTLE_S = 2.0
+#: for how many ticks state.json may be unreadable because the system is short of something
+SHORT_TICKS = 10
 #: collects several changes of the task list
 SETTLE_S = 0.02
 
@@ -162,6 +164,7 @@ class AutoMode:
         self._project = project
         self._node = self._as_node() if project.config.fleet.database else None
         self._watch: Watching | None = None
+        self._is_unwatched = False
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking = False
@@ -172,6 +175,8 @@ class AutoMode:
         self._base_next = 0.0
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
+        self._config_gone_at = 0.0
+        self._unread = 0
 
     def _as_node(self) -> "Node":
         from llmc.daemon.node import Node
@@ -224,10 +229,18 @@ class AutoMode:
             self._poke(name, 0.0)
 
     def _watch_list(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch the task list, instead of an earlier watch."""
+        """Watch the task list, instead of an earlier watch; without one, each tick looks and tries again."""
         self._stop_watching(loop)
-        self._watch = self._run.queue.source.watch()
-        loop.add_reader(self._watch.fileno(), self._list_changed)
+        try:
+            watch = self._run.queue.source.watch()
+        except TROUBLE as error:
+            if not self._is_unwatched:
+                text = f"cannot watch the task list: {error}; looking every second instead"
+                self._log.info(text, extra={"action": "watch_failed"})
+            self._is_unwatched = True
+            return
+        self._watch, self._is_unwatched = watch, False
+        loop.add_reader(watch.fileno(), self._list_changed)
 
     def _hear_again(self) -> None:
         """What was not heard has to be looked for. From any thread."""
@@ -275,7 +288,7 @@ class AutoMode:
     def _tell(self, could: list[WorkerName]) -> None:
         try:
             count = self._run.queue.count_ready(free=len(could))
-        except LlmcError:
+        except TROUBLE:
             count = 1  # reported when a worker asks for a task
         for name in could[:count]:
             self._poke(name, 0.0)
@@ -301,9 +314,15 @@ class AutoMode:
         if self._failed is not None:
             return
         self._failed = failure
+        try:
+            self._report(failure)
+        finally:  # whatever cannot be written now: nothing more is done for any worker
+            self._end(1)
+
+    def _report(self, failure: HardFailure) -> None:
         status = self._status_of(failure.worker)
         about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause, "status": status}
-        with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
+        with contextlib.suppress(*TROUBLE), self._project.store.transaction() as tx:
             failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
@@ -314,11 +333,10 @@ class AutoMode:
         self._say(f"auto mode failed ({failure.cause}): {failure.reason}{where}")
         if failure.output:
             self._note(failure.output)
-        self._end(1)
 
     def _status_of(self, worker: str) -> str:
         """A worker's status at the failure; "" if unknown, because the state may be broken."""
-        with contextlib.suppress(LlmcError):
+        with contextlib.suppress(*TROUBLE):
             record = self._project.store.read().workers.get(WorkerName(worker))
             return str(record.status) if record is not None else ""
         return ""
@@ -329,8 +347,8 @@ class AutoMode:
         self._heartbeat.mark()
         try:
             self._tick(state)
-        except LlmcError as error:  # a lock is taken for a moment; the next tick retries
-            self._log.info(error.message, extra={"action": "tick_problem"})
+        except TROUBLE as error:  # a lock is taken for a moment; the next tick retries
+            self._log.info(str(error), extra={"action": "tick_problem"})
 
     def _tick(self, state: State) -> None:
         self._compare(state)
@@ -341,6 +359,9 @@ class AutoMode:
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
             self._run.drain("time limit reached")
+        if self._loop is not None and self._watch is None:
+            self._watch_list(self._loop)
+            self._look_for_work()
         if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
@@ -353,10 +374,10 @@ class AutoMode:
         for name in self._asking(state) if self._run.draining else ():
             self._poke(name, 0.0)
         if self._run.draining and self._is_quiet(state) and not self._ended:
-            self._ended = True
             with self._project.store.transaction() as tx:
                 tx.remember_auto(False)
                 tx.emit("auto_stopped", reason=self._run.draining)
+            self._ended = True
             self._say(f"auto mode finished: {self._run.draining}")
             self._end(0)
 
@@ -450,7 +471,14 @@ class AutoMode:
     def _watch_config(self) -> None:
         """A config file that stays unreadable ends auto mode: nothing may land by unknown rules."""
         path = self._project.root.config
-        changed = path.stat().st_mtime
+        try:
+            changed = path.stat().st_mtime
+        except OSError as error:  # an editor may rename it and write another
+            self._config_gone_at = self._config_gone_at or monotonic()
+            if monotonic() - self._config_gone_at > CONFIG_SETTLE_S:
+                self.fail(HardFailure(Cause.CONFIG, f"cannot read {path}: {error.strerror}"))
+            return
+        self._config_gone_at = 0.0
         if changed == self._config_seen or now_unix() - changed < CONFIG_SETTLE_S:
             return
         self._config_seen = changed
@@ -459,8 +487,11 @@ class AutoMode:
         except ConfigError as error:
             self.fail(HardFailure(Cause.CONFIG, error.message))
 
-    def state_unreadable(self, error: Exception) -> None:
-        self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
+    def state_unreadable(self, error: Exception | None) -> None:
+        """The outcome of a look at state.json; None: it was read. What says nothing about the file may pass."""
+        self._unread = self._unread + 1 if error is not None else 0
+        if error is not None and (not is_shortage(error) or self._unread > SHORT_TICKS):
+            self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
 
     def stop(self, stuck: Collection[str]) -> None:
         """Start no more tasks, and release the claims. The lanes have stopped, except those in `stuck`."""
@@ -473,9 +504,9 @@ class AutoMode:
                 with self._project.worker_lock(name, timeout_s=20):
                     landing.release(self._run, self._project, name)
                     persons.left(self._project, self._project.store.worker(name))
-            except LlmcError as error:
-                self._log.info(error.message, extra={"action": "release_failed", "worker": name})
-        with contextlib.suppress(LlmcError):
+            except TROUBLE as error:
+                self._log.info(str(error), extra={"action": "release_failed", "worker": name})
+        with contextlib.suppress(*TROUBLE):
             raising.sync(self._project, (attend.UNSETTLED,), {})  # the next start tries again
         if self._node is not None:
             self._node.stop()
@@ -490,7 +521,7 @@ class AutoMode:
         """Print the digest, and notify the user; the other nodes hear of the end."""
         if self._node is not None:
             self._node.tell_last_events()
-        with contextlib.suppress(LlmcError):
+        with contextlib.suppress(*TROUBLE):
             found = report(self._project, since, ending=True)
             text = text_of(found)
             say(f"\n{text}")

@@ -5,6 +5,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 from llmc.base.clock import now_unix
+from llmc.daemon.lanes import Threads
 from llmc.goals.desk import Aside
 from llmc.goals.goals import log
 from llmc.goals.runner import Runner
@@ -23,7 +24,7 @@ class GoalsLane:
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
         self._loop = loop
         self._pool = pool
-        self._planners = ThreadPoolExecutor(1, "planner")
+        self._planners = Threads(1, "planner")
         self._runner: Runner | None = None
         self._project: Project | None = None
         self._ticking = False
@@ -85,7 +86,9 @@ class GoalsLane:
         if self._project is None or work.cancelled():
             return
         every_s = self._project.config.overseer.goals.tick_every
-        due = work.result().next_due
+        if (bug := work.exception()) is not None:
+            log(self._project, f"tick failed: bug in llmc: {type(bug).__name__}: {bug}")
+        due = work.result().next_due if bug is None else None
         if self._poked:
             self._poked = False
             self._after(SETTLE_S, "wake")

@@ -35,6 +35,21 @@ from llmc.workers.patrol import finish_interrupted, patrol, rebase_if_queued
 RETRY_S = 1.0
 
 
+class Threads(ThreadPoolExecutor):
+    """A pool that refuses no work when the system has no thread left: its first thread, there from the start, does it later."""
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, name)
+        self.submit(int)
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            if not self._threads:
+                raise
+
+
 def lane_name(worker: str) -> str:
     return f"the daemon's work on {worker}"
 

@@ -1,5 +1,6 @@
 """The daemon's log, daemon.jsonl: one JSON object per line, with a stable `action`."""
 
+import errno
 import json
 import logging
 import os
@@ -11,6 +12,8 @@ from llmc.base.files import append_line
 from llmc.base.text import visible
 from llmc.base.urls import scrub, scrub_all
 
+#: the terminal or the pipe is gone for good; a full disk is not
+_NO_READER = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 
 
@@ -66,5 +69,6 @@ def say(text: str, *, bell: bool = False) -> None:
         encoding = sys.stdout.encoding or "utf-8"
         shown = visible(text).encode(encoding, "replace").decode(encoding)
         print(shown + ("\a" if bell else ""), flush=True)
-    except OSError:
-        sys.stdout = open("/dev/null", "w")
+    except OSError as error:
+        if error.errno in _NO_READER:
+            sys.stdout = open("/dev/null", "w")

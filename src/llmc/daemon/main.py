@@ -9,7 +9,6 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,8 @@ from msgspec.structs import replace
 from llmc.agents.protocol import Agent
 from llmc.base import clock, locks
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError
-from llmc.base.files import DiskFull, private_dir
+from llmc.base.errors import TROUBLE, LlmcError
+from llmc.base.files import DiskFull, explain, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
 from llmc.base.wake import listen, receive
@@ -29,7 +28,7 @@ from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.chores import Notices
 from llmc.daemon.control import write_registration
 from llmc.daemon.goal_lane import GoalsLane
-from llmc.daemon.lanes import Lane, Rounds, lane_name
+from llmc.daemon.lanes import Lane, Rounds, Threads, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
@@ -98,7 +97,7 @@ class Daemon:
         self.place: int | None = None
         self.told_to_stop = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop  # the host's loop
-        self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
+        self.pool = Threads(MAX_THREADS, "lane")
         self.config_changed = project.root.config.stat().st_mtime_ns
 
     def _as_daemon(self, project: Project) -> Project:
@@ -215,10 +214,12 @@ class Daemon:
             loop.remove_reader(sock)
             if self.paused is not None:
                 self.paused.cancel()
-            await self._shut_down()
-            sock.close()
-            socket_path.unlink(missing_ok=True)
-            self.project.root.daemon.unlink(missing_ok=True)
+            try:
+                await self._shut_down()
+            finally:
+                sock.close()
+                socket_path.unlink(missing_ok=True)
+                self.project.root.daemon.unlink(missing_ok=True)
 
     async def _serve(self) -> None:
         patrolled = monotonic()
@@ -251,10 +252,12 @@ class Daemon:
             changed = os.stat(self.project.root.state).st_mtime_ns
             if changed != self.state_changed:
                 self.state, self.state_changed = self.project.store.read(), changed
-        except (OSError, LlmcError) as error:
+        except TROUBLE as error:
             if self.auto is not None:
                 self.auto.state_unreadable(error)
             return  # the next reader or writer reports it
+        if self.auto is not None:
+            self.auto.state_unreadable(None)
         for name, record in self.state.workers.items():
             pid = self.agents.pids.get(name)
             if pid and name in self.lanes and sessions.wants_a_look(record, pid, now_unix()):
@@ -316,6 +319,14 @@ class Daemon:
 
     async def _start_worker(self, name: WorkerName, index: int) -> None:
         await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
+        try:
+            await self._open_lane(name)
+        except TROUBLE as error:
+            self.log.info(f"{name}: {error}", extra={"action": "start_failed", "worker": name})
+            if name not in self.lanes:
+                self.seen.pop(name, None)  # so that the next patrol starts it
+
+    async def _open_lane(self, name: WorkerName) -> None:
         line = await self.loop.run_in_executor(self.pool, self._bring_up, name)
         say(line)
         record = self.project.store.read().workers.get(name)
@@ -351,7 +362,10 @@ class Daemon:
 
         An invalid one raises, so that nothing is done by unknown rules.
         """
-        changed = self.project.root.config.stat().st_mtime_ns
+        try:
+            changed = self.project.root.config.stat().st_mtime_ns
+        except OSError as error:
+            raise explain(error, f"cannot read {self.project.root.config}") from error
         if changed != self.config_changed:
             self.project = self._as_daemon(open_project(str(self.project.root.path)))
             self.config_changed = changed
@@ -384,7 +398,7 @@ class Daemon:
         """Follow workers that were added or removed."""
         try:
             known = self._current_project().store.read().workers
-        except (LlmcError, OSError) as error:
+        except TROUBLE as error:
             self.log.info(str(error), extra={"action": "workers_not_read"})
             return
         self._drop_removed({name: record.created_at_unix for name, record in known.items()})
@@ -410,9 +424,9 @@ class Daemon:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         stuck = await self._drained()
-        if self.auto is not None:
-            await self.loop.run_in_executor(self.pool, self.auto.stop, stuck)
         try:
+            if self.auto is not None:
+                await self.loop.run_in_executor(self.pool, self.auto.stop, stuck)
             if not self.handing_over:
                 await self._end_agents(stuck)
             with self.project.store.transaction() as tx:
@@ -421,9 +435,10 @@ class Daemon:
                 tx.emit("daemon_stopped", reason="another daemon took over" if self.handing_over else "")
             if not self.handing_over and not self._run_on() and (left := close_server(self.project)):
                 say(told_of(self.project, left))
-        except LlmcError as error:
-            say(f"{error.message}; stopping every session")
-            end_every_session(self.project)
+        except TROUBLE as error:
+            say(f"{error}; stopping every session")
+            with contextlib.suppress(*TROUBLE):
+                end_every_session(self.project)
         await asyncio.to_thread(self._last_words, stuck)  # other roots of this process keep running
 
     def _last_words(self, stuck: set[str]) -> None:

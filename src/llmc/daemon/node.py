@@ -104,9 +104,10 @@ class Node:
 
     def _beat(self, state: State) -> None:
         try:
-            self._look(state)
-        except DatabaseGone as error:
-            self._gone(error)
+            try:
+                self._look(state)
+            except DatabaseGone as error:
+                self._gone(error)
         except LlmcError as error:
             self._log.info(error.message, extra={"action": "beat_failed", "hint": error.hint})
         except Exception:
@@ -251,11 +252,11 @@ class Node:
     def _gone(self, error: DatabaseGone) -> None:
         """Nothing is claimed and nothing lands; the agents finish their turns."""
         if not self._is_gone:
-            self._is_gone = True
-            self._run.say(f"{error.message}; no task starts or lands until it responds")
             text = f"{error.message}. No task starts or lands until it responds"
             about = {"kind": "database", "severity": "blocked", "who": self._own.node, "text": text}
             raising.sync(self._project, (DATABASE,), {DATABASE: {**about, "next": "llmc fleet status"}})
+            self._is_gone = True
+            self._run.say(f"{error.message}; no task starts or lands until it responds")
 
     def _answers(self) -> None:
         was_gone, self._is_gone = self._is_gone, False

@@ -14,8 +14,8 @@ from llmc.doctor.rules.findings import Finding
 from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 
-#: the oldest versions that llmc was tested with
-MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11)}
+#: the oldest versions that have what llmc uses; of git, `merge-tree --write-tree`, by which work lands
+MINIMUM = {"git": (2, 38), "tmux": (3, 3), "python": (3, 11)}
 
 #: llmc does not work without these
 ESSENTIAL = (("git", "--version"), ("tmux", "-V"))

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError, Refused, StateError
+from llmc.base.errors import TROUBLE, LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
 from llmc.goals import dispatch, planning
@@ -132,7 +132,7 @@ class Runner:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
                 done = self._tried(reason)
                 self._leave_mark(began, reason, done)
-        except LlmcError as error:  # another process runs a tick
+        except TROUBLE as error:  # such as another process that runs a tick
             done = Ticked(False, problem=dispatch.in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")

@@ -82,7 +82,10 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
             path.unlink(missing_ok=True)
     before = registered(project)
     env = {**proc.command_env(), "LLMC_ROOT": str(project.root.path)}
-    child, begin = control.spawn(project, ["/bin/sh", "-c", f"exec {COMMAND}"], env)
+    try:
+        child, begin = control.spawn(project, ["/bin/sh", "-c", f"exec {COMMAND}"], env)
+    except OSError as error:  # no process to be had: the rules say when to try again
+        return Failure(FailureKind.START, f"cannot run `{COMMAND}`: {error.strerror}")
     since = monotonic()
 
     def new() -> Identity | None:

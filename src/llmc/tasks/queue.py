@@ -13,7 +13,7 @@ from llmc.base.errors import LlmcError, UsageError
 from llmc.base.given import written_out
 from llmc.base.names import TaskId, WorkerName
 from llmc.records.books import Books, Claim
-from llmc.records.task import Changes, Task, TaskStatus, in_order
+from llmc.records.task import Task, TaskStatus, in_order
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 from llmc.tasks import task_list
@@ -119,14 +119,16 @@ class TaskQueue:
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._index = Index()
+        #: changes that were told once and are not in the index yet: a look may fail at any point
+        self._news: dict[TaskId, Task | None] = {}
         self._is_first_look = True
         #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
         self.waits_s = 0.0
 
     @property
     def unsettled(self) -> bool:
-        """Whether another scan is needed: a task was being written, may be a worker's, or has no owner."""
-        return self.source.unsettled or bool(self._undecided) or bool(self._unowned)
+        """Whether another scan is needed: one failed, or a task was being written, may be a worker's, or has no owner."""
+        return self.source.unsettled or any((self._news, self._undecided, self._unowned))
 
     def take_next(
         self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
@@ -169,15 +171,16 @@ class TaskQueue:
 
     def _look(self, starting: bool = False) -> Books:
         """Update the index from tasks and books. Stuck tasks cannot start, but do not stop others."""
-        found = self.source.changes()
+        self._news |= self.source.changes().tasks
         books = self.source.books()
-        self._put_back(found, books)
-        self._note_new(found)
-        self._index.apply(found.tasks, books.completed_in(self.source.list_name))
+        self._put_back(books)
+        self._note_new()
+        self._index.apply(self._news, books.completed_in(self.source.list_name))
         if self._origins is not None:
-            self._undecided = self._origins.undecided(found.tasks, self._index.tasks)
+            self._undecided = self._origins.undecided(self._news, self._index.tasks)
             books = self.source.books()
-        self._free_abandoned(found, books)
+        self._free_abandoned(books)
+        self._news = {}
         unreadable = {bad.task_id for bad in self.source.unreadable}
         wrong = stuck(self._index.dangling, self._index.cycles, unreadable)
         held: Collection[TaskId] = ()
@@ -189,9 +192,9 @@ class TaskQueue:
             refuse_broken(wrong, held)
         return books
 
-    def _note_new(self, found: Changes) -> None:
+    def _note_new(self) -> None:
         """Log new tasks: one line each, or their number at the start."""
-        new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
+        new = {i: task for i, task in self._news.items() if task is not None and i not in self._index.tasks}
         if self._is_first_look:
             self.source.note(f"tasks in {self.source.where()}: {len(new)}")
             new = {}
@@ -199,23 +202,23 @@ class TaskQueue:
         for task_id in sorted(new, key=in_order):
             self.source.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
-    def _put_back(self, found: Changes, books: Books) -> None:
+    def _put_back(self, books: Books) -> None:
         """Restore our claims in the files. An agent may mark its task completed, but only a landed commit completes it."""
         for claim in books.claims.values():
-            task = found.tasks.get(claim.task.id) if claim.task.list == self.source.list_name else None
+            task = self._news.get(claim.task.id) if claim.task.list == self.source.list_name else None
             if task is None or not is_ours(task, claim):
                 continue
             if task.status is TaskStatus.COMPLETED or not task.claim:
                 edit = partial(still_at_it, claim=claim)
-                found.tasks[task.id] = self.source.edit(self.source.key(task.id), edit)
-        for task_id, task in found.tasks.items():
+                self._news[task.id] = self.source.edit(self.source.key(task.id), edit)
+        for task_id, task in self._news.items():
             made = books.made.get(self.source.key(task_id)) if task is not None else None
             if task is not None and made is not None and is_out_of_date(task, made):
-                found.tasks[task_id] = show_made(self.source, books, task_id) or task
+                self._news[task_id] = show_made(self.source, books, task_id) or task
 
-    def _free_abandoned(self, found: Changes, books: Books) -> None:
+    def _free_abandoned(self, books: Books) -> None:
         """Make tasks pending again that are in progress without an owner: no worker would take them."""
-        for task_id, task in found.tasks.items():
+        for task_id, task in self._news.items():
             marked = task is not None and is_unowned(task)
             (self._unowned.add if marked else self._unowned.discard)(task_id)
         at_work = self._origins.at_work() if self._unowned and self._origins is not None else ()

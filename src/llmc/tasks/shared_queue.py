@@ -52,8 +52,9 @@ class SharedQueue:
         """Number of tasks that could start now; also updates the attention list."""
         self._is_due = True
         if monotonic() >= self._tell_at:
-            self._tell_at, self._is_due = monotonic() + TELL_S, False
+            self._tell_at = monotonic() + TELL_S
             self._tell(self._stuck(), starting=False)
+            self._is_due = False
         return self.source.look(MOST_READY, free).ready
 
     def check(self) -> None:

@@ -21,7 +21,11 @@ class Acting(Reviewing):
         if row.status != "needs_review":
             self._say("", f"nothing to accept yet: {name} {self._waits_for(row, entry.item)}", PLAIN)
             return
-        commit = later.workers.commit_of(self.project, name)
+        try:
+            commit = later.workers.commit_of(self.project, name)
+        except LlmcError as error:
+            self.said.append(failed(f"llmc accept {name}", error, now_unix()))
+            return
         if self.diff is not None and self.view == "diff" and self.diff.page.review.head != commit:
             self._say("", f"{name} has changed since you opened this diff; reloading the diff", PLAIN)
             self.read_diff(name)
@@ -60,10 +64,10 @@ class Acting(Reviewing):
     def do_undo(self) -> None:
         try:
             target = later.acceptance.undo_target(self.project)
+            subject = later.acceptance.subject_of(self.project, target)
         except LlmcError as error:
             self.said.append(failed("llmc undo", error, now_unix()))
             return
-        subject = later.acceptance.subject_of(self.project, target)
         question = f"Revert {target.commit[:9]} from {target.worker}?  {subject}"
         self._ask(
             question,

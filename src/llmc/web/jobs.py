@@ -57,7 +57,12 @@ class Jobs:
             ended = [one.id for one in self._jobs.values() if one.said is not None]
             for old in ended[: max(0, len(ended) - KEPT)]:
                 del self._jobs[old]
-        threading.Thread(target=self._run, args=(job, act), name=f"job {job.id}", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(job, act), name=f"job {job.id}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            del self._jobs[job.id]  # it would be busy for ever
+            raise Refused(f"cannot run the command now: {error}", hint="Try again in a moment.") from error
         return job
 
     def _run(self, job: Job, act: Act) -> None:

@@ -3,7 +3,8 @@
 import contextlib
 
 from llmc.base import processes
-from llmc.base.errors import LlmcError, NotFound
+from llmc.base.errors import TROUBLE, LlmcError
+from llmc.base.files import explain
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import Unknown, answered
@@ -19,10 +20,12 @@ def bring_up(project: Project, name: str) -> str | None:
             provision(project, project.store.worker(name))
             sessions.start(project, name)
             return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
-    except LlmcError as error:
+    except TROUBLE as error:
+        said = explain(error, "cannot start") if isinstance(error, OSError) else error
         # The caller prints the worker's name before each of these.
-        problem = f"{error.message.removeprefix(f'{name}: ')}. {error.hint}".rstrip(". ") + "."
-        with contextlib.suppress(NotFound), project.store.transaction() as tx:
+        problem = f"{said.message.removeprefix(f'{name}: ')}. {said.hint}".rstrip(". ") + "."
+        # The disk may be full.
+        with contextlib.suppress(*TROUBLE), project.store.transaction() as tx:
             tx.update(name, error_reason=problem)
         return problem
 

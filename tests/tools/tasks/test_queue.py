@@ -1,5 +1,6 @@
 """The task list as a queue: real files, a real ledger."""
 
+import errno
 import json
 import os
 import threading
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.agents.claude import task_files
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.base import files as tools
+from llmc.base.errors import LockTimeout
 from llmc.base.names import TaskId
 from llmc.records.books import MAX_ATTEMPTS, Claim
 from llmc.records.task import TaskStatus
@@ -282,3 +285,57 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
     digest.tell_lists(project)
     assert set(held()) == {"5"}
     open_queue(project).check()
+
+
+def test_a_look_that_failed_loses_no_task(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: forget the changes before they are in the index; the task would wait for the next daemon."""
+    path = put(queue, 1)
+    queue.source.note_changed(None)
+    assert taken(queue) is not None
+    put(queue, 2)
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "status": "completed"}))  # as agents do; llmc puts it back
+    queue.source.note_changed({"1.json", "2.json"})
+    with monkeypatch.context() as patch:
+        patch.setattr(task_files, "LOCK_WAIT_S", 0.01)
+        patch.setattr(
+            task_files, "try_lock", lambda fd: False
+        )  # another llmc process is stopped in the middle
+        for _ in range(2):
+            with pytest.raises(LockTimeout):
+                queue.count_ready()
+    assert queue.unsettled
+    assert queue.count_ready() == 1
+    found = taken(queue, "auto-2")
+    assert found is not None
+    assert found[0] == "2"
+
+
+def test_a_shortage_says_nothing_about_a_file(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: remember the file as unreadable; no one changes it again."""
+    os.utime(put(queue, 1), (1, 1))
+    queue.source.note_changed(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(task_files, "read_json", _no_files)
+        assert queue.count_ready() == 0
+        assert queue.source.unreadable == []
+        assert queue.unsettled
+    assert queue.count_ready() == 1
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_of_ours(
+    queue: TaskQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: let the system's error through; the end of the daemon stopped there, and its agents ran on."""
+    put(queue, 1)
+    queue.source.note_changed(None)
+    found = taken(queue)
+    assert found is not None
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(task_files, "_make", lambda path: (_ for _ in ()).throw(full))
+    with pytest.raises(tools.DiskFull, match="cannot lock task 1"):
+        queue.source.release(found[1], "the daemon was stopped")
+
+
+def _no_files(*_: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")

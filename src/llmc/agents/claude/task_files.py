@@ -18,7 +18,7 @@ from msgspec import Struct
 from llmc.agents.claude.layout import list_name
 from llmc.base.clock import now_unix
 from llmc.base.errors import LockTimeout, NotFound
-from llmc.base.files import explain, private_dir, read_given, read_json, unique, write_atomic
+from llmc.base.files import explain, is_shortage, private_dir, read_given, read_json, unique, write_atomic
 from llmc.base.flocks import try_lock
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.processes import wait_until
@@ -313,7 +313,7 @@ class TaskFiles:
         except FileNotFoundError:
             self._know(name, None)
         except (OSError, ValueError) as error:
-            if now_unix() - status.st_mtime < SETTLE_S:
+            if now_unix() - status.st_mtime < SETTLE_S or is_shortage(error):
                 return False
             shown = _shown(name)
             where, task_id = str(self.directory / shown), TaskId(shown.removesuffix(_SUFFIX))
@@ -363,7 +363,10 @@ class TaskFiles:
     def _clients(self, lock: str, what: str) -> Iterator[None]:
         """The client's own lock."""
         path = self.directory / lock
-        _wait(lambda: _make(path), f"{what} has been locked by Claude Code")
+        try:
+            _wait(lambda: _make(path), f"{what} has been locked by Claude Code")
+        except OSError as error:
+            raise explain(error, f"cannot lock {what}") from error
         try:
             yield
         finally:
