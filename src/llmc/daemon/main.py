@@ -266,6 +266,8 @@ class Daemon:
     def _patrol(self) -> None:
         """Check all workers in case a wake-up was missed; not while an earlier patrol is running."""
         self._find_new_workers()
+        if self.notices is None:
+            self._open_notices()
         self._look_at_trash(monotonic())
         self._chore(chores.look_at_rows)
         self._chore(chores.finish_undo)
@@ -301,8 +303,8 @@ class Daemon:
     def _open_notices(self) -> None:
         try:
             self.notices = Notices(self.project)
-        except LlmcError as error:
-            self.log.info(error.message, extra={"action": "notices_not_read"})
+        except TROUBLE as error:  # the next patrol tries again
+            self.log.info(str(error), extra={"action": "notices_not_read"})
 
     def _tell(self) -> None:
         """Send notifications for new events; not while an earlier run is still busy."""

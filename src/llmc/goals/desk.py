@@ -189,7 +189,7 @@ def _kept(view: GoalView, crystals: Crystals) -> _Kept:
 
 
 class Aside(Struct):
-    """Runs long actions one at a time in a thread; `ended` returns each once."""
+    """Runs long actions one at a time in a thread."""
 
     pool: Executor
     #: called from the thread when an action ends
@@ -213,10 +213,11 @@ class Aside(Struct):
         return {action.assignment_id for action, _ in self._begun.values()}
 
     def ended(self) -> Iterator[tuple[Action, Done]]:
+        """Each that ended, until the caller asks for the next one: it has recorded this one by then."""
         for dispatch_id, (action, future) in tuple(self._begun.items()):
             if future.done():
-                del self._begun[dispatch_id]
                 yield action, Done(None, "stopped") if future.cancelled() else future.result()
+                del self._begun[dispatch_id]
 
 
 def _caught(deed: Callable[[], Done]) -> Done:

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from llmc.base import locks
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import TROUBLE, LlmcError, Refused, StateError
+from llmc.base.errors import TROUBLE, LlmcError, NotFound, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
 from llmc.goals import dispatch, planning
@@ -238,7 +238,8 @@ class Runner:
 
     def _collect(self, tick: _Tick) -> None:
         for action, done in self._aside.ended() if self._aside is not None else ():
-            self._told(tick, action, done)
+            with contextlib.suppress(NotFound):  # of a goal that was deleted meanwhile
+                self._told(tick, action, done)
 
     def _read(self, tick: _Tick) -> str:
         """Read what changed; why no goal may be driven, or ""."""

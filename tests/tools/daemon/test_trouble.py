@@ -14,7 +14,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -32,6 +33,10 @@ from llmc.daemon.goal_lane import GoalsLane
 from llmc.daemon.lanes import Lane, Threads
 from llmc.daemon.log import say
 from llmc.daemon.main import Daemon, Options
+from llmc.goals.desk import Aside
+from llmc.goals.dispatch import Done
+from llmc.goals.drive.intents import Action
+from llmc.goals.model import Result
 from llmc.records.worker import Cause
 from llmc.repo import setup
 from llmc.repo.project import Project
@@ -234,6 +239,18 @@ def test_a_goal_tick_that_failed_is_not_the_last(project: Project) -> None:
         pool.shutdown()
 
     asyncio.run(scenario())
+
+
+def test_what_a_planner_found_is_told_until_it_is_recorded() -> None:
+    """Break: forget it before the caller has written it; the planner, and what it costs, would run again."""
+    pool = Threads(1, "planner")
+    aside = Aside(pool, lambda: None)
+    action = cast(Action, SimpleNamespace(dispatch_id="d-1", assignment_id="a-1"))
+    assert aside.begin(action, lambda: Done(Result.OK, "a plan"))
+    pool.shutdown()
+    next(aside.ended())  # and it could not be written
+    assert [done.notes for _, done in aside.ended()] == ["a plan"]
+    assert list(aside.ended()) == []
 
 
 def test_a_worker_that_could_not_be_started_is_started_by_the_next_patrol(
