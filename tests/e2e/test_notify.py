@@ -101,7 +101,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
     scripted.llmc("config", "set", "notify.command", f"cat >> {out}")
     scripted.llmc("config", "set", "notify.webhook", hook.url)
     said = scripted.llmc("notify", "test").out
-    assert (said, hook.kinds()) == ("command: told\nwebhook: told\n", ["test"])
+    assert (said, hook.kinds()) == ("command: sent\nwebhook: sent\n", ["test"])
     hook.status = 404
     rows = scripted.llmc("notify", "test", "--json", code=1).json
     assert rows[1] == {"channel": "webhook", "result": "failed", "reason": "HTTP status 404"}

@@ -51,7 +51,8 @@ def test(project: Project, as_json: bool) -> int:
     if as_json:
         print_json([*map(plain, outcomes)])
     for one in [] if as_json else outcomes:
-        say(f"{one.channel}: {one.result}" + (f": {one.reason}" if one.reason else ""))
+        outcome = "sent" if one.result is Result.TOLD else str(one.result)
+        say(f"{one.channel}: {outcome}" + (f": {one.reason}" if one.reason else ""))
     return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
 
 
