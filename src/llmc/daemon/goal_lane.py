@@ -86,9 +86,11 @@ class GoalsLane:
         if self._project is None or work.cancelled():
             return
         every_s = self._project.config.overseer.goals.tick_every
-        if (bug := work.exception()) is not None:
+        try:
+            due = work.result().next_due
+        except Exception as bug:
+            due = None
             log(self._project, f"tick failed: bug in llmc: {type(bug).__name__}: {bug}")
-        due = work.result().next_due if bug is None else None
         if self._poked:
             self._poked = False
             self._after(SETTLE_S, "wake")
